@@ -899,7 +899,7 @@ def store_copy(
 def main() -> None:
     """Run a command.
 
-    Errors that the user can fix are reported in one line on stderr with exit code 2; Ctrl-C has exit code 130.
+    Errors that the user can fix are reported in one line on stderr with exit code 2. Ctrl-C results in exit code 130.
     Files that a command creates (store, event log, journal, report) are readable only by their owner.
     """
     if sys.platform == "win32":

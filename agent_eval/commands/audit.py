@@ -47,7 +47,7 @@ def compare_foreign(
     No judge is called and no data is stored.
 
     Returns:
-        0; 1 if an entry was rejected; 2 if no conversation was judged by both.
+        0 if all entries were read; 1 if an entry was rejected; 2 if no conversation was judged by both.
     """
     foreign, refusals = read_foreign(paths)
     for refusal in refusals:

@@ -67,7 +67,7 @@ def consolidate(project: Project, out: Console) -> None:
 
 
 def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:
-    """Return table error_trends of these agents: the stored rows, or rows computed relative to `since`."""
+    """Return the `error_trends` table of these agents: the stored rows, or rows computed relative to `since`."""
     of_version = pl.DataFrame({"methodology_version": [version]})
     if since is None:
         stored = project.store.read(table("error_trends"), of_version)

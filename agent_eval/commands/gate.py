@@ -27,7 +27,7 @@ _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}
 def gate_rows(
     project: Project, version: str, agents: Sequence[str] = (), spec: GateSpec | None = None
 ) -> pl.DataFrame:
-    """Return table gate_results of the given agents (default: all) under one version, computed from stored rows.
+    """Compute the `gate_results` table of the given agents (default: all) under one version from stored rows.
 
     If the version was edited after it was frozen, or if a frozen version cannot be read, every agent gets an additional
     gate with the result unknown and the reason.
@@ -46,7 +46,7 @@ def gate_rows(
 
 
 def stored_gate_rows(project: Project, version: str) -> pl.DataFrame:
-    """Return table gate_results of all agents under one version, as stored if the rows are up to date, else recomputed.
+    """Return the `gate_results` table of all agents under one version; rows that are out of date are recomputed.
 
     Raises:
         GateRulesError: If a gate refers to something that does not exist.

@@ -40,7 +40,7 @@ def import_labels(
     """Store the labels from files in data/ratings, and print the agreement of judges with people or outcomes.
 
     Returns:
-        0; 1 if a label was rejected or could not be read; 2 if no label could be read or stored.
+        0 if all labels were imported; 1 if a label was rejected or could not be read; 2 if no label could be read or stored.
 
     Raises:
         UnknownAgentError: If the agent is unknown.
@@ -95,7 +95,7 @@ def write_sheets(
     If no raters are named, one sheet is written.
 
     Returns:
-        0; 2 if there is nothing to label.
+        0 if sheets were written; 2 if there is nothing to label.
 
     Raises:
         UnknownMetricError: If a metric is unknown.

@@ -1,9 +1,10 @@
 """Count judge calls and their cost in a ledger across runs and processes.
 
 The ledger is a SQLite file beside the store, in which a write before and after each call takes about 0.1 ms; a write
-to the store would take a hundred times as long. `Project.record_spending` copies its rows to table `spending`. A call
-is reserved before it is sent, so caps in calls are never exceeded. A cap in dollars is exceeded at most by the calls
-that are in progress when it is reached.
+to the store would take a hundred times as long. `Project.record_spending` copies its rows to the `spending` table.
+
+A call is reserved before it is sent, so caps in calls are never exceeded. A cap in dollars is exceeded at most by the
+calls that are in progress when it is reached.
 """
 
 import contextlib
@@ -137,7 +138,9 @@ class Ledger:
 
 
 def spent(file: Path) -> pl.DataFrame:
-    """Return table spending. Open calls of a killed process have an unknown cost, because some may have been answered.
+    """Return the `spending` table.
+
+    Open calls of a killed process have an unknown cost, because some may have been answered.
 
     Raises:
         LedgerError: If the file cannot be read or written.
@@ -156,7 +159,7 @@ def spent(file: Path) -> pl.DataFrame:
 
 
 def add_spent(file: Path, spending: pl.DataFrame) -> None:
-    """Add the spending of another store (table spending) to the ledger, so that caps include it.
+    """Add the spending of another store (the `spending` table) to the ledger, so that caps include it.
 
     Raises:
         LedgerError: If the file cannot be written.
@@ -171,7 +174,7 @@ def add_spent(file: Path, spending: pl.DataFrame) -> None:
 
 
 def with_days_as_text(spending: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of table spending in the ledger's form, with days as ISO 8601 texts."""
+    """Return rows of the `spending` table in the ledger's form, with days as ISO 8601 texts."""
     return spending.select(list(SPENDING.schema)).with_columns(pl.col("day").cast(pl.String))
 
 

@@ -83,7 +83,7 @@ class Store:
         attach: The argument of ATTACH: a file path, or a connection string such as `ducklake:postgres:…`.
         options: The ATTACH options, as SQL.
         making: Additional options for a new file; an existing file keeps its storage version.
-        setup: Statements to run before ATTACH (INSTALL, LOAD, CREATE SECRET): settings, never data.
+        setup: Statements to execute before ATTACH (INSTALL, LOAD, CREATE SECRET); they never contain data.
         lock_file: The lock that serialises writers; None if the database serialises them itself.
         patience_s: Maximum time in seconds that a read or a write waits for others before a StoreError is raised.
     """
@@ -327,7 +327,7 @@ class Store:
     def transact(
         self, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
     ) -> None:
-        """Call `write` in a transaction in which the store is migrated and the tables to write exist."""
+        """Migrate the store if needed, create missing tables and call `write`, all in one transaction."""
         with self.session(read_only=False) as con:
             version, _ = stamped(con)
             con.execute("BEGIN")
@@ -373,7 +373,7 @@ class Store:
 
     @contextlib.contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Convert errors of the database and the operating system to StoreError."""
+        """Convert database errors and lock errors to StoreError."""
         try:
             yield
         except locks.LockTimeoutError as error:

@@ -23,7 +23,7 @@ _SESSION = ["agent_id", "session_id"]
 
 
 def is_lost_to_harness() -> pl.Expr:
-    """Return an expression: whether a row of table transcripts was lost to a harness failure.
+    """Return an expression for whether a row of the `transcripts` table was lost to a harness failure.
 
     The row is lost if its session is invalid and no other run of the agent counts for the version instead.
     """
@@ -36,7 +36,7 @@ def admit_all(
     agents: Agents,
     methodologies: Mapping[str, Methodology],
 ) -> pl.DataFrame:
-    """Return table transcripts for several versions: the concatenated results of `admit`."""
+    """Return the `transcripts` table for several versions: the concatenated results of `admit`."""
     parts = (admit(conversations, sessions, agents, m) for m in methodologies.values())
     return pl.concat([table("transcripts").empty(), *parts])
 
@@ -44,12 +44,12 @@ def admit_all(
 def admit(
     conversations: pl.DataFrame, sessions: pl.DataFrame, agents: pl.DataFrame, methodology: Methodology
 ) -> pl.DataFrame:
-    """Return table transcripts for one version: one row per conversation, for any number of agents.
+    """Return the `transcripts` table for one version: one row per conversation, for any number of agents.
 
     Args:
-        conversations: Table conversations.
-        sessions: Table sessions, with every session of those conversations.
-        agents: Table agents; an agent without a row has no template.
+        conversations: The `conversations` table.
+        sessions: The `sessions` table, with every session of those conversations.
+        agents: The `agents` table; an agent without a row has no template.
         methodology: The version.
 
     Source: methodology decisions 3, 5 and 9.

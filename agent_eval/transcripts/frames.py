@@ -56,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class ConversationRows:
-    """Collect the rows of tables conversations, turns and tool_calls."""
+    """Collect the rows of the `conversations`, `turns` and `tool_calls` tables."""
 
     conversations: Rows = field(default_factory=lambda: Rows("conversations"))
     turns: Rows = field(default_factory=lambda: Rows("turns"))
@@ -95,7 +95,7 @@ class ConversationRows:
 def conversations_from(
     conversations: pl.DataFrame, turns: pl.DataFrame
 ) -> Iterator[tuple[str, Conversation]]:
-    """Yield (agent_id, conversation) from tables conversations and turns, sorted by agent and conversation.
+    """Yield (agent_id, conversation) from the `conversations` and `turns` tables, sorted by agent and conversation.
 
     Content hashes are preserved. A conversation without turns in `turns` has no messages.
     """

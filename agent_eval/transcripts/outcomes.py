@@ -189,11 +189,11 @@ def with_rewards_read(
     Declared failures do not change.
 
     Args:
-        conversations: Table conversations of one agent.
+        conversations: The `conversations` table of one agent.
         success_reward: The setting, or None if it is not set.
 
     Returns:
-        The table, and (session id, refusal) for each session whose outcomes cannot be determined, or in which
+        The table, and a pair (session id, `Refusal`) for each session whose outcomes cannot be determined or whose
         success components contradict each other.
     """
     correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
@@ -233,7 +233,7 @@ def with_rewards_read(
 
 
 def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
-    """Return a refusal for each session of the given conversations, whose success components differ."""
+    """Return a pair (session id, `Refusal`) for each session of conversations with contradicting components."""
     counts = conversations.group_by("session_id").len().sort("session_id")
     return [
         (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, contradicting_components(n)))

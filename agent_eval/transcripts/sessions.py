@@ -49,7 +49,7 @@ class IngestedSession:
 
 
 def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
-    """Return the sorted ids of the agents with a folder here, and refusals of entries that are not agent folders."""
+    """Return the sorted ids of agents with a folder here, and a `Refusal` for each entry that is not such a folder."""
     found: list[str] = []
     refusals: list[Refusal] = []
     bounds = Bounds.of(sessions_folder)
@@ -176,7 +176,7 @@ class _SessionReader:
             self.refuse(folder.name, refusal)
 
     def refuse(self, session_id: str | None, refusal: Refusal) -> None:
-        """Record one refusal; the session id is null if the folder is not a session folder."""
+        """Record one rejected record or folder; `session_id` is None if the folder is not a session folder."""
         row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
         self.errors.add(row)
 
@@ -209,7 +209,7 @@ class _SessionReader:
             yield Refusal(file, 0, "the file contains no conversations; expected one JSON object per line")
 
     def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:
-        """Yield the refusals recorded by the importer that wrote the session."""
+        """Yield the rejected records that the importer stored with the session."""
         path, file = folder / ERRORS, f"{folder.name}/{ERRORS}"
         if not path.exists() and not path.is_symlink():
             return

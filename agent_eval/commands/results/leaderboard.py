@@ -81,7 +81,7 @@ def board_of(
 
 
 def logs_of(project: Project, version: str) -> pl.DataFrame:
-    """Return table log_leaderboard of one version, which contains the agents without slots."""
+    """Return the `log_leaderboard` table of one version, which contains the agents without slots."""
     return project.store.read(table("log_leaderboard"), pl.DataFrame({"methodology_version": [version]}))
 
 
@@ -243,7 +243,7 @@ def print_board(
 ) -> None:
     """Print the board: notes on its version, one table per template, and the reasons why rows are unranked.
 
-    The agents in `logs` (rows of table log_leaderboard) are printed in a separate table instead.
+    The agents in `logs` (rows of the `log_leaderboard` table) are printed in a separate table instead.
     """
     for note in standing_notes(registry, methodology.version) if registry else ():
         console.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)

@@ -166,7 +166,7 @@ def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
 
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
-    """Compute table `reliability` for these k; the stored table contains only the default ones."""
+    """Compute the `reliability` table for these k; the stored table contains only the default ones."""
     s = project.settings
     tables, threshold = trial_tables(project, pairs), s.answer_threshold
     rows = trials.reliability(
@@ -181,7 +181,7 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_e
 def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the columns of `corrected_rates`, or with the reason why there is no correction.
 
-    Only rows with k = 1 are corrected, if goal completion decides all trials. If the declared outcome or interactions
+    A row is corrected only if k = 1 and goal completion decides all trials. If the declared outcome or interactions
     decide some trials, the rate is not the judge's rate.
     """
     found = corrections(project, pairs, by_task=True).drop("judge").rename({"quantity": "task_set"})

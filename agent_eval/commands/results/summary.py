@@ -45,7 +45,7 @@ _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 
 
 def summary(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> None:
-    """Print the summary of each agent from stored rows; JSON rows are those of table quality_summary.
+    """Print the summary of each agent from stored rows; JSON rows are those of the `quality_summary` table.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -79,9 +79,9 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return table quality_summary with the columns of `corrected_rates`.
+    """Return the `quality_summary` table with the columns of `corrected_rates`.
 
-    The success rate is corrected like goal completion if only goal completion decides it.
+    The success rate is corrected in the same way as goal completion if goal completion alone decides it.
     """
     rows = project.store.read(table("quality_summary"), pairs)
     found = corrections(project, pairs).drop("judge")
@@ -138,7 +138,7 @@ def print_errors(out: Console, clusters: pl.DataFrame) -> None:
 
 
 def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
-    """Return table log_leaderboard as a terminal table, by agent id and without ranks."""
+    """Return the `log_leaderboard` table as a terminal table, by agent id and without ranks."""
     grid = FittingTable(
         f"Logs · methodology {version} · not ranked, because each agent has different conversations",
         ("agent", "conversations", *HEADINGS.values(), "unscored answers", "by"),

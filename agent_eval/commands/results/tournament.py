@@ -48,7 +48,7 @@ def show_tournament(
     """Print standings, win matrix, cycles and the judge's position bias; with `as_json`, only the standings.
 
     Returns:
-        0; 1 if a line was rejected.
+        0 if all lines were read; 1 if a line was rejected.
 
     Raises:
         NoVerdictsError: If there are no verdicts between the given agents.
@@ -73,7 +73,7 @@ def ask_tournament(
     Answers are stored as they arrive, and each question is sent only once. The caps in the settings apply.
 
     Returns:
-        0; 1 if some comparisons have no verdict; 2 if no comparison has a verdict.
+        0 if all comparisons have a verdict; 1 if some comparisons have no verdict; 2 if no comparison has a verdict.
 
     Raises:
         NoPairsError: If no two agents have a task in common.

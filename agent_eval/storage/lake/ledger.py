@@ -126,7 +126,7 @@ class CatalogLedger:
 
 
 def spent(store: LakeStore) -> pl.DataFrame:
-    """Return table spending. Open calls of a worker that has stopped have an unknown cost.
+    """Return the `spending` table. Open calls of a worker that has stopped have an unknown cost.
 
     Raises:
         StoreError: If the catalog cannot be used.
@@ -146,7 +146,7 @@ def spent(store: LakeStore) -> pl.DataFrame:
 
 
 def add_spent(store: LakeStore, spending: pl.DataFrame) -> None:
-    """Add the spending of another store (table spending), so that daily and total caps include it.
+    """Add the spending of another store (the `spending` table), so that daily and total caps include it.
 
     Raises:
         StoreError: If the catalog cannot be used.

@@ -63,7 +63,7 @@ class KnownConversation:
 
 @dataclass
 class FileContent:
-    """Identify the content of a file by its records, their numbers and the refusals, independent of its path."""
+    """Identify the content of a file by its records and rejected records, independent of its path."""
 
     file: str | None = None
     _conversations: "hashlib._Hash" = field(default_factory=hashlib.sha256)
@@ -71,7 +71,7 @@ class FileContent:
     _is_empty: bool = True
 
     def watching(self, found: Iterable[Found]) -> Iterator[Found]:
-        """Yield the items, adding conversations and refusals to the content."""
+        """Yield the items, and add the conversations and rejected records to the content."""
         for item in found:
             if isinstance(item, Conversation):
                 self.add(item.source)
@@ -86,7 +86,7 @@ class FileContent:
             self._conversations.update(f"{origin.format_name} {origin.number} {origin.record}\n".encode())
 
     def refuse(self, file: str, line: int, reason: str) -> None:
-        """Add a refusal."""
+        """Add a rejected record."""
         self.file, self._is_empty = self.file or file, False
         self._refusals.update(f"{line} {reason}\n".encode())
 

@@ -1,4 +1,4 @@
-"""Provide code for all importers: convert records to native conversations, and invalid records to refusals."""
+"""Provide code for all importers: convert valid records to native conversations, and reject invalid records."""
 
 import hashlib
 import math
@@ -124,7 +124,7 @@ Convert = Callable[[Mapping[str, JsonValue], Ids, int], Fields]
 def conversations(
     source: Source, format_name: str, records: Iterator[Record | Refusal | LeftOut], convert: Convert
 ) -> Iterator[Found]:
-    """Convert each record; a record that is not a conversation becomes a refusal with the record's number."""
+    """Convert each record; a record that is not a conversation becomes a `Refusal` with the record's number."""
     ids = Ids(source.session_id)
     for record in records:
         if isinstance(record, Refusal | LeftOut):
@@ -195,8 +195,8 @@ def _fingerprint(record: Record) -> bytes:
 def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
     """Yield the elements of an array in a JSON file; `prefix` is `item` or a path such as `simulations.item`.
 
-    An unreadable element becomes a refusal. If the file is truncated, the preceding elements are kept and the
-    truncation becomes a refusal.
+    An unreadable element yields a `Refusal`. If the file is truncated, the preceding elements are kept and a `Refusal`
+    for the truncation is yielded.
     """
     number = 0
     keys = prefix.split(".")[:-1]
@@ -212,7 +212,7 @@ def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
 
 
 def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) -> Iterator[_Item | Refusal]:
-    """Yield the records; if there are none, yield one refusal that describes the expected form."""
+    """Yield the records; if there are none, yield one `Refusal` that describes the expected form."""
     is_empty = True
     for record in records:
         is_empty = is_empty and isinstance(record, LeftOut)

@@ -102,7 +102,10 @@ def _no_json(head: bytes) -> str | None:
 
 
 def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal]]:
-    """Return the first records and refusals; a large single value becomes an object with its keys but no values."""
+    """Return the first values of the file, and a `Refusal` for each record that cannot be read.
+
+    If the file is one large object, only its keys are read, and all values are None.
+    """
     if head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document"):
         with opened(source.path) as stream:
             text = stream.read(LARGEST_SAMPLE + 1)

@@ -323,7 +323,7 @@ class _Seen:
     )  # session → conversation → parts
 
     def watching(self, found: Iterator[Found]) -> Iterator[Conversation | Refusal]:
-        """Yield the conversations and refusals, and count all items."""
+        """Yield the conversations and rejected records, and count all items."""
         for item in found:
             if isinstance(item, LeftOut):
                 self.left_out[item.reason] += 1
@@ -471,7 +471,7 @@ def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: 
 
 
 def _taken(wanted: _Wanted, number: int, name: str, place: HeldConversation) -> Refusal:
-    """Return the refusal of a conversation whose id another session of the agent already uses."""
+    """Return a `Refusal` for a conversation whose id another session of the agent already uses."""
     reason = (
         f"conversation_id {name!r} is already in session {place.session!r} of this agent; give it a unique id"
     )

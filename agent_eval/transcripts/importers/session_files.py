@@ -12,7 +12,7 @@ from agent_eval.formats.refusals import MORE_REFUSED, Refusal
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES
 
-MOST_TOLD = 10_000  # number of refusals of an import that are listed individually
+MOST_TOLD = 10_000  # maximum number of rejected records that are listed individually
 PARTS = "parts.jsonl"
 """File in a session folder with the parts of conversations that are split over several source files."""
 _WRITTEN = (*FILES, PARTS)
@@ -31,7 +31,10 @@ def temporary(folder: Path) -> Iterator[Path]:
 
 
 def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
-    """Write conversations.jsonl as a stream, then import_errors.jsonl if needed; return the counts and refusals."""
+    """Write conversations.jsonl as a stream, then import_errors.jsonl if records were rejected.
+
+    Return the number of conversations, the number of rejected records, and the listed rejected records.
+    """
     n_imported = n_refused = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:

@@ -38,7 +38,7 @@ def records_of(
 
     Args:
         source: The file.
-        expected: Description of the expected form, for the refusal of a record that is not JSON.
+        expected: Description of the expected form, for the message about a record that is not JSON.
         is_part: Function that returns whether an array with this first element is a single record rather than a list.
     """
     layout = layout_of(source, is_part)

@@ -1,4 +1,7 @@
-"""Assemble one conversation from the tool runs, traces and model calls of a session; calls repeat the history."""
+"""Assemble one conversation from the model calls, tool runs and traces of a session.
+
+Model calls repeat the history of the conversation; repeated messages are added only once.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
