@@ -44,10 +44,10 @@ def path_of(name: str, value: object, expected: str) -> str:
 
 
 def check_id(name: str, value: object, what: str) -> None:
-    """Check that an argument is a non-empty text.
+    """Check that an argument is a non-empty string.
 
     Raises:
-        ArgumentError: If the value is not a text, or is empty.
+        ArgumentError: If the value is not a string or is empty.
     """
     if not isinstance(value, str) or not value:
         raise ArgumentError(name, value, what)
@@ -57,7 +57,7 @@ def names_of(name: str, given: object) -> list[str]:
     """Return the distinct names of a list of names, or of a single name.
 
     Raises:
-        ArgumentError: If a name is not a text.
+        ArgumentError: If a name is not a string.
     """
     listed = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     names = [each for each in listed if isinstance(each, str)]

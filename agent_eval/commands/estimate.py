@@ -127,7 +127,7 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
 def _estimated(
     project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
 ) -> PlannedWork:
-    """Return the calls of all models of the judge; each model has a separate prompt cache."""
+    """Return the estimated calls of all the judge's models; each model has a separate prompt cache."""
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError

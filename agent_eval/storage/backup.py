@@ -39,7 +39,7 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
     """Copy a consistent snapshot of the store into a new store file.
 
     Args:
-        store: The store; other processes may read and write it meanwhile.
+        store: The store; other processes may read and write it during the backup.
         target: The file to create; its folder must exist.
         force: Overwrite the file if it exists.
 

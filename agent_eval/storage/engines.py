@@ -16,7 +16,7 @@ import duckdb
 _SETTINGS = (
     "SET python_enable_replacements=false",
     "SET autoinstall_known_extensions=false",
-    "SET TimeZone='UTC'",  # texts and times in an older store are converted to timestamps in UTC
+    "SET TimeZone='UTC'",  # strings and times in an older store are converted to timestamps in UTC
 )
 _idle: dict[tuple[int, Sequence[str]], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
 

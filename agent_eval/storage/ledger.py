@@ -174,7 +174,7 @@ def add_spent(file: Path, spending: pl.DataFrame) -> None:
 
 
 def with_days_as_text(spending: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of the `spending` table in the ledger's form, with days as ISO 8601 texts."""
+    """Return rows of the `spending` table in the ledger's form, with days as ISO 8601 strings."""
     return spending.select(list(SPENDING.schema)).with_columns(pl.col("day").cast(pl.String))
 
 

@@ -40,7 +40,7 @@ def view_of_earlier_names(table: str, columns: Sequence[str], *, replace: bool) 
 
 
 def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Rename columns, convert texts and local times to timestamps, and add the ranks of ordered vocabularies."""
+    """Rename columns, convert strings and local times to timestamps, and add the ranks of ordered vocabularies."""
     found = con.execute(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() "
         "WHERE database_name = 'store' AND schema_name = 'main'"
@@ -66,7 +66,7 @@ def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
 
 
 def _dated(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Convert columns of texts to dates; a text that is not a date becomes null.
+    """Convert string columns to dates; a string that is not a date becomes null.
 
     DuckLake cannot convert a column in place, so a new column replaces the old one. Views of the tables are recreated.
     """

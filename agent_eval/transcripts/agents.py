@@ -48,7 +48,7 @@ class _Entry:
 def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
     """Return the agents of agents.yaml by id, in file order, and the rejected entries.
 
-    The file is a list of entries, or a mapping whose only key `agents` holds that list.
+    The file is a list of entries, or a mapping whose only key `agents` contains this list.
     A missing or empty file has no agents. An invalid entry does not affect the others.
     """
     if not path.exists() and not path.is_symlink():

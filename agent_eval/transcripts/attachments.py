@@ -44,7 +44,7 @@ _BEGINNINGS: Mapping[str, str] = {
 }
 """Prefix of base64 data → media type, for images and files without a media type."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")  # no backtracking, because the texts are untrusted
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")  # no backtracking, because the input is untrusted
 _DEPTH = 4  # levels of nested objects, e.g. Bedrock's document, its source and the source's location
 _LEAST_BASE64 = 100  # characters; a shorter text may be a path
 _MP3 = frozenset({"audio/mpeg", "audio/mp3"})
@@ -128,7 +128,7 @@ def _attachment(
 ) -> Attachment:
     """Return an attachment; base64 data becomes a data URL.
 
-    If `is_data`, any other text that is not a URL also becomes a data URL.
+    If `is_data`, any other string that is not a URL also becomes a data URL.
     """
     is_base64 = _BASE64.fullmatch(reference) is not None
     is_long = len(reference) >= _LEAST_BASE64 and is_base64
@@ -174,7 +174,7 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
 
 
 def attachments_of(content: JsonValue) -> list[Attachment]:
-    """Return the attachments of a message's content, in order; the list is empty if the content is a text."""
+    """Return the attachments of a message's content, in order; the list is empty if the content is a string."""
     return [found for part in flattened(content) if (found := attachment_of(part)) is not None]
 
 

@@ -55,7 +55,7 @@ def id_key(conversation_id: str) -> str:
 
 
 def is_blank(text: str | None) -> bool:
-    """Return whether a text is None or has only spaces and invisible characters."""
+    """Return whether a string is None or consists only of spaces and invisible characters."""
     return not text or all(c.isspace() or not c.isprintable() for c in text)
 
 
@@ -83,7 +83,7 @@ class ToolCall(Frozen):
     result: str | None = None  # None when no answer was recorded
     is_error: bool | None = None  # None when unknown
     requestor: Literal["assistant", "user"] = "assistant"
-    note: str | None = None  # how the arguments were read where they were not JSON
+    note: str | None = None  # how the arguments were parsed if they were not JSON
 
 
 def _arguments(value: object) -> object:
@@ -114,7 +114,7 @@ class MessageToolCall(Frozen):
     id: str | None = None
     name: str
     arguments: Annotated[JsonValue, BeforeValidator(_arguments)] = Field(default_factory=dict)
-    note: str | None = None  # how the arguments were read where they were not JSON
+    note: str | None = None  # how the arguments were parsed if they were not JSON
 
     @model_validator(mode="before")
     @classmethod
@@ -230,7 +230,7 @@ class Outcome(Frozen):
 
     @property
     def classified(self) -> OutcomeClass:
-        """Return the outcome class; if it is not given, the class is derived from `correct`."""
+        """Return the outcome class, which is derived from `correct` if it is not given."""
         if self.outcome_class is not None:
             return self.outcome_class
         return "unknown" if self.correct is None else "passed" if self.correct else "failed"

@@ -76,7 +76,7 @@ class CatalogSession:
         """Open a connection to the catalog.
 
         Raises:
-            CatalogError: If the server does not answer.
+            CatalogError: If the server does not respond.
         """
         name = f"agent_eval on {socket.gethostname()[:30]}, process {os.getpid()}"
         try:

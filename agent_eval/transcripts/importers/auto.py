@@ -1,4 +1,4 @@
-"""Import many files at once, detecting the format of each from its content."""
+"""Import many files, detecting the format of each file from its content."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class FileReport:
-    """Report the import of one file. If it failed, `report` is None and `reason` gives the cause."""
+    """Hold the result of importing one file. If it failed, `report` is None and `reason` describes the cause."""
 
     name: str
     format_name: str | None

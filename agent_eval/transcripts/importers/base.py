@@ -232,7 +232,7 @@ def listed(value: JsonValue) -> list[JsonValue]:
 
 
 def text_of(value: JsonValue) -> str | None:
-    """Return a text unchanged, None for null, and any other value as JSON."""
+    """Return a string unchanged, None for null, and any other value as JSON."""
     return value if value is None or isinstance(value, str) else dumps(value)
 
 
@@ -251,7 +251,7 @@ def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
 
 
 def reward_of(value: JsonValue) -> float | None:
-    """Return a reward given as a number or a text; true is 1, false is 0. None if it is not a finite number."""
+    """Return a reward as a number, or None if it is not finite; true is 1, false is 0, and strings are parsed."""
     if isinstance(value, bool):
         return float(value)
     return _number_in(value) if isinstance(value, str) else number_of(value)
@@ -263,7 +263,7 @@ def reward_note(value: JsonValue) -> dict[str, JsonValue]:
 
 
 def trial_of(value: JsonValue) -> int | None:
-    """Return a trial number given as a number or a text; None for null.
+    """Return a trial number as an integer; strings are parsed, and null becomes None.
 
     Raises:
         NotThisFormatError: If the value is not a whole number from 0 to 2**63 − 1.
@@ -278,7 +278,7 @@ def id_of(record: Mapping[str, JsonValue], key: str) -> str | None:
     """Return the id under a key; None if it is missing, null or empty. A whole number is converted to text.
 
     Raises:
-        NotThisFormatError: If the value is neither a text nor a whole number.
+        NotThisFormatError: If the value is neither a string nor a whole number.
     """
     value = record.get(key)
     if value is None or isinstance(value, str):
@@ -422,5 +422,5 @@ def whole_truth(
 
 
 def joined(values: JsonValue) -> str | None:
-    """Return several texts joined, one per line; None if there are none."""
+    """Return several strings joined with line breaks, or None if there are none."""
     return "\n".join(text_of(v) or "" for v in listed(values)) or None

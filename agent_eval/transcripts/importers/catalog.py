@@ -69,7 +69,7 @@ def _keys(*alternatives: str) -> Callable[[Record], bool]:
 
 
 def _exchange(*alternatives: str) -> Callable[[Record], bool]:
-    """Return a function that tests whether a record has texts under both keys of an alternative."""
+    """Return a function that tests whether a record has strings under both keys of an alternative."""
     pairs = [keys.split() for keys in alternatives]
     return lambda record: any(all(isinstance(record.get(key), str) for key in pair) for pair in pairs)
 

@@ -15,7 +15,7 @@ class UnknownFormatError(NotFoundError):
 
 
 class InvalidAgentIdError(InputError):
-    """Raised when a text cannot be used as an agent's folder name and partition key."""
+    """Raised when a string cannot be used as an agent's folder name and partition key."""
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(
@@ -24,7 +24,7 @@ class InvalidAgentIdError(InputError):
 
 
 class InvalidSessionIdError(InputError):
-    """Raised when a text cannot be used as a session's folder name."""
+    """Raised when a string cannot be used as a session's folder name."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Import a file of a foreign format into a session folder in native form, completely or not at all."""
+"""Import a file in a foreign format into a session folder in native form; an import is complete or has no effect."""
 
 import os
 import re
@@ -63,7 +63,7 @@ _HEAD = 64 * 1024
 
 @dataclass(frozen=True)
 class ImportReport:
-    """Report one import. `is_changed` is false if an identical session existed already."""
+    """Hold the result of one import. `is_changed` is false if an identical session existed already."""
 
     session_id: str
     n_imported: int

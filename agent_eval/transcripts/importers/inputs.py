@@ -27,7 +27,7 @@ _PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True)
 class InputFile:
-    """Represent a file to import. If it cannot be read, `path` is None and `reason` gives the cause."""
+    """Represent a file to import. If it cannot be read, `path` is None and `reason` describes the cause."""
 
     name: str  # for display, with the folders or the archive in which the file was found
     path: Path | ZipMember | None

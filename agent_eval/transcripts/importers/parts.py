@@ -151,7 +151,7 @@ def _are_timed(part: Conversation) -> bool:
 
 
 def _n_shared(second: Conversation, mine: Sequence[bytes], theirs: Sequence[bytes]) -> int:
-    """Return how many messages at the beginning of the second part repeat the end of the first part."""
+    """Return the number of messages at the beginning of the second part that repeat the end of the first part."""
     for n in range(min(len(mine), len(theirs)), 0, -1):
         if mine[-n] != theirs[0] or mine[-n:] != theirs[:n]:
             continue

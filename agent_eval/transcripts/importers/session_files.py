@@ -1,4 +1,4 @@
-"""Write the files of a session folder, completely or not at all."""
+"""Write the files of a session folder atomically."""
 
 import filecmp
 import shutil

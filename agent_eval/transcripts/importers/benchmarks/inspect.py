@@ -73,7 +73,7 @@ def task(source: Source) -> str | None:
 def _header(source: Source) -> Mapping[str, JsonValue]:
     """Return the part `eval` of the log; empty if it is unreadable.
 
-    In that case the samples either are unreadable too, or do not depend on it.
+    In this case the samples either are unreadable too or do not need the header.
     """
     path: Path | ZipMember = source.path
     try:

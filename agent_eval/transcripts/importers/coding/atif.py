@@ -36,7 +36,7 @@ _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 def read(source: Source) -> Iterator[Found]:
     """Yield the trajectories of a file; a subagent's trajectory is a separate conversation.
 
-    The file holds JSON lines, an array or a single trajectory.
+    The file contains JSON lines, an array or a single trajectory.
     """
     return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
 

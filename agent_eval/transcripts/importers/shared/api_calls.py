@@ -136,7 +136,7 @@ def _measured(messages: list[Fields], response: Mapping[str, JsonValue]) -> list
 
 
 def _instruction(value: JsonValue) -> str | None:
-    """Return instructions as text, given as a text, text blocks or Gemini's {parts: […]}."""
+    """Return instructions as a string; the value is a string, a list of text blocks or Gemini's {parts: […]}."""
     if isinstance(value, dict):
         value = value.get("parts", value.get("content", value.get("text")))
     if isinstance(value, list):

@@ -115,11 +115,11 @@ def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fie
     """Return the native messages of message-like values, in order.
 
     Args:
-        values: The messages, items or texts.
-        role: The role of values that are texts.
+        values: The messages, items or strings.
+        role: The role of values that are strings.
 
     Raises:
-        NotThisFormatError: If a value is neither a text nor an object with a known role or kind.
+        NotThisFormatError: If a value is neither a string nor an object with a known role or kind.
     """
     return [message for i, value in enumerate(values) for message in _messages(value, role, i)]
 
@@ -177,7 +177,7 @@ def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _kind(value: JsonValue) -> str:
-    """Return the `type` of an item or a part, or an empty text if it has no type."""
+    """Return the `type` of an item or a part, or an empty string if it has no type."""
     kind = mapping(value).get("type")
     return kind if isinstance(kind, str) else ""
 
@@ -188,7 +188,7 @@ def _role(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def is_chat_message(value: JsonValue) -> bool:
-    """Return whether a value is a chat message, which has a role and either a text or parts."""
+    """Return whether a value is a chat message, which has a role and either text or parts."""
     fields = _opened(value) if isinstance(value, dict) else {}
     return "role" in fields or (_role(fields) is not None and "content" in fields)
 
@@ -360,7 +360,7 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
 
 
 def result_text(value: JsonValue) -> str | None:
-    """Return a tool result as text: the texts of its blocks, else its JSON."""
+    """Return a tool result as a string: the text of its blocks, or else its JSON."""
     parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
     if parts and all(isinstance(part, str) or _is_block(part) for part in parts):
         return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in parts)
@@ -376,7 +376,7 @@ def result_text(value: JsonValue) -> str | None:
 
 
 def _is_block(part: JsonValue) -> bool:
-    """Return whether a value is a content part: it has a type, a text or an attachment."""
+    """Return whether a value is a content part, which has a type, text or an attachment."""
     return bool({"type", "text"} & set(mapping(part))) or attachment_of(part) is not None
 
 
@@ -398,7 +398,7 @@ def _plain(part: JsonValue) -> str | None:
 
 
 def parsed(value: JsonValue) -> JsonValue:
-    """Parse a text that contains JSON (an object, an array or a string); return any other value unchanged."""
+    """Parse a string that contains JSON (an object, an array or a string); return any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
         return value
     try:

@@ -38,7 +38,7 @@ def _is_response(record: Mapping[str, JsonValue]) -> bool:
 
 
 def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str, JsonValue]:
-    """Return the object under one of the keys, parsed from JSON text and unwrapped."""
+    """Return the object under the first key that has one; JSON strings are parsed, and `body` is unwrapped."""
     for key in keys:
         found = mapping(parsed(record.get(key)))
         inner = mapping(parsed(found.get("body", found.get("json"))))

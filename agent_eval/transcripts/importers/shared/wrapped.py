@@ -63,7 +63,7 @@ def is_chat(value: JsonValue) -> bool:
 
 
 def is_bare_message(value: JsonValue) -> bool:
-    """Return whether a record is a single chat message, with a role and either a text or calls, but no messages."""
+    """Return whether a record is a single chat message, with a role and either text or calls, but no messages."""
     record = mapping(value)
     has_text = bool({"content", "parts", "tool_calls", "text"} & set(record)) and "messages" not in record
     return has_text and isinstance(record.get("role"), str) and is_chat_message(dict(record))

@@ -13,7 +13,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 @dataclass(frozen=True)
 class ModelCall:
-    """Represent one model call. Times are texts as in the source, except `start`, which is sortable."""
+    """Represent one model call. Times are strings as in the source, except `start`, which is sortable."""
 
     start: float | str
     input: JsonValue

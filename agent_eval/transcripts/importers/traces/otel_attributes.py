@@ -56,7 +56,7 @@ Attributes = Mapping[str, JsonValue]
 
 
 def first(attributes: Attributes, keys: Iterable[str]) -> JsonValue:
-    """Return the value of the first of these attributes that is present and not empty."""
+    """Return the value of the first attribute in `keys` that is present and not empty."""
     return next((value for key in keys if (value := attributes.get(key)) not in (None, "", [], {})), None)
 
 
@@ -139,7 +139,7 @@ def finish_reason(attributes: Attributes) -> str | None:
 
 
 def parsed_number(value: JsonValue) -> float | None:
-    """Return a number given as a number or a text, or None."""
+    """Return the value as a number, or None; strings are parsed."""
     if isinstance(value, str):
         try:
             value = float(value)
