@@ -138,7 +138,7 @@ def _worked_example(m: Methodology) -> Row:
 
 
 def _rule_numbers(m: Methodology) -> Row:
-    """Check that the numbers in the rules' texts agree with the data."""
+    """Check that the numbers in the rule texts agree with the data."""
     wrong = list(rule_number_problems(m))
     shown = f"the numbers in {len(m.rules)} rules agree with the data"
     return _check("rule_numbers", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)

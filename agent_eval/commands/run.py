@@ -67,7 +67,7 @@ def run(
 ) -> RunReport:
     """Bring every table up to date for the given agents and versions (default: all).
 
-    If `boards`, the boards and the report are written even if they are up to date.
+    If `boards` is true, the boards and the report are written even if they are up to date.
 
     Raises:
         UnknownAgentError: If a given agent has neither sessions nor rows.

@@ -128,7 +128,7 @@ def _attachment(
 ) -> Attachment:
     """Return an attachment; base64 data becomes a data URL.
 
-    If `is_data`, any other string that is not a URL also becomes a data URL.
+    If `is_data` is true, any other string that is not a URL also becomes a data URL.
     """
     is_base64 = _BASE64.fullmatch(reference) is not None
     is_long = len(reference) >= _LEAST_BASE64 and is_base64

@@ -40,7 +40,7 @@ class Rows:
     def frame(self, *, is_distinct: bool = False) -> pl.DataFrame:
         """Return all rows, checked against the table's contract.
 
-        If `is_distinct`, only the first row of each key is returned.
+        If `is_distinct` is true, only the first row of each key is returned.
         """
         self._flush()
         rows = pl.concat([table(self.name).empty(), *self.chunks])

@@ -1,4 +1,4 @@
-"""Implement `agent-eval compare A B`: compare two agents under one version, with significance."""
+"""Implement `agent-eval compare A B`: compare two agents under one version, with significance tests."""
 
 import math
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ def explain(
     as_json: bool,
     is_whole: bool = False,
 ) -> None:
-    """Print the derivation tree of a score: one page, or the whole tree if `is_whole` or in JSON.
+    """Print the derivation tree of a score: one page, or the whole tree if `is_whole` or `as_json` is true.
 
     Raises:
         UnknownAgentError: If the agent has no rows.

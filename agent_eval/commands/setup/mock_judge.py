@@ -77,7 +77,7 @@ async def chat(request: Request) -> JSONResponse:
 
 
 def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, object]:
-    """Return names of error clusters, derived from the texts in the request; empty for other questions."""
+    """Return names of error clusters, derived from the request; empty for other questions."""
     lines = [
         line for m in asked["messages"] for line in str(m["content"]).splitlines() if line.startswith('{"id"')
     ]

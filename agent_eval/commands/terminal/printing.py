@@ -21,7 +21,7 @@ def print_run(
 ) -> None:
     """Print rejected records, warnings and counts to stderr, and the board and the gates to stdout.
 
-    If `as_json`, the rows of the board are printed as JSON instead.
+    If `as_json` is true, the rows of the board are printed as JSON instead.
     """
     for warning in report.warnings:
         err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)

@@ -56,7 +56,7 @@ class LakeStore(Store):
         return cls(attach=f"ducklake:postgres:{given}", given=given, data=data)
 
     def attach_statement(self, name: str, *, create: bool = False) -> str:
-        """Return the statement that attaches the lake under a name, and creates it if `create`."""
+        """Return the statement that attaches the lake under a name, and creates it if `create` is true."""
         place, folder = (
             text.replace("'", "''") for text in (f"ducklake:postgres:{self.conninfo}", f"{self.data}/")
         )

@@ -49,12 +49,12 @@ class KnownConversation:
 
     @classmethod
     def of(cls, conversation: Conversation) -> "KnownConversation":
-        """Return the description of a conversation."""
+        """Return the attributes of a conversation."""
         return cls.of_fields(conversation.conversation_id, conversation.source, conversation.metadata)
 
     @classmethod
     def of_fields(cls, name: str, source: object, metadata: object) -> "KnownConversation":
-        """Return the description of a conversation with these fields."""
+        """Return the attributes of a conversation with these fields."""
         origin = RecordOrigin.of(source)
         names = listed(metadata.get(SOURCE_SESSIONS)) if isinstance(metadata, dict) else []
         keys = tuple(f"{origin.format_name}:{key}" for key in names) if origin else ()

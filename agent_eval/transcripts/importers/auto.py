@@ -25,7 +25,7 @@ class FileReport:
     report: ImportReport | None
     reason: str = ""
     is_recognised: bool = False  # its format was detected from its content
-    is_skipped: bool = False  # neither JSON nor compressed, and found in a folder or an archive, so not expected to be a transcript
+    is_skipped: bool = False  # in a folder or archive, and neither JSON nor compressed
 
 
 def import_files(

@@ -1,4 +1,4 @@
-"""Write the files of a session folder atomically."""
+"""Write the files of a session folder without ever leaving incomplete files."""
 
 import filecmp
 import shutil

@@ -1,4 +1,4 @@
-"""Read Who&When data, failures of multi-agent systems: {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
+"""Read Who&When data sets of failures of multi-agent systems: {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
 
 from collections.abc import Iterator, Mapping
 

@@ -37,7 +37,7 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a chat of the export."""
+    """Return whether a record is a chat in an export."""
     nodes = mapping(value.get("mapping"))
     return "current_node" in value and all({"parent", "children"} & set(mapping(n)) for n in nodes.values())
 

@@ -34,7 +34,7 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a chat of the export."""
+    """Return whether a record is a chat in an export."""
     messages = value.get("chat_messages")
     return isinstance(messages, list) and all("sender" in mapping(message) for message in messages[:3])
 

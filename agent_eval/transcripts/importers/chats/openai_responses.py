@@ -71,7 +71,7 @@ def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Ma
 
 
 def _key(record: Mapping[str, JsonValue], root: dict[str, str]) -> str | None:
-    """Return the conversation's key: the id of the chain's first response, the API's conversation or the log's session."""
+    """Return the id of the response chain's first response, of the API's conversation, or of the log's session."""
     request, response = _parts(record)
     own = text_of(response.get("id"))
     before = text_of(response.get("previous_response_id") or request.get("previous_response_id"))

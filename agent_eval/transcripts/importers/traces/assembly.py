@@ -51,7 +51,7 @@ class Trace:
 def thread_of_trace(trace: Trace) -> Thread:
     """Return the conversation of a trace, built from its model calls in order of start time and its tool results.
 
-    Messages of a call's input that occur in the input or output of earlier calls are not repeated.
+    Messages in a call's input that occur in the input or output of earlier calls are not repeated.
     """
     thread = Thread()
     steps: Sequence[ModelCall | ToolRun] = sorted(

@@ -30,7 +30,7 @@ _THREAD = ("session_id", "thread_id", "conversation_id")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of a file of runs; the traces of a thread form one conversation."""
+    """Yield the conversations in a file of runs; the traces of a thread form one conversation."""
     records = grouped(source, lambda: _runs(source), lambda value: _key(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 

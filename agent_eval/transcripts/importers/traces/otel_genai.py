@@ -45,7 +45,7 @@ _LISTS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of a file of spans; traces with the same session id form one conversation."""
+    """Yield the conversations in a file of spans; traces with the same session id form one conversation."""
     sessions: dict[str, str] = {}
 
     def spans() -> Iterator[Item]:
