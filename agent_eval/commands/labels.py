@@ -138,7 +138,7 @@ def _slug(name: str) -> str:
 
 
 def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
-    """Return a function that finds the agent of a label: from its line, else `agent_id`, else by the conversation."""
+    """Return a function that finds a label's agent: from its line, else `agent_id`, else from its conversation."""
     known = set(project.some_agents(()))
     stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
     agents: dict[str, set[str]] = {}

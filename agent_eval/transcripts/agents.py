@@ -60,7 +60,7 @@ def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
 
 
 def policy_of(path: Path, agent: Agent | None) -> str | None:
-    """Return the text of the file that an entry's `policy` names, or None if the entry has no `policy`.
+    """Return the content of the file that an entry's `policy` specifies, or None if the entry has no `policy`.
 
     The path is relative to the folder of agents.yaml.
 

@@ -207,7 +207,7 @@ def _objects(message: Mapping[str, JsonValue], key: str) -> list[dict[str, JsonV
 
 
 def split(content: str | None, attachments: Sequence[Attachment]) -> Iterator[str | Attachment]:
-    """Yield the texts and attachments of a message in order; attachments without a placeholder come last."""
+    """Yield the text blocks and attachments of a message in order; attachments without a placeholder come last."""
     waiting, lines = list(attachments), list[str]()
     for line in [] if content is None else content.split("\n"):
         if waiting and line == waiting[0].placeholder:

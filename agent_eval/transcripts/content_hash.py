@@ -25,7 +25,7 @@ def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[s
 
 
 def conversation_hash(conversation: Conversation, last_turn_hash: str | None) -> str:
-    """Return the hash of the conversation as a judge sees it; without turns, only the context is hashed."""
+    """Return the hash of the conversation as a judge sees it; if there are no turns, only the context is hashed."""
     last = digest("no turns", _frame(conversation)) if last_turn_hash is None else last_turn_hash
     return digest("conversation", last, conversation.injected_error)
 
@@ -36,7 +36,7 @@ def session_hash(conversation_hashes: Iterable[str]) -> str:
 
 
 def messages_hash(conversation: Conversation) -> str:
-    """Return a hash of the agent's calls and texts; in the texts, only letters and digits count.
+    """Return a hash of the agent's calls and of the letters and digits in its messages.
 
     Copies that differ only in case, spacing or punctuation have the same hash.
     """

@@ -60,7 +60,7 @@ def export_lines(
         sessions: The sessions to export; default: all.
 
     Raises:
-        UnknownExportError: If the format is unknown, or the agent has no such session.
+        UnknownExportError: If the format is unknown, or the agent does not have one of the sessions.
     """
     if format_name not in EXPORTS:
         raise UnknownExportError(

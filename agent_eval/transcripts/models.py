@@ -34,9 +34,9 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_l
 """An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
 
 Reply = Literal["replied", "no reply", "ended", "none due"]
-"""Result of a turn. replied: the agent said something, or made calls and it went on. no reply: an
-empty message in place of a reply, or none at all while the conversation goes on. ended: the last turn, without a
-message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
+"""Result of a turn. replied: the agent wrote a message, or made calls before a later turn. no reply: the agent's
+message is empty, or there is none although the conversation continued. ended: the last turn has no message of the
+agent, or only calls. none due: the user's message is empty or contains calls, so no reply was expected."""
 
 OPERATOR = frozenset({"system", "developer"})
 """Roles of the agent's operator."""
@@ -70,7 +70,7 @@ SessionRun = Annotated[
 
 
 class Frozen(BaseModel):
-    """Base class that forbids changes and unknown keys; the error for an unknown key names the key."""
+    """Forbid changes and unknown keys in derived models; the error for an unknown key contains the key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -100,7 +100,7 @@ def _arguments(value: object) -> object:
 
 
 def _literal_read(value: Any) -> Any:
-    """Parse arguments that are the text of a Python dict, and record this; return other calls unchanged."""
+    """Parse arguments in the syntax of a Python dict, and note this in the call; return other calls unchanged."""
     if not isinstance(value, dict) or not isinstance(value.get("arguments"), str):
         return value
     text = _arguments(value["arguments"])
@@ -130,7 +130,7 @@ class MessageToolCall(Frozen):
 
 
 def _text(value: object) -> object:
-    """Return content parts ([{type: text, text: …}, …]) as one text; other parts become [kind] or [type]."""
+    """Join text parts ([{type: text, text: …}, …]) into one string; other parts become [kind] or [type]."""
     return "\n".join(map(_part, flattened(value))) if isinstance(value, list) else value
 
 
@@ -201,7 +201,7 @@ class Expected(Frozen):
 EXPECTED: TypeAdapter[tuple[Expected, ...]] = TypeAdapter(
     tuple[Expected, ...], config=ConfigDict(defer_build=True)
 )
-"""Reads and writes the column `expected` of the table `conversations`."""
+"""Type adapter for the column `expected` of the `conversations` table."""
 
 
 class Outcome(Frozen):

@@ -83,7 +83,7 @@ class Checked:
 
 
 def check(store: LakeStore) -> Checked:
-    """Check the whole lake by reading it: the rows, key, files and `fence` row of every table, and the clocks.
+    """Read and check the whole lake: the rows, key, files and `fence` row of every table, and the clocks.
 
     Raises:
         StoreError: If the lake cannot be opened.

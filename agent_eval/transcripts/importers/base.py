@@ -23,11 +23,11 @@ from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_er
 
 LONGEST_ID = 512
 RECORDED_REWARD = "recorded_reward"
-"""Key of `metadata`: a reward that the file gives as true or false, unchanged."""
+"""Key of `metadata`: the unchanged reward, if it is true or false in the file."""
 DEFINITION_REFUSED = "task_definition_refused"
 """Key of `metadata`: the reason why the definition of a conversation's task was omitted."""
 SOURCE_SESSIONS = "source_sessions"
-"""Key of `metadata`: ids (list of texts) of the conversation's session in the source; other files may continue it."""
+"""Key of `metadata`: ids (list of strings) of the conversation's session in the source; other files may continue it."""
 _Item = TypeVar("_Item")
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""

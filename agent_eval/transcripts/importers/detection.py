@@ -40,7 +40,7 @@ _AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one
 
 @dataclass(frozen=True)
 class Detected:
-    """Report the name of the detected format, or the reason why no format was detected."""
+    """Hold the name of the detected format, or the reason why no format was detected."""
 
     format_name: str | None
     reason: str = ""

@@ -57,7 +57,7 @@ class SessionExistsError(InputError):
 
 
 class OutsideProjectError(InputError):
-    """Raised when the session's folder would lie outside the sessions folder."""
+    """Raised when the session's folder would be outside the sessions folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(

@@ -1,4 +1,7 @@
-"""Import a file in a foreign format into a session folder in native form; an import is complete or has no effect."""
+"""Import a file in a foreign format into a session folder in native form.
+
+An import either succeeds completely or changes nothing.
+"""
 
 import os
 import re
@@ -102,7 +105,7 @@ class _Wanted:
 
 
 class _HeldElsewhereError(Exception):
-    """Raised when the agent's sessions already contain the content of the file, in another session or file name."""
+    """Raised when another session, or this session under another file name, already contains the file's content."""
 
     def __init__(self, session: str, file: str) -> None:
         super().__init__(session)

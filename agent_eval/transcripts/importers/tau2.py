@@ -232,7 +232,7 @@ def _action_matches(reward: Mapping[str, JsonValue]) -> list[JsonValue] | None:
 
 
 def _calls(actions: Iterable[JsonValue]) -> list[Call]:
-    """Return the expected calls of agent and user.
+    """Return the expected calls of the agent and the user.
 
     All arguments are compared, or only those listed in `compare_args`.
     """

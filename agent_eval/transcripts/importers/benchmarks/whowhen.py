@@ -1,4 +1,7 @@
-"""Read Who&When data sets of failures of multi-agent systems: {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
+"""Read Who&When data sets, which contain failures of multi-agent systems.
+
+A record has the form {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}.
+"""
 
 from collections.abc import Iterator, Mapping
 

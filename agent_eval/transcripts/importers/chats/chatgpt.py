@@ -1,4 +1,7 @@
-"""Read ChatGPT data exports (conversations.json), a list of {"mapping": {id: {"message", "parent", "children"}}, "current_node"}."""
+"""Read ChatGPT data exports (conversations.json).
+
+A record has the form {"mapping": {id: {"message", "parent", "children"}}, "current_node"}.
+"""
 
 import datetime
 from collections.abc import Iterator, Mapping

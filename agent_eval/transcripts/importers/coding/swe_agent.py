@@ -94,7 +94,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Field
 def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
     """Return the outcome for an exit status.
 
-    It is unknown if the agent submitted a result, and failed if the run ended at a limit; otherwise the error decides.
+    The class is unknown after a submission and failed after a limit; otherwise the error determines the class.
     """
     status = text_of(exit_status) or ""
     if not status or status.lower().startswith("submitted"):

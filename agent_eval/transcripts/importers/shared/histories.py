@@ -47,7 +47,7 @@ def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[It
 
 
 def _alone(item: Record) -> Record:
-    """Return a group of one record without a session as that record, and other groups unchanged."""
+    """Unwrap a group that consists of one record without a session; return other groups unchanged."""
     group = mapping(item.value)
     if group.get("key") is None:
         return Record(item.number, listed(group.get("records"))[0], item.size)

@@ -1,7 +1,7 @@
 """Split a message that contains several steps of an agent: calls, their results, and the text after them.
 
 UI messages of the AI SDK contain a whole reply with its tool runs, as `parts` or `toolInvocations`. Anthropic replies
-with server-side tools, and exports of claude.ai, contain tool results between the texts.
+with server-side tools, and exports of claude.ai, contain tool results between text blocks.
 """
 
 from collections.abc import Mapping
