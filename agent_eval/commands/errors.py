@@ -40,7 +40,7 @@ def errors(
 ) -> None:
     """Print error clusters and their trends under one version.
 
-    JSON rows contain the columns of error_clusters and the comparison. Without `since`, each agent is compared with its
+    JSON rows contain the columns of the `error_clusters` table and the comparison. Without `since`, each agent is compared with its
     baseline in agents.yaml, or with its previous run if there is no baseline.
 
     Raises:

@@ -40,7 +40,8 @@ def import_labels(
     """Store the labels from files in data/ratings, and print the agreement of judges with people or outcomes.
 
     Returns:
-        0 if all labels were imported; 1 if a label was rejected or could not be read; 2 if no label could be read or stored.
+        0 if all labels were imported; 1 if a label was rejected or could not be read; 2 if no label could be read or
+        stored.
 
     Raises:
         UnknownAgentError: If the agent is unknown.

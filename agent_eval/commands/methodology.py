@@ -19,7 +19,7 @@ Row = Mapping[str, str | int | None]
 
 
 def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
-    """Print one row per version, followed by the files that cannot be read (on stderr if `as_json`)."""
+    """Print one row per version, followed by the files that cannot be read (on stderr if `as_json` is true)."""
     rows = [_row(registry, m) for m in registry.all()]
     if as_json:
         for problem in registry.problems:

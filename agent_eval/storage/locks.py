@@ -1,4 +1,4 @@
-"""Lock resources between processes with flock on permanent files; waits are bounded and logged.
+"""Lock resources between processes with flock on permanent files; long waits are logged.
 
 The kernel releases a lock when its process ends, so a killed process leaves an unlocked file rather than a stale
 lock.

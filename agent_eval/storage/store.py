@@ -268,7 +268,7 @@ class Store:
 
     @contextlib.contextmanager
     def process_of_run(self, run_id: str) -> Iterator[None]:
-        """Record that this process works for a run, outside the section for runs.
+        """Record that this process works on a run, outside the section for runs.
 
         Nothing is recorded for a store file, because its runs are on one machine, where Dagster detects that a
         process has stopped.
@@ -298,7 +298,7 @@ class Store:
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield the database attached as `store`, exclusively or shared with other readers.
 
-        For use within this package only.
+        Use it only within this package.
 
         Raises:
             StoreError: If the store cannot be opened or has a later version, or if an operation on it fails.

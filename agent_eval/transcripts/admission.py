@@ -156,7 +156,10 @@ def _templates(agents: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
 
 
 def _tests(slugs: list[str]) -> pl.Expr:
-    """Return an expression for the required tests that a conversation of a declared session covers, in version order."""
+    """Return an expression for the required tests that a conversation covers, in the version's order.
+
+    Conversations of undeclared sessions cover no tests.
+    """
     is_injected = pl.col("injected_error").is_not_null() & ~pl.col("injected_error").is_in(_NO_ERROR)
     served = [
         pl.when(

@@ -93,10 +93,10 @@ def check_template(project: Project, version: str, template: str | None) -> None
 
 
 def end_of(date: str) -> float:
-    """Return the end of a day in UTC, or a point in time, in seconds since 1970.
+    """Return the end of a date (UTC), or a point in time, in seconds since 1970.
 
     Raises:
-        DateError: If the text is neither.
+        DateError: If the string is neither a date nor a time.
     """
     try:
         if len(date) <= len("2026-01-31"):

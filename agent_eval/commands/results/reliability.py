@@ -41,7 +41,11 @@ class TooFewTrialsError(InputError):
 
 
 def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
-    """Return the given estimators, or raise UnknownEstimatorError."""
+    """Check the given estimators and return them.
+
+    Raises:
+        UnknownEstimatorError: If an estimator is unknown.
+    """
     for name in named:
         if name not in trials.ESTIMATORS:
             raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)

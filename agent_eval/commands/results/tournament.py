@@ -45,7 +45,7 @@ class NoPairsError(NotFoundError):
 def show_tournament(
     project: Project, out: Console, err: Console, *, folder: Path | None, agents: Sequence[str], as_json: bool
 ) -> int:
-    """Print standings, win matrix, cycles and the judge's position bias; if `as_json` is true, only the standings.
+    """Print the standings, the win matrix, cycles and position bias; if `as_json` is true, only the standings.
 
     Returns:
         0 if all lines were read; 1 if a line was rejected.

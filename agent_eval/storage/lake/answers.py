@@ -83,7 +83,7 @@ class ClaimedQuestions:
         return True
 
     def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
-        """Return the answers for the keys (rows of judge_cache), and the keys that another worker still claims."""
+        """Return the answers for the keys (rows of the `judge_cache` table), and the keys that another worker still claims."""
         found = self.session.rows(_ARRIVED, self._values(keys))
         rows = _frame([answer for _, answer, _ in found if answer is not None])
         return rows, {key for key, _, is_open in found if is_open}
@@ -112,7 +112,7 @@ class _NotAllError(Exception):
 
 
 def publish(session: CatalogSession, rows: Sequence[Mapping[str, object]]) -> None:
-    """Store answers (rows of judge_cache) durably in the catalog, where waiting workers can find them.
+    """Store answers (rows of the `judge_cache` table) durably in the catalog, where waiting workers find them.
 
     Raises:
         AnswersNotStoredError: If the catalog cannot be written.
@@ -125,7 +125,7 @@ def publish(session: CatalogSession, rows: Sequence[Mapping[str, object]]) -> No
 
 
 def merge(store: LakeStore) -> None:
-    """Merge the new answers of all workers into judge_cache; merging an answer again changes nothing.
+    """Merge the new answers of all workers into the `judge_cache` table; repeated merges change nothing.
 
     Raises:
         StoreError: If the lake cannot be written.

@@ -139,7 +139,7 @@ class LakeStore(Store):
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the lake attached as `store`; a reader sees one snapshot of it. For use within this package only.
+        """Yield the lake attached as `store`; a reader sees one snapshot of it. Use it only within this package.
 
         Raises:
             StoreError: If the lake cannot be opened or has a later version, or if an operation on it fails.

@@ -135,7 +135,7 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
 def compact(store: LakeStore) -> tuple[int, int]:
     """Merge small files and remove files that only snapshots older than an hour need.
 
-    Returns the number of files before and after. Other workers can read and write at the same time, but runs wait.
+    Return the number of files before and after. Other workers can read and write at the same time, but runs wait.
 
     Raises:
         StoreError: If the lake cannot be opened or changed.

@@ -156,7 +156,7 @@ def instruct(thread: Thread, value: JsonValue) -> None:
 
 
 def _unnested(values: list[JsonValue] | str) -> JsonValue:
-    """Return the first prompt of LangChain's list of prompts, which are lists of messages; other values are unchanged."""
+    """Return the first prompt if the value is LangChain's list of prompts; return other values unchanged."""
     is_nested = isinstance(values, list) and bool(values) and isinstance(values[0], list)
     return values[0] if is_nested else values
 

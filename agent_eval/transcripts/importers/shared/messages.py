@@ -32,7 +32,7 @@ def chat_messages(values: JsonValue) -> list[Fields]:
 
 
 def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
-    """Convert messages like `chat_messages`, and keep the keys `reasoning` and `model`, which `threads.Thread` removes."""
+    """Convert messages like `chat_messages`, but keep the keys `reasoning` and `model` for `threads.Thread`."""
     found: list[Fields] = []
     for i, value in enumerate(values):
         is_plain = not isinstance(value, dict) or not is_foreign(value)
