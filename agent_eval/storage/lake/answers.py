@@ -83,7 +83,10 @@ class ClaimedQuestions:
         return True
 
     def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
-        """Return the answers for the keys (rows of the `judge_cache` table), and the keys that another worker still claims."""
+        """Return the answers for the keys, and the keys that another worker still claims.
+
+        The answers are rows of the `judge_cache` table.
+        """
         found = self.session.rows(_ARRIVED, self._values(keys))
         rows = _frame([answer for _, answer, _ in found if answer is not None])
         return rows, {key for key, _, is_open in found if is_open}
