@@ -872,7 +872,7 @@ def store_check() -> None:
 
 @store_app.command("compact")
 def store_compact() -> None:
-    """Merge small files of the lake, and delete files that have been unused for an hour. Runs wait until it is done."""
+    """Merge small files of the lake, and delete files that have been unused for an hour. Runs wait until this is complete."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -889,7 +889,7 @@ def store_copy(
         Path | None, typer.Option("--to", metavar="FILE", help="New store file to copy the lake into.")
     ] = None,
 ) -> None:
-    """Copy a store file into the lake, or the lake into a file. Runs wait until it is done."""
+    """Copy a store file into the lake, or the lake into a file. Runs wait until the copy is complete."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 

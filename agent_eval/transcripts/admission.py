@@ -1,4 +1,4 @@
-"""Decide which conversations count under a methodology version, and for which slot; `scores` scores them.
+"""Decide which conversations count under a methodology version, and for which slot.
 
 A session counts if it was run for the version (declared) or for any version (undeclared). Among an agent's
 declared runs (sessions that share a benchmark_id), the latest valid run counts, never the best. Undeclared

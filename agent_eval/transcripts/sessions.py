@@ -129,7 +129,7 @@ def read_session_file(folder: Path) -> Session:
     """Read the session.yaml of one session folder.
 
     Raises:
-        YamlError: If the file is missing, not YAML, or not a valid session; the reason names the key.
+        YamlError: If the file is missing, not YAML, or not a valid session; the reason contains the key.
     """
     path = folder / SESSION
     if reason := Bounds.of(folder.parent.parent).refused_file(path):

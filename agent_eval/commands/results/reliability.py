@@ -170,7 +170,7 @@ def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
 
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
-    """Compute the `reliability` table for these k; the stored table contains only the default ones."""
+    """Compute the `reliability` table for these k; the stored table contains only the default values of k."""
     s = project.settings
     tables, threshold = trial_tables(project, pairs), s.answer_threshold
     rows = trials.reliability(

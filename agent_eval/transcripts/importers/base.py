@@ -403,7 +403,7 @@ def reward_outcome(
 def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue]] | None:
     """Return the expected calls from a task's actions, or None if there are none.
 
-    None rather than an empty list, because a task without actions may still require calls that only read data.
+    The result is None rather than an empty list, because a task without actions may still require calls that only read data.
     """
     calls = [mapping(action) for action in listed(actions)]
     found: list[dict[str, JsonValue]] = [
