@@ -872,7 +872,7 @@ def store_check() -> None:
 
 @store_app.command("compact")
 def store_compact() -> None:
-    """Merge small files of the lake, and delete files that have been unused for an hour. Runs wait until this is complete."""
+    """Merge small files of the lake, and delete files that have been unused for an hour. Runs wait meanwhile."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -953,8 +953,8 @@ def labels_sheet(
 ) -> None:
     """Write a sample of turns and conversations for people to label, as an HTML file and as a CSV file.
 
-    The sample is stratified by metric and answer. Parts on which judges disagree, or with a rating in the middle of the
-    scale, are sampled more often; the stored weights keep the estimates unbiased. Judges' answers are not shown. The
+    The sample is stratified by metric and answer. Parts on which judges disagree and parts with a rating in the
+    middle of the scale are sampled more often; the stored weights keep the estimates unbiased. Judges' answers are not shown. The
     HTML page saves a CSV file for `agent-eval labels import`.
 
     Exit code: 0 sheets were written; 2 nothing to label.

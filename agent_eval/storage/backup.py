@@ -31,7 +31,7 @@ class Backup:
 
     @property
     def n_bytes(self) -> int:
-        """Return the size of the backup."""
+        """Return the size of the backup in bytes."""
         return self.file.stat().st_size
 
 

@@ -24,7 +24,7 @@ def written(store: Store, tables: Mapping[str, Table]) -> pl.DataFrame:
 
 
 def written_by_partition(store: Store, tables: Mapping[str, Table]) -> pl.DataFrame:
-    """Return `written` by agent and methodology version; a column is null if the table is not partitioned by it."""
+    """Return the result of `written` per agent and version; a key is null if the table is not partitioned by it."""
     if store.file is not None and not store.file.exists():
         return pl.DataFrame(schema=BY_PARTITION)
     with store.session(read_only=True) as con:
