@@ -301,7 +301,7 @@ def leaderboard(
         typer.Option(metavar="DATE", help="Show the board as it was at the end of this day (ISO 8601, UTC)."),
     ] = None,
 ) -> None:
-    """Show the leaderboard of one or several methodology versions, of an earlier day, or its changes."""
+    """Show the current or an earlier leaderboard of one or several methodology versions, or its changes."""
     from agent_eval.commands.results.board_history import show_changes
     from agent_eval.commands.results.leaderboard import FORMATS, print_edited, side_by_side
     from agent_eval.commands.results.leaderboard import leaderboard as show

@@ -179,7 +179,7 @@ def _holder(handle: IO[str]) -> str:
 
 
 def _name_holder(handle: IO[str], name: str) -> None:
-    """Write the holder's name to the file, for messages of waiting processes; errors such as a full disk are ignored."""
+    """Write the holder's name to the file for messages of waiting processes; errors such as a full disk are ignored."""
     with contextlib.suppress(OSError):
         os.ftruncate(handle.fileno(), 0)
         os.write(handle.fileno(), name.encode())  # unbuffered, so that close() has no data left to write

@@ -151,7 +151,7 @@ def read_session_file(folder: Path) -> Session:
 
 @dataclass
 class _SessionReader:
-    """Collect the sessions of one agent while reading."""
+    """Collect the sessions of one agent while reading them."""
 
     agent_id: str
     bounds: Bounds
