@@ -198,8 +198,8 @@ def _open_call(
     asked = [question for question in questions if question is not None]
     if not asked:
         raise NotAskedError(
-            f"Of conversation {subject.conversation.conversation_id!r} no such question is put to a model: rules decide "
-            "it, or it is in no slot D1–D5 of a template. Name another with --conversation, or none for the example."
+            f"For conversation {subject.conversation.conversation_id!r} no model is called for this question: rules decide "
+            "it, or the conversation fills no slot D1–D5. Choose another one with --conversation, or omit it for the example."
         )
     return subject.build(*asked, metrics=metrics)
 

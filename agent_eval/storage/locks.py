@@ -29,7 +29,7 @@ class LockTimeoutError(LockError):
 
 
 def log_wait(what: str, holder: str) -> None:
-    """Log that this process is waiting for a resource, and the holder of the resource."""
+    """Log that this process is waiting for a resource, with the name of the holder."""
     _LOG.warning("Waiting for %s: %s holds it.", what, holder)
 
 

@@ -124,7 +124,7 @@ class Store:
         run_id: str,
         record: Replacement | None = None,
     ) -> None:
-        """Replace the content of `partitions` by `frame`.
+        """Replace the content of `partitions` with `frame`.
 
         `partitions` has one row per partition key, with the columns `table.partition`. `record` is stored in the same
         transaction.

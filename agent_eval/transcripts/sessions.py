@@ -69,8 +69,8 @@ def read_sessions(
     """Read an agent's sessions from `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
     A missing folder contains no sessions. Invalid parts become rows of `import_errors`, and the rest is read.
-    A session with an invalid session.yaml is omitted entirely; an invalid line is omitted individually. If two
-    conversations have the same id, the first counts, in order of session id and line.
+    A session with an invalid session.yaml is omitted entirely; an invalid line is omitted individually. If several
+    conversations have the same id, only the first one counts, in order of session id and line.
 
     Args:
         agent_id: The agent.

@@ -122,8 +122,8 @@ def _tested(rows: pl.DataFrame) -> list[str]:
         if primary is None
         else f"Primary: {primary['quantity']}, chosen by a fixed rule independent of the data; its p is not corrected.",
         f"Secondary, corrected together with Holm's method ({len(names)} tests): {', '.join(names) or 'none'}.",
-        "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected; "
-        "\"> 1\" if even the whole scale would not be shown.",
+        "Detectable: the true difference that these data detect with 80 % power at a two-sided level of 5 %, uncorrected; "
+        "\"> 1\" if even the width of the whole scale would not be detected.",
     ]  # fmt: skip
 
 
@@ -148,8 +148,8 @@ def _of_one_session(rows: pl.DataFrame, conversations: pl.DataFrame) -> list[str
     sessions = conversations.group_by("agent_id").agg(n=pl.col("session_id").n_unique()).sort("agent_id")
     single = sessions.filter(n=1)["agent_id"].to_list()
     return [
-        f"{' and '.join(single)}: a single session. How much sessions differ is not known and not in the intervals and "
-        "p values: if sessions differ, they are too narrow and too small."
+        f"{' and '.join(single)}: a single session. The variation between sessions is unknown and not included, so the intervals and "
+        "p values are too small if sessions differ."
     ] if single else []  # fmt: skip
 
 

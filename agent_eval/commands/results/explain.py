@@ -21,7 +21,7 @@ PAGE = 160  # maximum number of lines before wrapping
 
 EDITED = (
     "This derivation uses the weights and anchors of the edited file of methodology {}; "
-    "it may not give the stored score."
+    "the result may differ from the stored score."
 )
 _BY_PAIR = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",

@@ -70,9 +70,9 @@ def plan(
     )
     out.print(
         sanitize(
-            f"Detectable: the true difference between {design} that is found with 80 % power at a two-sided 5 %. "
-            f"Wanted: {points:g} points of 100 of each scale. Needs: units of each agent at the present spread, "
-            "which few units show only roughly."
+            f"Detectable: the true difference between {design} that is detected with 80 % power at a two-sided level of 5 %. "
+            f"Wanted: {points:g} % of each scale. Needs: units of each agent at the current spread, "
+            "which is only a rough estimate if there are few units."
         ),
         markup=False,
     )

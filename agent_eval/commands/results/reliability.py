@@ -32,7 +32,7 @@ class TooFewTrialsError(InputError):
         super().__init__(
             f"k = {k}: no task has that many trials with a known outcome; the largest n is {largest}. "
             + (
-                f"How more than {largest} trials of a task go together is not identified. Ask for k ≤ {largest}, or for "
+                f"The correlation of more than {largest} trials of a task is not identified. Use k ≤ {largest}, or "
                 "--estimator plug_in or pooled, which assume that trials are independent."
                 if largest
                 else imports

@@ -38,8 +38,8 @@ NO_TRANSCRIPTS = (
     "look at the sample first."
 )
 CORRECTED_MEANS = (
-    "corrected: the judge's rate without its errors against people, with both uncertainties, by labels of these "
-    "conversations or else by its sensitivity and specificity; scores and ranks are not corrected."
+    "corrected: the judge's rate, corrected for its errors with human labels of these "
+    "conversations, else with its sensitivity and specificity; the interval includes both uncertainties. Scores and ranks are not corrected."
 )
 _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 

@@ -37,8 +37,8 @@ class NoPairsError(NotFoundError):
 
     def __init__(self, agents: Sequence[str]) -> None:
         super().__init__(
-            f"No two of the agents {', '.join(agents) or '(none yet)'} have a task in common. A task is shared where the "
-            "conversations of both name the same task_id in the same set of tasks."
+            f"No two of the agents {', '.join(agents) or '(none yet)'} have a task in common. Agents share a task if "
+            "their conversations have the same task_id in the same task set."
         )
 
 
