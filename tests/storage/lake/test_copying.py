@@ -44,7 +44,7 @@ def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path)
     state = table("judge_state")
     row = state.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
     file = tmp_path / "store.duckdb"
-    with pytest.raises(CopyError, match="the store file .* does not exist"):
+    with pytest.raises(CopyError, match=r"the store file .* does not exist"):
         copy_into_lake(file, lake)
     Store.at(file).upsert(state, row, run_id="r")
     copy_into_lake(file, lake)
