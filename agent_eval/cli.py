@@ -27,22 +27,23 @@ methodology_app = typer.Typer(
 )
 app.add_typer(methodology_app, name="methodology")
 labels_app = typer.Typer(
-    help="Import labels of people and of other tools, and write rating sheets.", no_args_is_help=True
+    help="Import labels from people and from other tools, and write rating sheets.", no_args_is_help=True
 )
 app.add_typer(labels_app, name="labels")
 store_app = typer.Typer(
-    help="Create, check, compact and copy a DuckLake, the store for several workers.", no_args_is_help=True
+    help="Create, check, compact and copy a DuckLake, which is the store for several workers.",
+    no_args_is_help=True,
 )
 app.add_typer(store_app, name="store")
 
-INTERRUPTED = 130  # typer's answer to Ctrl-C
+INTERRUPTED = 130  # typer's exit code for Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of rows to stdout.")]
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
 ]
-Agents = Annotated[list[str] | None, typer.Option("--agent", help="Only this agent (repeatable).")]
+Agents = Annotated[list[str] | None, typer.Option("--agent", help="Include only this agent (repeatable).")]
 
 
 def _print_version(is_asked: bool) -> None:
@@ -64,11 +65,9 @@ def main_options(
 
 
 def _models(judge: list[str] | None) -> str | None:
-    """Return the judge models of `--judge` as the setting names them; an empty value is an error, not "no judge"."""
+    """Return the values of `--judge` as a value of the setting `judge_model`; an empty value is an error."""
     if judge and not all(name.strip() for name in judge):
-        raise typer.BadParameter(
-            "--judge names no model: its value is empty. Was an environment variable unset?"
-        )
+        raise typer.BadParameter("The value of --judge is empty. Is an environment variable unset?")
     return ",".join(judge) if judge else None
 
 
@@ -82,7 +81,7 @@ def init(
         typer.Option("--sample", help="Copy the sample: agents, sessions, ratings and recorded verdicts."),
     ] = False,
 ) -> None:
-    """Create a project: agent_eval.toml with comments, the data folders, workspace.yaml and .gitignore.
+    """Create a project with a commented agent_eval.toml, data folders, workspace.yaml and .gitignore.
 
     Existing files are kept.
     """
@@ -96,9 +95,10 @@ def init(
 def mock_judge(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port on 127.0.0.1 to listen on.")] = 8901,
 ) -> None:
-    """Serve a mock judge that always gives the best rating, to try the commands without an API key. Ctrl-C stops it.
+    """Serve a mock judge that always gives the best rating, so that you can try the commands without an API key.
 
-    Use it with OPENAI_BASE_URL=http://127.0.0.1:PORT/v1 OPENAI_API_KEY=none agent-eval run --judge openai/mock.
+    To use it, run OPENAI_BASE_URL=http://127.0.0.1:PORT/v1 OPENAI_API_KEY=none agent-eval run --judge openai/mock.
+    Press Ctrl-C to stop the server.
     """
     from agent_eval.commands.setup.mock_judge import serve
 
@@ -106,7 +106,7 @@ def mock_judge(
 
 
 def _project_or_packaged() -> "Project":
-    """Return the project around the working directory, else one with only the packaged methodologies and metrics."""
+    """Return the project of the working directory, else a project with only the packaged methodologies and metrics."""
     from agent_eval.project import Project
 
     return Project.open_or_packaged()
@@ -137,7 +137,7 @@ def run(
     agent: Agents = None,
     methodology: Annotated[
         list[str] | None,
-        typer.Option("--methodology", help="Only this version (repeatable). Default: all."),
+        typer.Option("--methodology", help="Include only this version (repeatable). Default: all."),
     ] = None,
     boards: Annotated[
         bool,
@@ -149,12 +149,12 @@ def run(
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            "--judge", help="Judge model, as litellm names it (repeatable). Several models form an ensemble."
+            "--judge", help="litellm name of a judge model (repeatable). Several models form an ensemble."
         ),
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", help="Ask only about this metric (repeatable). Default: all."),
+        typer.Option("--metrics", help="Judge only this metric (repeatable). Default: all."),
     ] = None,
     max_cost: Annotated[
         float | None,
@@ -167,17 +167,17 @@ def run(
         bool,
         typer.Option(
             "--dry-run",
-            help="Estimate calls, tokens and, if the model's price is known, cost, without calling a judge.",
+            help="Estimate calls, tokens and, if the model's price is known, cost. No judge is called.",
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print each judge's answer and its reason as it arrives.")
+        bool, typer.Option("--verbose", "-v", help="Print each judge's answers and reasons as they arrive.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ingest new data, materialise every stale asset with Dagster, and print the leaderboard and gates.
 
-    Exit code: 0 done, whatever the gates report; 1 a record was rejected or some judgments are unscored;
+    Exit code: 0 done, regardless of gate results; 1 a record was rejected or some judgments are unscored;
     2 no judge request was scored, or the run failed.
     """
     from agent_eval.commands.estimate import estimate_run, refuse_unusable_judges
@@ -216,20 +216,22 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="auto recognises the format of each file. Other values: agentest, atif, chatgpt, claude-ai, claude-code, codex, "
+            help="auto detects the format of each file. Other values: agentest, atif, chatgpt, claude-ai, claude-code, codex, "
             "fair-forge, inspect, langfuse, langsmith, mini-swe-agent, openai, openai-responses, otel-genai, sharegpt, swe-agent, tau-bench, tau2, whowhen.",
         ),
     ],
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH…", help="Files, folders, patterns, .gz, .zip, or - for standard input."),
+        typer.Argument(
+            metavar="PATH…", help="Files (also .gz and .zip), folders or patterns, or - for standard input."
+        ),
     ],
-    agent: Annotated[str, typer.Option("--agent", help="Id of the agent: a-z 0-9 . _ -")],
+    agent: Annotated[str, typer.Option("--agent", help="Id of the agent. Allowed characters: a-z 0-9 . _ -")],
     category: Annotated[
         str | None, typer.Option(help="Category of the agent in the methodology, e.g. customer_service.")
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="Id of the session. Default: the name of the file.")
+        str | None, typer.Option(help="Id of the session. Default: derived from the name of the file.")
     ] = None,
     methodology: Annotated[
         list[str] | None,
@@ -253,10 +255,10 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Import transcripts into data/sessions, one session per file. Importing twice changes nothing.
+    """Import transcripts into data/sessions, one session per file. Importing a file twice changes nothing.
 
-    Exit code: 0 all imported; 1 some files or records rejected, outcomes unreadable or earlier conversations removed;
-    2 none imported.
+    Exit code: 0 all records were imported; 1 files or records were rejected, outcomes could not be determined, or
+    earlier conversations were removed; 2 nothing was imported.
     """
     from agent_eval.commands.imports import import_transcripts
     from agent_eval.commands.terminal.output import consoles
@@ -282,7 +284,7 @@ def leaderboard(
         list[str] | None,
         typer.Option(
             "--methodology",
-            help="Methodology version (repeatable; several are shown side by side). Default: the current one.",
+            help="Methodology version (repeatable; several versions are shown side by side). Default: the current one.",
         ),
     ] = None,
     template: Annotated[str | None, typer.Option(help="Show only this domain template.")] = None,
@@ -292,27 +294,27 @@ def leaderboard(
     as_json: AsJson = False,
     changes: Annotated[
         bool,
-        typer.Option("--changes", help="Show what changed on the board and why, latest first."),
+        typer.Option("--changes", help="Show the changes of the board and their causes, latest first."),
     ] = False,
     as_of: Annotated[
         str | None,
         typer.Option(metavar="DATE", help="Show the board as it was at the end of this day (ISO 8601, UTC)."),
     ] = None,
 ) -> None:
-    """Show the leaderboard of one methodology version, several versions side by side, an earlier day, or the changes."""
+    """Show the current or an earlier leaderboard of one or several methodology versions, or its changes."""
     from agent_eval.commands.results.board_history import show_changes
     from agent_eval.commands.results.leaderboard import FORMATS, print_edited, side_by_side
     from agent_eval.commands.results.leaderboard import leaderboard as show
     from agent_eval.commands.terminal.output import consoles
 
     if output_format not in FORMATS:
-        raise InputError(f"--format {output_format!r} is not known. Formats: {', '.join(FORMATS)}.")
+        raise InputError(f"--format {output_format!r} is unknown. Formats: {', '.join(FORMATS)}.")
     project = _project()
     chosen = "json" if as_json else output_format
     versions = list(dict.fromkeys(methodology or ()))
     if changes:
         if as_of is not None:
-            raise InputError("--changes lists the changes of all days; leave out --as-of.")
+            raise InputError("--changes lists the changes of all days; omit --as-of.")
         of = versions or [_version(project, None)]
         print_edited(project.registry, of, consoles()[1])
         show_changes(project, consoles()[0], versions=of, template=template, output_format=chosen)
@@ -339,7 +341,7 @@ def compare(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two agents over their sessions, common tasks or conversations, with corrected significance."""
+    """Compare two agents over their sessions, common tasks or conversations, with corrected p values."""
     from agent_eval.commands.results.compare import compare as show
     from agent_eval.commands.terminal.output import consoles
 
@@ -352,15 +354,18 @@ def compare(
 def plan(
     agent: Annotated[str, typer.Argument(metavar="A", help="Id of the first agent.")],
     other: Annotated[
-        str | None, typer.Argument(metavar="B", help="Id of the second agent. Default: an agent like A.")
+        str | None,
+        typer.Argument(
+            metavar="B", help="Id of the second agent. Default: a hypothetical agent with data like A's."
+        ),
     ] = None,
     difference: Annotated[
-        float, typer.Option("--difference", help="Difference to detect, in hundredths of each scale.")
+        float, typer.Option("--difference", help="Difference to detect, in percent of each scale.")
     ] = 5.0,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the smallest detectable difference, and how many sessions, tasks or trials a given difference needs."""
+    """Show the smallest detectable difference, and the sessions, tasks or trials needed to detect a given one."""
     from agent_eval.commands.results.plan import plan as show
     from agent_eval.commands.terminal.output import consoles
 
@@ -388,7 +393,7 @@ def explain(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Trace a score to the turns, the judge's rationale and the rubric, or show the worst answers for a metric."""
+    """Trace a score to its turns, the judge's rationales and the rubric, or show the worst answers for a metric."""
     from agent_eval.commands.results import explain as explaining
     from agent_eval.commands.terminal.output import consoles
 
@@ -406,9 +411,10 @@ def explain(
 
 @app.command()
 def summary(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
-    """Summarise each agent's conversations: success, metrics, failures and cost, with intervals and the worst errors.
+    """Summarise each agent's conversations: success, metrics, failures and cost with intervals, and the worst errors.
 
-    Use it for logs, which have no common tasks and no slots. Values are means over conversations; agents are not ranked.
+    Use this command for logs, which have neither common tasks nor slots. Values are means over conversations, and
+    agents are not ranked.
     """
     from agent_eval.commands.results.summary import summary as show
     from agent_eval.commands.terminal.output import consoles
@@ -426,14 +432,14 @@ def reliability(
         typer.Option(
             "-k",
             max=MOST_ATTEMPTS,
-            help="Number of attempts (repeatable). Default: 1 to 8, up to the number of trials.",
+            help="Number of attempts (repeatable). Default: 1 to 8, limited by the number of trials.",
         ),
     ] = None,
     estimator: Annotated[
         list[str] | None,
         typer.Option(
             "--estimator",
-            help="unbiased (default), plug_in (default with --interactions), bayesian or pooled (repeatable).",
+            help="Estimator (repeatable): unbiased (default), plug_in (default with --interactions), bayesian or pooled.",
         ),
     ] = None,
     interactions: Annotated[
@@ -446,7 +452,7 @@ def reliability(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show pass@k and pass^k over trials of tasks, with intervals."""
+    """Show pass@k and pass^k over the trials of each task, with intervals."""
     from agent_eval.commands.results.reliability import checked_estimators, show_interactions
     from agent_eval.commands.results.reliability import reliability as show
     from agent_eval.commands.terminal.output import consoles
@@ -477,7 +483,7 @@ def tournament(
         list[str] | None,
         typer.Option(
             "--judge",
-            help="Ask this judge model to compare all pairs of conversations on the same task (repeatable).",
+            help="Judge model that compares all pairs of conversations on the same task (repeatable).",
         ),
     ] = None,
     max_cost: Annotated[
@@ -489,7 +495,7 @@ def tournament(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank agents by pairwise verdicts, recorded or from a model; show ratings, win matrix, cycles and position bias.
+    """Rank agents by pairwise verdicts (recorded or from a model), with ratings, win matrix, cycles and position bias.
 
     Exit code: 0 done; 1 a line was rejected or some comparisons have no verdict; 2 no comparison has a verdict.
     """
@@ -500,7 +506,7 @@ def tournament(
     if judge:
         if verdicts is not None:
             raise typer.BadParameter(
-                "--verdicts reads recorded verdicts and --judge asks a model. Give only one of them."
+                "--verdicts reads recorded verdicts and --judge calls a model. Use only one of them."
             )
         project = _project().with_settings(
             judge_model=_models(judge), max_cost_usd=max_cost, max_calls=max_calls
@@ -521,7 +527,7 @@ def errors(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Agent or benchmark run (benchmark_id) to compare with. Default: the baseline agent, else the previous run."
+            help="Agent or benchmark run (benchmark_id) to compare with. Default: the baseline agent or the previous run."
         ),
     ] = None,
     methodology: Version = None,
@@ -530,7 +536,7 @@ def errors(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show error clusters: what goes wrong, how often, and whether it changed since an earlier run."""
+    """Show error clusters with their causes, their frequency, and their change since an earlier run."""
     from agent_eval.commands import errors as command
     from agent_eval.commands.terminal.output import consoles
 
@@ -559,7 +565,9 @@ def gate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate the release gates and set the exit code for CI: thresholds, errors, assertions, coverage, tests, regression.
+    """Evaluate the release gates and set the exit code for CI.
+
+    The gates check thresholds, errors, assertions, coverage, required tests and regression.
 
     Exit code: 0 all gates passed; 1 a gate failed; 2 no gate failed, but one is unknown or none was evaluated.
     """
@@ -585,11 +593,11 @@ def audit(
     size: Annotated[
         int | None,
         typer.Option(
-            "--size", min=1, help="Number of turns to ask about again. Default: the setting audit_size."
+            "--size", min=1, help="Number of turns to judge again. Default: the setting audit_size."
         ),
     ] = None,
     judge: Annotated[
-        list[str] | None, typer.Option("--judge", help="Judge model, as litellm names it (repeatable).")
+        list[str] | None, typer.Option("--judge", help="litellm name of a judge model (repeatable).")
     ] = None,
     max_cost: Annotated[
         float | None, typer.Option("--max-cost", min=0, help="Maximum cost of the audit, in US dollars.")
@@ -601,14 +609,15 @@ def audit(
         list[Path] | None,
         typer.Option(
             "--against",
-            help="Call no judge; report how well `policy_adherence` agrees with this file of tau2-bench's judges (repeatable).",
+            help="File with verdicts of tau2-bench's judges (repeatable). Report their agreement with `policy_adherence` "
+            "without calling a judge.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the judge models a fixed sample of questions again, bypassing the cache, and report how many answers changed.
+    """Repeat a fixed sample of questions to the judge models without the cache, and report how many answers changed.
 
-    Exit code: 0 audited; 1 some answers are missing; 2 nothing could be audited.
+    Exit code: 0 the audit is complete; 1 some answers are missing; 2 nothing could be audited.
     """
     from agent_eval.commands.audit import audit as show
     from agent_eval.commands.audit import compare_foreign
@@ -637,9 +646,10 @@ def report(
     ] = None,
     methodology: Version = None,
 ) -> None:
-    """Write boards, agents and conversations as HTML pages that open from disk, without a server or a network.
+    """Write boards, agents and conversations as HTML pages that can be opened without a server or a network.
 
-    The report contains every version and opens with the one that --methodology names. It replaces an earlier report in DIR.
+    The report contains all versions; --methodology selects the version on its first page. An earlier report in DIR is
+    replaced.
     """
     from agent_eval.commands.report import report as write
     from agent_eval.commands.terminal.output import consoles
@@ -671,7 +681,7 @@ def export(
 ) -> None:
     """Write an agent's conversations in another format, one JSON object per line. `import` can read the output.
 
-    Exit code: 0 all written; 1 some conversations in the session files cannot be read; 2 nothing to export.
+    Exit code: 0 all conversations were written; 1 some lines of the session files are invalid; 2 nothing to export.
     """
     from agent_eval.commands.export import export as write
     from agent_eval.commands.terminal.output import consoles
@@ -694,21 +704,28 @@ def prompts(
         str | None,
         typer.Option(
             "--metric",
-            help="Show the prompt of one metric, or of one kind of call: turn, conversation, session, scenario or "
-            "error_deduplication (which names error clusters). Default: every call of a run.",
+            help="Metric, or kind of call: turn, conversation, session, scenario or error_deduplication (which names "
+            "error clusters). Default: every call of a run.",
         ),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Id of an agent. Default: a packaged example.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Id of an agent. Default: an example in the package.")
+    ] = None,
     conversation: Annotated[
         str | None, typer.Option(help="Id of one of the agent's conversations. Default: the first.")
     ] = None,
-    turn: Annotated[int | None, typer.Option(help="Index of the turn, from 0. Default: the last.")] = None,
+    turn: Annotated[
+        int | None,
+        typer.Option(
+            help="Index of the turn, starting at 0. Default: the last turn to which the metric applies."
+        ),
+    ] = None,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show exactly what is sent to a judge model: messages, reply schema and hashes.
+    """Show the exact prompts for a judge model: messages, reply schema and hashes.
 
-    A run omits questions that earlier answers have decided. --json prints one row per prompt.
+    A run omits questions that are already decided by earlier answers. --json prints one row per prompt.
     """
     from agent_eval.commands.prompts import agent_subject, example_subject
     from agent_eval.commands.prompts import prompts as show
@@ -773,11 +790,11 @@ def methodology_diff(
 @methodology_app.command("validate")
 def methodology_validate(
     freeze: Annotated[
-        bool, typer.Option("--freeze", help="Record the hashes of your own new versions first.")
+        bool, typer.Option("--freeze", help="First record the hashes of the project's new versions.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check every version: its frozen hash, its worked example and the numbers in its rules; and that one is current.
+    """Check the frozen hash, the worked example and the numbers in the rules of every version, and the current version.
 
     Exit code: 0 all checks passed; 1 a check failed.
     """
@@ -796,30 +813,32 @@ def methodology_validate(
 @labels_app.command("import")
 def labels_import(
     paths: Annotated[
-        list[Path], typer.Argument(help="CSV files, judge files of tau2-bench, or UniEval results.")
+        list[Path], typer.Argument(help="CSV files, judge files from tau2-bench, or UniEval results.")
     ],
     agent: Annotated[
         str | None,
         typer.Option(
             "--agent",
-            help="Agent of the conversations. Default: the agent that has a conversation of that id.",
+            help="Agent of the conversations. Default: the agent that has a conversation with the id.",
         ),
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
-            "--metric", help="Metric of labels that name none. Default for tau2-bench: goal_completion."
+            "--metric",
+            help="Metric of labels that do not specify one. Default for tau2-bench: goal_completion.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import labels into data/ratings by the conversation ids of their source, and print how well judges agree with people.
+    """Import labels into data/ratings, and print the agreement between judges and people.
 
-    Labels of people count as ratings. Labels of judges are stored as judge `import:NAME` and do not affect scores.
-    A CSV file has the columns conversation, turn, metric, rater or judge, label or rating, reason, time, separated by
-    commas or semicolons. Importing a file twice changes nothing.
+    Labels are matched to conversations by the ids in their source. Labels from people count as ratings. Labels from
+    judges are stored as judge `import:NAME` and do not affect scores. A CSV file has the columns conversation, turn,
+    metric, rater or judge, label or rating, reason and time, separated by commas or semicolons. Importing a file twice
+    changes nothing.
 
-    Exit code: 0 all labels were imported; 1 some were not; 2 no label could be read.
+    Exit code: 0 all labels were imported; 1 some labels were rejected; 2 no label could be read.
     """
     from agent_eval.commands.labels import import_labels
     from agent_eval.commands.terminal.output import consoles
@@ -832,7 +851,7 @@ def labels_import(
 
 @store_app.command("init")
 def store_init() -> None:
-    """Create the lake that the table [store] of agent_eval.toml describes. Does nothing if it exists."""
+    """Create the lake that is configured in the table [store] of agent_eval.toml. An existing lake is not changed."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -843,7 +862,7 @@ def store_init() -> None:
 def store_check() -> None:
     """Check the whole lake: rows, keys, files, the data folder and the clocks.
 
-    Exit code: 0 no problems; 1 problems, each printed with its fix; 2 the lake cannot be opened.
+    Exit code: 0 no problems; 1 problems were found, which are printed with their fixes; 2 the lake cannot be opened.
     """
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
@@ -853,7 +872,7 @@ def store_check() -> None:
 
 @store_app.command("compact")
 def store_compact() -> None:
-    """Merge the small files of the lake, and delete files that nothing has used for an hour. Runs wait until it is done."""
+    """Merge small files of the lake, and delete files that have been unused for an hour. Runs wait meanwhile."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -870,7 +889,7 @@ def store_copy(
         Path | None, typer.Option("--to", metavar="FILE", help="New store file to copy the lake into.")
     ] = None,
 ) -> None:
-    """Copy a store file into the lake, or the lake into a file. Runs wait until it is done."""
+    """Copy a store file into the lake, or the lake into a file. Runs wait until the copy is complete."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -878,9 +897,10 @@ def store_copy(
 
 
 def main() -> None:
-    """Run a command. An error that the user can fix is one line on stderr and exit code 2; Ctrl-C is exit code 130.
+    """Run a command.
 
-    Files that a command creates (store, event log, journal, report) are readable by their owner only.
+    Errors that the user can fix are reported in one line on stderr with exit code 2. Ctrl-C results in exit code 130.
+    Files that a command creates (store, event log, journal, report) are readable only by their owner.
     """
     if sys.platform == "win32":
         sys.stderr.write(f"Error: {PLATFORMS}\n")
@@ -894,9 +914,9 @@ def main() -> None:
     except AgentEvalError as error:
         _end(str(error), error)
     except OSError as error:
-        _end(f"{error.strerror or error}: {error.filename or 'no file is named'}", error)
+        _end(f"{error.strerror or error}: {error.filename or 'unknown file'}", error)
     except Exception as error:
-        # A usage error; depending on typer's version, its class is from click or from typer
+        # a usage error, whose class is defined by click or by typer, depending on typer's version
         if (sentence := getattr(error, "format_message", None)) is None:
             raise
         if not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
@@ -915,14 +935,14 @@ def labels_sheet(
     n: Annotated[int, typer.Option("--n", min=1, max=10_000, help="Number of parts on each sheet.")] = 50,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", help="Only this metric (repeatable). Default: all that a judge answered."),
+        typer.Option("--metric", help="Include only this metric (repeatable). Default: all judged metrics."),
     ] = None,
     agent: Agents = None,
     rater: Annotated[
         list[str] | None,
         typer.Option(
             "--rater",
-            help="Name of a rater (repeatable). Each rater gets a sheet; a third of the parts are on all sheets.",
+            help="Name of a rater (repeatable). Each rater gets a separate sheet; a third of the parts are on all sheets.",
         ),
     ] = None,
     version: Version = None,
@@ -931,11 +951,11 @@ def labels_sheet(
         typer.Option("--out", help="Output folder. Default: data/sheets.", file_okay=False),
     ] = None,
 ) -> None:
-    """Write turns and conversations for people to label, as an HTML file that opens from disk and as a CSV file.
+    """Write a sample of turns and conversations for people to label, as an HTML file and as a CSV file.
 
-    The sample is stratified by metric and answer, and prefers parts on which judges differ or whose rating is in the
-    middle of the scale; the stored weights keep the estimates unbiased. Answers of judges are not shown. The page saves
-    a CSV file for `agent-eval labels import`.
+    The sample is stratified by metric and answer. Parts on which judges disagree and parts with a rating in the
+    middle of the scale are sampled more often; the stored weights keep the estimates unbiased. Judges' answers are not shown. The
+    HTML page saves a CSV file for `agent-eval labels import`.
 
     Exit code: 0 sheets were written; 2 nothing to label.
     """

@@ -159,7 +159,7 @@ def test_outcomes_as_numbers_count_and_trials_without_a_task_do_not() -> None:
 
 def test_one_metric_may_be_named_alone_and_an_id_that_occurs_twice_is_named() -> None:
     assert agent_eval.judge_conversations(SAID, lambda *_: 4, metrics="helpfulness").height == 1
-    with pytest.raises(ConversationInputError, match="Conversation 2: another one has the id 'c'"):
+    with pytest.raises(ConversationInputError, match="Conversation 2: another conversation has the id 'c'"):
         agent_eval.judge_conversations([SAID, SAID], lambda *_: 4)
 
 
@@ -257,7 +257,7 @@ def test_an_argument_of_a_wrong_type_is_named_with_what_is_expected(
 
 @pytest.mark.parametrize("model", ["", "zz/none"])
 def test_a_model_that_cannot_be_called_is_refused_before_anything_is_asked(model: str) -> None:
-    with pytest.raises(UnusableJudgeError, match="Nothing was asked"):
+    with pytest.raises(UnusableJudgeError, match="No judge was called"):
         agent_eval.judge_conversations(SAID, model)
 
 

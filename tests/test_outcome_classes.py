@@ -212,7 +212,7 @@ def test_rewards_that_tell_no_success_are_unknown_and_never_zero(project: Projec
     board = project.store.read(table("leaderboard")).filter(agent_id="between")
     assert board.select("pass_at_1", "goal_completion").rows() == [(None, None)]
     errors = project.store.read(table("import_errors")).filter(agent_id="between")
-    assert [reason.startswith("error of reading: 84 rewards") for reason in errors["reason"]] == [True]
+    assert [reason.startswith("reading error: 84 rewards") for reason in errors["reason"]] == [True]
     assert "0.000;" not in output("leaderboard")
 
 

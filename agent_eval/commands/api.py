@@ -85,7 +85,7 @@ class ConversationInputError(InputError, ValueError):
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(
-            f"Conversation {number}: {problem}. Give a dict with `conversation_id` and `messages`, each message with "
+            f"Conversation {number}: {problem}. Expected a dict with `conversation_id` and `messages`, each message with "
             "`role` and `content`, or a list of these, or a frame with these two columns."
         )
 
@@ -94,15 +94,15 @@ def open_project(path: str | Path | None = None) -> Project:
     """Open the project at or above a folder.
 
     Args:
-        path: A folder with `agent_eval.toml` or `data/`, or one of its subfolders. Default: the folder in AGENT_EVAL_HOME,
-            else the working directory.
+        path: A folder with `agent_eval.toml` or `data/`, or one of its subfolders. Default: the folder in the
+            environment variable AGENT_EVAL_HOME, else the working directory.
 
     Returns:
         The project. Its method `table` reads a stored table as a polars frame.
 
     Raises:
-        ArgumentError: If the path is not a path, or is empty.
-        NoRootError: If there is no project.
+        ArgumentError: If `path` is not a path or is empty.
+        NoRootError: If no project is found.
 
     Example:
         >>> import agent_eval
@@ -122,15 +122,15 @@ def import_file(
         path: A file, folder or archive of transcripts.
         agent: The id of the agent that the transcripts belong to.
         project: The project. Transcripts are stored in its folder data/sessions.
-        format_name: A format in docs/formats.md. Default: each file's format is recognised by its content.
+        format_name: A format in docs/formats.md. Default: the format of each file is detected from its content.
         session: The session id, for a single file. Default: derived from the name of the file.
 
     Returns:
-        One report per file, with the numbers of conversations and turns, and the rejected records with reasons. A file
-        that cannot be imported has a report with the reason; it does not raise an error.
+        One report per file, with the numbers of conversations and turns, and the rejected records with reasons. If a
+        file cannot be imported, its report contains the reason; no error is raised.
 
     Raises:
-        ArgumentError: If an argument has an unsupported type or is empty, or `session` is given for several files.
+        ArgumentError: If an argument has an unsupported type or is empty, or if `session` is given for several files.
         NoTranscriptsError: If the path does not exist.
         UnknownFormatError: If the format is unknown.
         InvalidAgentIdError: If the agent id is invalid.
@@ -168,8 +168,8 @@ def run_project(
         project: The project.
         agents: Ids of the agents to include. Default: all.
         methodologies: Methodology versions to include. Default: all.
-        judge: Name of a judge model, as litellm names it. Default: the setting `judge_model`. API keys are read from
-            environment variables.
+        judge: litellm name of a judge model. Default: the setting `judge_model`. API keys are read from environment
+            variables.
 
     Returns:
         A report of updated tables, rejected records and unscored judgments, with the exit code of the command.
@@ -244,10 +244,10 @@ def judge_conversations(
     Args:
         conversations: One or several `{"conversation_id": …, "messages": [{"role": …, "content": …}, …]}`, or a frame
             with these columns. docs/sessions.md lists optional keys such as `goal`, `tools` and `knowledge`.
-        judge: Name of a model, as litellm names it, with its API key in an environment variable; or a function (also
-            async) that receives a metric's name and the prompt, and returns a score, a label, or None if undecided.
-        metrics: Names of built-in metrics. Default: all. Some of them take labels: if the answers of a function do not fit a
-            metric, a warning names it.
+        judge: litellm name of a model whose API key is in an environment variable; or a function (which may be async)
+            that receives a metric's name and the prompt, and returns a score, a label, or None if undecided.
+        metrics: Names of built-in metrics. Default: all. Some metrics expect labels: a warning lists the metrics for
+            which the answers of a function are invalid.
 
     Returns:
         The effective judgments, one row per metric and turn (`turn_index` from 0) or per metric and conversation
@@ -273,7 +273,9 @@ def judge_conversations(
     seen = set[str]()
     for number, conversation in enumerate(_read(conversations), start=1):
         if id_key(conversation.conversation_id) in seen:
-            raise ConversationInputError(number, f"another one has the id {conversation.conversation_id!r}")
+            raise ConversationInputError(
+                number, f"another conversation has the id {conversation.conversation_id!r}"
+            )
         seen.add(id_key(conversation.conversation_id))
         rows.add("agent", "session", None, conversation)
     held = table("conversations").conform(rows.conversations.frame())
@@ -310,21 +312,22 @@ def judge_conversations(
 
 
 def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.DataFrame:
-    """Return pass@k and pass^k over tasks, from a frame of trials, by the unbiased estimators.
+    """Return unbiased estimates of pass@k and pass^k over tasks, computed from a frame of trials.
 
-    For a task with c correct trials of n, pass@k is 1 − C(n−c, k)/C(n, k) and pass^k is C(c, k)/C(n, k), as in tau-bench.
-    The result is the mean over the tasks with at least as many trials as the largest k.
+    For a task with n trials, c of which are correct, pass@k is 1 − C(n−c, k)/C(n, k) and pass^k is C(c, k)/C(n, k), as
+    in tau-bench. The result is the mean over the tasks with at least as many trials as the largest k.
 
     Args:
         trials: One row per trial, with `task_id` and `is_correct` (Boolean, or 0 and 1; null if the outcome is unknown).
             Trials without a task id are ignored.
-        ks: Numbers of attempts. Default: 1 up to the smallest number of trials of a task.
+        ks: Numbers of attempts. Default: 1 to the smallest number of trials of any task.
 
     Returns:
-        One row per k: `k`, `pass_at_k`, `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, and `n_trials` with a known outcome.
+        One row per k: `k`, `pass_at_k` and `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, and `n_trials` (trials
+        with a known outcome).
 
     Raises:
-        ArgumentError: If `trials` is not a frame, or `ks` not a list of integers.
+        ArgumentError: If `trials` is not a frame, or `ks` is not a list of integers.
         TrialFrameError: If a column is missing, or `is_correct` contains other values, such as rewards.
         TrialCountError: If a k is less than 1, or greater than the largest number of trials of a task.
 
@@ -344,7 +347,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     wanted = list(ks) if ks is not None else list(range(1, min((n for n, _ in counts), default=0) + 1))
     largest, most = max(wanted, default=1), max((n for n, _ in counts), default=0)
     if wanted and largest > most:
-        raise TrialCountError(f"k is {largest}, but no task has more than {most} trials of known outcome")
+        raise TrialCountError(f"k is {largest}, but no task has more than {most} trials with a known outcome")
     enough = [(n, c) for n, c in counts if n >= largest]
     n_tasks = trials["task_id"].n_unique()
     return pl.DataFrame(
@@ -388,13 +391,13 @@ def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame)
 
 
 def _warn_of_misfits(judged: pl.DataFrame) -> None:
-    """Warn of answers of a function that do not fit their metrics."""
+    """Warn about answers of a function that are invalid for their metrics."""
     misfits = judged.filter("is_effective", unscored_reason="parse_failure")
     if misfits.height:
         first = str(misfits["rationale"][0] or "")
         warnings.warn(
-            f"{misfits.height} of {judged.height} judgments are unscored, because answers of the function do not fit their "
-            f"metrics: {first[:200]}. Return a fitting answer for each metric, or choose other metrics with `metrics`.",
+            f"{misfits.height} of {judged.height} judgments are unscored, because answers of the function are invalid for their "
+            f"metrics: {first[:200]}. Return a valid answer for each metric, or choose other metrics with `metrics`.",
             stacklevel=3,
         )
 
@@ -411,6 +414,6 @@ def _panel(judge: str | Script) -> Panel:
     def writing() -> Iterator[Callable[[Sequence[Mapping[str, object]]], None]]:
         yield lambda _: None
 
-    secret = secrets.token_bytes(32)  # of the codes that fence transcripts in prompts
+    secret = secrets.token_bytes(32)  # for the codes that delimit transcripts in prompts
     runtime = JudgeRuntime(client=lambda _: client, writing=writing, secret=secret)
     return Panel(JudgeSpec((client.model,)), runtime, lambda _: ViewLimits(tokens, kinds=kinds))

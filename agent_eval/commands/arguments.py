@@ -1,4 +1,4 @@
-"""Check the arguments of the functions in `api` before anything is read, asked or stored."""
+"""Check the arguments of the functions in `api` before data is read, sent to a judge or stored."""
 
 import inspect
 import os
@@ -12,7 +12,7 @@ from agent_eval.judge.llm.client import problem_of
 
 
 class TrialFrameError(InputError, ValueError):
-    """Raised when a frame of trials lacks a column, or its outcomes are not true, false or null."""
+    """Raised when a frame of trials lacks a column, or when its outcomes are not true, false or null."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -25,7 +25,7 @@ def require(name: str, value: object, kinds: type | tuple[type, ...], expected: 
     """Check the type of an argument.
 
     Raises:
-        ArgumentError: If it is of none of the types.
+        ArgumentError: If the value has none of the types.
     """
     if not isinstance(value, kinds):
         raise ArgumentError(name, value, expected)
@@ -35,7 +35,7 @@ def path_of(name: str, value: object, expected: str) -> str:
     """Return a path as text.
 
     Raises:
-        ArgumentError: If it is not a path, is empty or contains a NUL character.
+        ArgumentError: If the value is not a path, is empty or contains a NUL character.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or not path or "\0" in path:
@@ -44,10 +44,10 @@ def path_of(name: str, value: object, expected: str) -> str:
 
 
 def check_id(name: str, value: object, what: str) -> None:
-    """Check that an argument is a text that is not empty.
+    """Check that an argument is a non-empty string.
 
     Raises:
-        ArgumentError: If it is not.
+        ArgumentError: If the value is not a string or is empty.
     """
     if not isinstance(value, str) or not value:
         raise ArgumentError(name, value, what)
@@ -57,7 +57,7 @@ def names_of(name: str, given: object) -> list[str]:
     """Return the distinct names of a list of names, or of a single name.
 
     Raises:
-        ArgumentError: If a name is not a text.
+        ArgumentError: If a name is not a string.
     """
     listed = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     names = [each for each in listed if isinstance(each, str)]
@@ -67,11 +67,11 @@ def names_of(name: str, given: object) -> list[str]:
 
 
 def check_judge(judge: object) -> None:
-    """Check that a judge is a model that can be called, or a function of two arguments.
+    """Check that a judge is either a model that can be called or a function of two arguments.
 
     Raises:
-        ArgumentError: If it is neither.
-        UnusableJudgeError: If the model's key is missing or the model is not known.
+        ArgumentError: If the judge is neither.
+        UnusableJudgeError: If the API key of the model is missing or the model is unknown.
     """
     if isinstance(judge, str):
         if problem := problem_of(judge) if judge.strip() else "The name of the judge model is empty":
@@ -84,7 +84,7 @@ def check_judge(judge: object) -> None:
     except TypeError as error:
         expected = f"a function of two arguments, a metric's name and the prompt ({error})"
         raise ArgumentError("judge", judge, expected) from error
-    except ValueError:  # a built-in function has no signature
+    except ValueError:  # some built-in functions have no signature
         return
 
 
@@ -92,8 +92,8 @@ def check_trials(trials: object) -> None:
     """Check a frame of trials.
 
     Raises:
-        ArgumentError: If it is not a polars frame.
-        TrialFrameError: If a column is missing, or `is_correct` holds other values than true, false, 0, 1 and null.
+        ArgumentError: If `trials` is not a polars frame.
+        TrialFrameError: If a column is missing, or `is_correct` has values other than true, false, 0, 1 and null.
     """
     if not isinstance(trials, pl.DataFrame):
         raise ArgumentError("trials", trials, "a polars frame with `task_id` and `is_correct`")
@@ -103,4 +103,4 @@ def check_trials(trials: object) -> None:
     if values.dtype not in (pl.Boolean, pl.Null) and not (
         values.dtype.is_numeric() and values.cast(pl.Float64).is_in([0.0, 1.0]).all()
     ):
-        raise TrialFrameError(f"`is_correct` is {values.dtype} and holds other values than 0 and 1")
+        raise TrialFrameError(f"`is_correct` is {values.dtype} and has values other than 0 and 1")

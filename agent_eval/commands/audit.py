@@ -1,4 +1,4 @@
-"""Implement `agent-eval audit`: ask judge models a fixed sample again, or compare judgments with those of other tools."""
+"""Implement `agent-eval audit`: repeat a sample of questions to judge models, or compare judgments with other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +18,12 @@ from agent_eval.tables import table
 
 
 def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int:
-    """Run an audit and print the drift. Return 0 if all answers arrived, 1 if some are missing, 2 if none could be requested.
+    """Run an audit and print the drift.
+
+    Return 0 if all answers arrived, 1 if some answers are missing, and 2 if none could be requested.
 
     Raises:
-        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+        UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
     """
     with project.store.exclusive_section("run"):
         done = audit_judges(project, run_id="audit")
@@ -33,21 +35,23 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
         err.print(f"Nothing was audited: {done.skipped}.", markup=False, soft_wrap=True)
         return 2
     if done.n_lost:
-        err.print(f"{done.n_lost:,} answers were lost: {done.why_lost}.", markup=False, soft_wrap=True)
+        err.print(f"{done.n_lost:,} answers are missing: {done.why_lost}.", markup=False, soft_wrap=True)
     return 1 if done.n_lost else 0
 
 
 def compare_foreign(
     project: Project, out: Console, err: Console, paths: Sequence[Path], *, as_json: bool
 ) -> int:
-    """Print how far the stored judgments of `policy_adherence` agree with foreign ones; nothing is asked or stored.
+    """Print the agreement between the stored judgments of `policy_adherence` and those of another tool.
+
+    No judge is called and no data is stored.
 
     Returns:
-        0; 1 when an entry was refused; 2 when no conversation was judged by both.
+        0 if all entries were read; 1 if an entry was rejected; 2 if no conversation was judged by both.
     """
     foreign, refusals = read_foreign(paths)
     for refusal in refusals:
-        err.print(sanitize(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(sanitize(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     rows = project.store.read(
         table("turn_judgments"),
         pl.DataFrame({"metric": [POLICY_ADHERENCE.name], "is_effective": [True]}),
@@ -57,7 +61,9 @@ def compare_foreign(
     if as_json:
         print_json(found)
     else:
-        _print(out, f"Agreement of {POLICY_ADHERENCE.name} with foreign judges, by conversation", found)
+        _print(
+            out, f"Agreement of {POLICY_ADHERENCE.name} with judges of another tool, by conversation", found
+        )
     if not found["n"].sum():
         err.print(
             "No conversation was judged by both. Import the conversations that were judged, run with a judge model, and "

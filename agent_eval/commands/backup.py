@@ -9,15 +9,15 @@ from agent_eval.storage import back_up
 
 
 def backup(project: Project, out: Console, target: Path, *, force: bool) -> None:
-    """Copy the store to `target` and say what the copy holds.
+    """Copy the store to `target` and print the number of rows, the number of tables and the size of the copy.
 
     Raises:
-        BackupError: If the copy cannot be made there.
+        BackupError: If the copy cannot be written to `target`.
         StoreError: If the store cannot be read.
     """
     made = back_up(project.store, target, force=force)
     out.print(
-        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB, and verified.",
+        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB; the copy was verified.",
         markup=False,
         soft_wrap=True,
     )

@@ -22,11 +22,11 @@ _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
 _DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen")
-"""Columns of an error cluster that the registry holds."""
+"""Columns of an error cluster that are stored in the registry."""
 
 
 class UnknownSinceError(NotFoundError):
-    """Raised when --since names neither an agent nor a run."""
+    """Raised when the value of --since is neither an agent nor a run."""
 
     def __init__(self, since: str, agents: Sequence[str], runs: Sequence[str]) -> None:
         super().__init__(
@@ -38,13 +38,14 @@ class UnknownSinceError(NotFoundError):
 def errors(
     project: Project, out: Console, *, version: str, agents: Sequence[str], since: str | None, as_json: bool
 ) -> None:
-    """Print clusters and trends of one version; JSON rows are those of error_clusters with their comparison.
+    """Print error clusters and their trends under one version.
 
-    Without `since` each agent is compared with the baseline of agents.yaml, else with its run before.
+    JSON rows contain the columns of the `error_clusters` table and the comparison. Without `since`, each agent is compared with its
+    baseline in agents.yaml, or with its previous run if there is no baseline.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        UnknownSinceError: If `since` names neither an agent nor a run.
+        UnknownSinceError: If `since` is neither an agent nor a run.
     """
     project.registry.get(version)
     some = project.some_agents(agents)
@@ -58,7 +59,7 @@ def errors(
 
 
 def consolidate(project: Project, out: Console) -> None:
-    """Merge and split clusters, and print what was done."""
+    """Merge and split clusters, and print the changes."""
     events = consolidate_clusters(project, run_id=str(uuid4()))
     for kind, cluster, other, reason in events.select("kind", "cluster_id", "other_id", "reason").iter_rows():
         out.print(Text(f"{kind}: {cluster} → {other}: {reason}"))
@@ -66,7 +67,7 @@ def consolidate(project: Project, out: Console) -> None:
 
 
 def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:
-    """Return table error_trends of these agents, as stored, or computed against `since`."""
+    """Return the `error_trends` table of these agents: the stored rows, or rows computed relative to `since`."""
     of_version = pl.DataFrame({"methodology_version": [version]})
     if since is None:
         stored = project.store.read(table("error_trends"), of_version)
@@ -86,7 +87,7 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Return clusters with their comparison, including clusters that disappeared; most severe first, then by q-value."""
+    """Return clusters with their comparison, including clusters that disappeared, in order of severity and q-value."""
     described = registry.select("cluster_id", *_DESCRIBED)
     counted = clusters.drop(*_DESCRIBED, "trend")
     counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
@@ -143,7 +144,7 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
 
 
 def _described(row: dict[str, object]) -> Text:
-    """Return title, id, root cause and an example as plain text."""
+    """Return the title, id, root cause and an example of a cluster as text for the terminal."""
     text = Text(sanitize(str(row["title"])), style="bold")
     cause = row["root_cause"]
     if cause:
@@ -160,7 +161,7 @@ def _trend(row: dict[str, object]) -> str:
         return "–"
     before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
     was = f", was {before:.1f}" if isinstance(before, float) else ""
-    doubt = ", may be chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
+    doubt = ", may be due to chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
     sure = f"\nq {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
     return f"{row['trend']}{was}{sure}"
 
@@ -173,7 +174,7 @@ def _cut(text: str, most: int) -> str:
 def _legend(rows: pl.DataFrame) -> str:
     n = rows["cluster_id"].n_unique()
     lines = [
-        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with the error per 100 turns judged by people or models; –: no turn was judged."
+        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with the error per 100 turns that people or models judged; –: no turns were judged."
     ]
     if rows["trend"].null_count() < rows.height:
         lines.append(
@@ -181,6 +182,6 @@ def _legend(rows: pl.DataFrame) -> str:
         )
     else:
         lines.append(
-            "No trend. Name a baseline in agents.yaml, compare with --since AGENT, or import another run of the agent."
+            "No trend. Set a baseline in agents.yaml, compare with --since AGENT, or import another run of the agent."
         )
     return " ".join(lines)

@@ -1,4 +1,4 @@
-"""Implement `agent-eval run --dry-run`: estimate the judge calls of a run and their cost, without sending or storing anything."""
+"""Implement `agent-eval run --dry-run`: estimate the judge calls of a run and their cost without sending them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +22,7 @@ from agent_eval.transcripts.admission import admit_all
 
 
 class NoJudgeError(JudgeError):
-    """Raised when an estimate is requested and no judge model is set."""
+    """Raised when an estimate is requested but no judge model is set."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -32,17 +32,17 @@ class NoJudgeError(JudgeError):
 
 
 class UnusableJudgeError(JudgeError):
-    """Raised before the first call when no call to a judge model could succeed."""
+    """Raised before the first call if calls to a judge model cannot succeed."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(f"{'; '.join(problems)}. Nothing was asked.")
+        super().__init__(f"{'; '.join(problems)}. No judge was called.")
 
 
 def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Sequence[str]) -> None:
-    """Check that the judge models of the settings can be called, if a run has something to ask them.
+    """Check that the configured judge models can be called, if a run would call them.
 
     Raises:
-        UnusableJudgeError: If a model's key is missing or the model is not known.
+        UnusableJudgeError: If a model's API key is missing or the model is unknown.
     """
     if problems := project.judge_problems():
         project.registry.refuse_edited(versions or project.registry.recorded)
@@ -55,13 +55,13 @@ def estimate_run(
 ) -> None:
     """Print the calls that `run` would make for turns, conversations and rubrics.
 
-    Calls are exact as long as every call is answered at once; prompt tokens are counted at four characters each, and
-    the money is what they cost without the provider's cache and, for a model whose cached tokens cost less, with it.
+    The number of calls is exact if no call has to be repeated. Prompt tokens are estimated at four characters each. The
+    cost is given without the provider's prompt cache and, if the model's cached tokens cost less, also with it.
 
     Raises:
         NoJudgeError: If no judge model is set.
-        UnusableJudgeError: If a judge model's key is missing or the model is not known, and there is something to ask.
-        EditedVersionError: If a wanted version was edited after it was frozen: a run would refuse it.
+        UnusableJudgeError: If calls are needed and a judge model's API key is missing or the model is unknown.
+        EditedVersionError: If a requested version was edited after it was frozen; a run would reject it.
     """
     project.registry.refuse_edited(versions or project.registry.recorded)
     judge = project.own_judge
@@ -86,19 +86,17 @@ def estimate_run(
         return
     for row in rows:
         out.print(_sentence(row), markup=False)
-    out.print("Nothing was asked. Caps: --max-calls N, --max-cost USD.", style="dim")
+    out.print("No judge was called. Caps: --max-calls N, --max-cost USD.", style="dim")
 
 
 @dataclass(frozen=True)
 class PlannedWork:
-    """Hold the estimated calls of judge models and their cost in US dollars; None if the price of a model is unknown."""
+    """Hold the estimated calls of judge models and their cost in US dollars (None if a model's price is unknown)."""
 
     calls: CallEstimate
-    cost_usd: float | None  # at full price for every prompt token
-    cost_cached_usd: float | None  # with the providers' caches
-    n_unreadable: int = (
-        0  # answers that are not asked for, because of attachments that the model cannot be sent
-    )
+    cost_usd: float | None  # at the full price of prompt tokens
+    cost_cached_usd: float | None  # with the providers' prompt caches
+    n_unreadable: int = 0  # answers not requested, because the model does not accept an attachment
 
     def __add__(self, other: "PlannedWork") -> "PlannedWork":
         return PlannedWork(
@@ -110,7 +108,7 @@ class PlannedWork:
 
 
 def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, PlannedWork]:
-    """Return the estimated work of judge models in a run: for turns and conversations, for rubrics, and in total."""
+    """Return the estimated work of the judge models in a run for turns and conversations, for rubrics, and in total."""
     stale = what_is_stale(project, agents, versions)[1].drop_nulls()
     tables = ingest(project, sorted(set(stale["agent_id"])))
     methodologies = project.methodologies(set(stale["methodology_version"]))
@@ -129,7 +127,7 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
 def _estimated(
     project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
 ) -> PlannedWork:
-    """Return the calls of all models of the judge; each model has its own prompt cache."""
+    """Return the estimated calls of all the judge's models; each model has a separate prompt cache."""
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
@@ -156,7 +154,7 @@ def _sentence(row: Mapping[str, object]) -> str:
     if isinstance(full, float) and isinstance(cached, float):
         saved = f", ${cached:.4f} with prompts cached" if f"{cached:.4f}" != f"{full:.4f}" else ""
         cost = f"${full:.4f}{saved}"
-    in_part = f", {row['n_in_part']:,} answers on part of the evidence" if row["n_in_part"] else ""
+    in_part = f", {row['n_in_part']:,} answers based on part of the evidence" if row["n_in_part"] else ""
     return (
         f"{row['what']}: {row['n_calls']:,} calls for {row['n_answers']:,} answers, about {row['n_tokens_in']:,} "
         f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}{in_part}{_attached(row)}"
@@ -169,8 +167,8 @@ def _attached(row: Mapping[str, object]) -> str:
     )
     uncounted = f", {row['n_uncounted']:,} audio clips and files not counted" if row["n_uncounted"] else ""
     unreadable = (
-        f", {row['n_unreadable']:,} answers not asked for: they depend on images, audio or files that the judge "
-        "cannot be sent (judge_multimodal; attachments given by URL are never fetched)"
+        f", {row['n_unreadable']:,} answers not requested, because they depend on images, audio or files that the judge "
+        "does not accept (judge_multimodal; attachments given by URL are never fetched)"
         if row["n_unreadable"]
         else ""
     )

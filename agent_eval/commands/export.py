@@ -21,9 +21,12 @@ def export(
     out: Path | None,
     force: bool,
 ) -> int:
-    """Write one JSON object a line, to a file or to stdout, and return the exit code: 1 if a line was refused."""
+    """Write one JSON object per line to a file or to stdout.
+
+    Return the exit code, which is 1 if a line of the session files is invalid.
+    """
     if out is not None and out.exists() and not force:
-        raise UnknownExportError(f"{out} exists. Overwrite it with --force, or choose another file.")
+        raise UnknownExportError(f"{out} already exists. Overwrite it with --force, or choose another file.")
     lines: list[str] = []
     n_refused = 0
     for line in export_lines(format_name, project.home.existing_sessions() / agent_id, sessions):

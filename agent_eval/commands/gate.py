@@ -1,4 +1,7 @@
-"""Implement `agent-eval gate`: print gate results as a table, JSON, GitHub annotations or JUnit XML, and set the exit code."""
+"""Implement `agent-eval gate`: print the gate results and set the exit code.
+
+Results are printed as a table, JSON, GitHub annotations or JUnit XML.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -24,14 +27,14 @@ _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}
 def gate_rows(
     project: Project, version: str, agents: Sequence[str] = (), spec: GateSpec | None = None
 ) -> pl.DataFrame:
-    """Return table gate_results of the given agents (default: all) under one version, computed from stored rows.
+    """Compute the `gate_results` table of the given agents (default: all) under one version from stored rows.
 
-    If the version was edited after it was frozen, or a frozen version cannot be read, every agent has an unknown gate
-    that says so.
+    If the version was edited after it was frozen, or if a frozen version cannot be read, every agent gets an additional
+    gate with the result unknown and the reason.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        GateRulesError: If a gate names something that does not exist.
+        GateRulesError: If a gate refers to something that does not exist.
     """
     project.registry.get(version)
     wanted = project.some_agents(agents)
@@ -43,10 +46,10 @@ def gate_rows(
 
 
 def stored_gate_rows(project: Project, version: str) -> pl.DataFrame:
-    """Return table gate_results of all agents under one version as stored; rows that are out of date are computed again.
+    """Return the `gate_results` table of all agents under one version; rows that are out of date are recomputed.
 
     Raises:
-        GateRulesError: If a gate names something that does not exist.
+        GateRulesError: If a gate refers to something that does not exist.
     """
     of_version = pl.DataFrame({"methodology_version": [version]})
     rows = project.store.read(table("gate_results"), of_version)
@@ -57,7 +60,7 @@ def stored_gate_rows(project: Project, version: str) -> pl.DataFrame:
 
 
 def _edited(project: Project, version: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one unknown gate per agent in `rows` if the version was edited after it was frozen, else no row."""
+    """Return one unknown gate per agent in `rows` if the version was edited after it was frozen, else no rows."""
     if not (notes := list(edited_notes(project.registry, version))):
         return rows.clear()
     finding = GateFinding("status", "unknown", " ".join(notes), subject=f"methodology {version}")
@@ -78,21 +81,23 @@ def gate(
     github: bool = False,
     junit_file: Path | None = None,
 ) -> int:
-    """Print the gates; returns 1 if any failed, else 2 if any is unknown or none was evaluated, else 0.
+    """Print the gates and return the exit code.
+
+    The exit code is 1 if a gate failed, 2 if no gate failed but one is unknown or none was evaluated, and 0 otherwise.
 
     Args:
         project: The project.
-        out: Where the table goes.
+        out: Console for the table.
         version: The methodology version.
-        agents: Only these; none: all.
-        as_json: Rows on stdout in place of the table; annotations then go to stderr.
-        config: A file whose gates hold in place of those of agent_eval.toml.
-        github: Print annotations for GitHub Actions as well.
-        junit_file: Write the gates there as JUnit XML as well.
+        agents: The agents to include; empty: all agents.
+        as_json: Print the rows as JSON instead of the table; annotations are then printed to stderr.
+        config: A file with gates that replace those of agent_eval.toml.
+        github: Also print annotations for GitHub Actions.
+        junit_file: File to which the gates are also written as JUnit XML.
 
     Raises:
         SettingsError: If the file cannot be read.
-        GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
+        GateRulesError: If a gate refers to something that does not exist, or a limit cannot be reached.
     """
     rows = gate_rows(project, version, agents, None if config is None else read_gates(config))
     if junit_file is not None:
@@ -107,7 +112,7 @@ def gate(
 
 
 def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable | str:
-    """Return the gates as a table for the terminal; `shown` sanitises untrusted text."""
+    """Return the gates as a table for the terminal; the function `shown` sanitises untrusted text."""
     if rows.is_empty():
         return "No gate was evaluated, because nothing has been run yet."
     grid = FittingTable(f"Gates · methodology {version}", ("agent", "gate", "result", "evidence"))

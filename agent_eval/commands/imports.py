@@ -22,7 +22,7 @@ SHOWN = 20
 
 
 class OtherCategoryError(InputError):
-    """Raised when the agent is declared with another category."""
+    """Raised when agents.yaml declares the agent with another category."""
 
     def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
         super().__init__(
@@ -32,16 +32,16 @@ class OtherCategoryError(InputError):
 
 
 class OneSessionError(InputError):
-    """Raised when --session names one session and there are several files."""
+    """Raised when --session is given for several files."""
 
     def __init__(self, n_files: int) -> None:
         super().__init__(
-            f"--session names one session, but there are {n_files:,} files. Omit it, or merge the records into one file."
+            f"--session is for a single file, but there are {n_files:,} files. Omit it, or merge the records into one file."
         )
 
 
 class NotImportedError(InputError):
-    """Raised when the only file cannot be imported."""
+    """Raised when there is only one file and it cannot be imported."""
 
     def __init__(self, report: FileReport) -> None:
         super().__init__(report.reason if report.format_name else f"{report.name}: {report.reason}.")
@@ -72,8 +72,8 @@ def import_transcripts(
 ) -> int:
     """Import files and return the exit code.
 
-    0: all records were imported. 1: some files or records were refused, outcomes cannot be read, or conversations that
-    a session held before were removed. 2: none was imported.
+    0: All records were imported. 1: Some files or records were rejected, outcomes cannot be determined, or earlier
+    conversations of a session were removed. 2: No file was imported.
     """
     for version in versions:
         project.registry.get(version)
@@ -84,7 +84,7 @@ def import_transcripts(
     if slots and not versions:
         versions = (project.registry.current.version,)
         err.print(
-            f"The session is for methodology {versions[0]}, because it has slots. Use --methodology to choose another version."
+            f"The session counts for methodology {versions[0]}, because it has slots. Use --methodology to choose another version."
         )
     with standard_input(paths) as stdin:
         files = input_files(paths, stdin)
@@ -123,7 +123,7 @@ def import_transcripts(
 
 @contextmanager
 def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
-    """Yield a temporary file with the content of standard input; None if no path is `-`."""
+    """Yield a temporary file with the content of standard input, or None if no path is `-`."""
     path = spooled(sys.stdin.buffer) if STDIN in paths else None
     try:
         yield path
@@ -135,7 +135,7 @@ def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
 def _announced(
     err: Console, reports: Iterable[FileReport], agent_id: str, *, is_alone: bool
 ) -> Iterator[FileReport]:
-    """Yield the reports, printing what each file's import rejected, left out or removed."""
+    """Yield the reports, and print the rejected, omitted and removed records of each file."""
     for one in reports:
         yield one
         if one.report is None:
@@ -151,7 +151,7 @@ def _announced(
         if report.n_known and report.n_imported:
             held = f"{_n(report.n_known, 'conversation')} of {one.name}"
             err.print(
-                one_line(f"{held}: held by other sessions of {agent_id}; nothing is counted twice."),
+                one_line(f"{held}: already in other sessions of {agent_id}and not imported again."),
                 markup=False,
                 soft_wrap=True,
             )
@@ -161,17 +161,15 @@ def _announced(
             said = _kept(agent_id, report.session_id, report.n_refused)
             err.print(one_line(said), markup=False, soft_wrap=True)
         if report.n_removed:
-            removed = (
-                f"{report.n_removed:,} of the {report.n_before:,} conversations that the session held before"
-            )
+            removed = f"{report.n_removed:,} of the {report.n_before:,} earlier conversations of the session"
             err.print(f"{removed} are not in this file and were removed.", markup=False, soft_wrap=True)
 
 
 def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *, is_alone: bool) -> None:
-    """Print a line for each file, and the totals."""
+    """Print a line for each file, followed by the totals."""
     done = [(one, one.report) for one in reports if one.report is not None]
     for one, report in () if is_alone else done:
-        counts = f"{_n(report.n_imported, 'conversation')}, {_n(report.n_turns, 'turn')}, {report.n_refused:,} refused"
+        counts = f"{_n(report.n_imported, 'conversation')}, {_n(report.n_turns, 'turn')}, {report.n_refused:,} rejected"
         line = f"{one.name} ({one.format_name}): {counts}, {_state(report)}: {agent_id}/{report.session_id}"
         out.print(one_line(line), markup=False, soft_wrap=True)
     if skipped := sum(one.is_skipped for one in reports):
@@ -190,17 +188,19 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
         files = sum(r.n_imported > 0 or r.n_known > 0 for _, r in done)
         what = (
             f"{_n(n, 'conversation')} with {_n(turns, 'turn')} from {_n(files, 'file')}; "
-            f"{_n(refused, 'record')} and {_n(failed, 'file')} refused"
+            f"{_n(refused, 'record')} and {_n(failed, 'file')} rejected"
         )
     out.print(f"{one_line(what)}. Next: agent-eval run", markup=False, soft_wrap=True)
 
 
 def _state(report: ImportReport) -> str:
-    """Return what an import did with the conversations of a file."""
+    """Return a description of the import's effect on the session, such as "already there, unchanged"."""
     if not report.n_imported and not report.n_known:
-        return "refused"
+        return "rejected"
     if not report.n_imported:
-        return "folded into sessions that they continue" if report.continued else "already there, unchanged"
+        return (
+            "merged into the sessions that they continue" if report.continued else "already there, unchanged"
+        )
     return "imported" if report.is_changed else "already there, unchanged"
 
 
@@ -209,7 +209,7 @@ def _n(count: int, noun: str) -> str:
 
 
 def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bool:
-    """Return whether a file was imported completely and its outcomes are readable; print the problems."""
+    """Return whether a file was imported completely and its outcomes could be determined; print the problems."""
     report = one.report
     if report is None:
         return one.is_skipped
@@ -224,7 +224,7 @@ def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bo
 
 def _kept(agent_id: str, session_id: str, n_refused: int) -> str:
     return (
-        f"{n_refused} refused records are stored in session {agent_id}/{session_id} and count as missing. "
+        f"{n_refused} rejected records are stored in session {agent_id}/{session_id} and count as missing. "
         "Import a corrected file under this session id, or delete the folder of the session."
     )
 

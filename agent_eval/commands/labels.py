@@ -1,4 +1,4 @@
-"""Implement `agent-eval labels`: import labels of people and of other tools, and write rating sheets."""
+"""Implement `agent-eval labels`: import labels from people and from other tools, and write rating sheets."""
 
 import csv
 import io
@@ -37,13 +37,14 @@ def import_labels(
     metric: str | None,
     as_json: bool,
 ) -> int:
-    """Write the labels of files into data/ratings and print how far judges agree with people or outcomes.
+    """Store the labels from files in data/ratings, and print the agreement of judges with people or outcomes.
 
     Returns:
-        0; 1 when a label was refused or could not be read; 2 when no label could be read or stored.
+        0 if all labels were imported; 1 if a label was rejected or could not be read; 2 if no label could be read or
+        stored.
 
     Raises:
-        UnknownAgentError: If the agent is not known.
+        UnknownAgentError: If the agent is unknown.
     """
     targets = targets_of(project.metrics)
     if agent_id is not None:
@@ -73,7 +74,7 @@ def import_labels(
         err.print(one_line(f"{line}. Next: agent-eval run"), markup=False, soft_wrap=True)
     is_compared = bool(agreement["n"].sum())
     if not said and not is_compared:
-        err.print("No label was read.")
+        err.print("No labels were read.")
         return 2
     return 1 if refusals else 0
 
@@ -90,17 +91,19 @@ def write_sheets(
     raters: Sequence[str],
     folder: Path | None,
 ) -> int:
-    """Write a rating sheet for each rater (without names one), as HTML and CSV, and print their paths.
+    """Write a rating sheet as HTML and CSV for each rater, and print the paths.
+
+    If no raters are named, one sheet is written.
 
     Returns:
-        0; 2 if there is nothing to label.
+        0 if sheets were written; 2 if there is nothing to label.
 
     Raises:
-        UnknownMetricError: If a metric is not known.
-        UnknownAgentError: If an agent is not known.
+        UnknownMetricError: If a metric is unknown.
+        UnknownAgentError: If an agent is unknown.
         UnknownMethodologyError: If the version is not published.
     """
-    from agent_eval.project.sheets import rating_sheets  # imports templates: only if there is work
+    from agent_eval.project.sheets import rating_sheets  # loads HTML templates, so only imported when needed
 
     registry = project.registry
     methodology = registry.current if version is None else registry.get(version)
@@ -136,7 +139,7 @@ def _slug(name: str) -> str:
 
 
 def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
-    """Return a function that finds a label's agent: that of its line, the named one, or that of the conversation."""
+    """Return a function that finds a label's agent: from its line, else `agent_id`, else from its conversation."""
     known = set(project.some_agents(()))
     stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
     agents: dict[str, set[str]] = {}
@@ -147,7 +150,7 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
         if own := label.cells.get("agent_id"):
             if own in known:
                 return own
-            raise ValueError(f"agent {own!r:.80} is not known; import its transcripts before")
+            raise ValueError(f"agent {own!r:.80} is unknown; import its transcripts first")
         if agent_id is not None:
             return agent_id
         name = label.cells.get("conversation_id") or ""
@@ -155,9 +158,11 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
         if len(found) == 1:
             return found[0]
         if found:
-            raise ValueError(f"conversation {name!r:.80} is one of {', '.join(found)}; name one with --agent")
+            raise ValueError(
+                f"conversation {name!r:.80} is one of {', '.join(found)}; specify one with --agent"
+            )
         raise ValueError(
-            f"conversation {name!r:.80} is not known; import it and run `agent-eval run` before, or name its agent "
+            f"conversation {name!r:.80} is unknown; import it and run `agent-eval run` first, or specify its agent "
             "with --agent"
         )
 
@@ -165,7 +170,10 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
 
 
 def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
-    """Write the rows into a new file of data/ratings, unless an earlier import wrote the same ones."""
+    """Write the rows to a new file in data/ratings unless an earlier import wrote the same rows.
+
+    Return a description of the result for the printed line.
+    """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((*COLUMNS, *OPTIONAL))
@@ -176,7 +184,7 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
         earlier = sorted(folder.glob("import-*.csv"))
         for file in earlier:
             if file.read_bytes() == stream.getvalue().encode():
-                return f"are in {file.name} already"
+                return f"are already in {file.name}"
         last = max((int(m[1]) for file in earlier if (m := _NUMBER.match(file.name))), default=0)
         new = folder / f"import-{last + 1:04d}-{_slug(path.name.split('.')[0]) or 'labels'}.csv"
         write_atomically(new, stream.getvalue())
@@ -184,7 +192,7 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
 
 
 def _print(out: Console, rows: pl.DataFrame) -> None:
-    grid = FittingTable("Agreement of judges, over the labels of these files", rows.columns)
+    grid = FittingTable("Agreement of judges with the labels in these files", rows.columns)
     for row in rows.iter_rows():
         grid.add_row(*(Text(sanitize(_cell(value))) for value in row))
     out.print(grid)

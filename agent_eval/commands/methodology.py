@@ -19,7 +19,7 @@ Row = Mapping[str, str | int | None]
 
 
 def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
-    """Print one row per version, and then the files that cannot be read (with `as_json` on stderr)."""
+    """Print one row per version, followed by the files that cannot be read (on stderr if `as_json` is true)."""
     rows = [_row(registry, m) for m in registry.all()]
     if as_json:
         for problem in registry.problems:
@@ -35,7 +35,7 @@ def show(registry: Registry, version: str, console: "Console", *, as_json: bool)
     """Print one version: weights, dimensions with anchors, tests, disclosures, penalties, templates and rules.
 
     Raises:
-        UnknownMethodologyError: If there is no such version.
+        UnknownMethodologyError: If the version does not exist.
     """
     m = registry.get(version)
     if as_json:
@@ -54,7 +54,7 @@ def show_diff(registry: Registry, a: str, b: str, console: "Console", *, as_json
     """Print the differences between versions `a` and `b`; date and status come last.
 
     Raises:
-        UnknownMethodologyError: If one of them does not exist.
+        UnknownMethodologyError: If one of the versions does not exist.
     """
     changes = diff(registry.get(a), registry.get(b), with_status=True)
     if as_json:
@@ -70,7 +70,10 @@ def show_diff(registry: Registry, a: str, b: str, console: "Console", *, as_json
 
 
 def validate(registry: Registry, console: "Console", *, as_json: bool) -> int:
-    """Check every file, frozen hash, worked example, number in a rule, and which version is current. Exit code: 0 all right, 1 something is wrong."""
+    """Check all files, frozen hashes, worked examples, numbers in rules, and the current version.
+
+    Return the exit code: 0 if all checks passed, else 1.
+    """
     checks = list(_checks(registry))
     if as_json:
         print_json(checks)
@@ -116,14 +119,14 @@ def _frozen_state(registry: Registry, m: Methodology) -> str:
     if m.version in registry.recorded:
         return f"hash {m.content_hash}"
     return (
-        "draft, free to change"
+        "draft, may change"
         if m.status == "draft"
-        else "not frozen yet; validate --freeze records its hash"
+        else "not frozen yet; record its hash with validate --freeze"
     )
 
 
 def _worked_example(m: Methodology) -> Row:
-    """Check that all fives give 100, all ones give 20, and ΣU = 24 with ΣD = 60 gives 80, exactly."""
+    """Check that all fives give exactly 100, all ones give 20, and ΣU = 24 with ΣD = 60 gives 80."""
     expected = {(30, 75): 100, (6, 15): 20, (24, 60): 80}
     wrong = [
         f"ΣU = {u}, ΣD = {d} gives {value}, expected {score}"
@@ -135,7 +138,7 @@ def _worked_example(m: Methodology) -> Row:
 
 
 def _rule_numbers(m: Methodology) -> Row:
-    """Check that the numbers in the texts of the rules agree with the data."""
+    """Check that the numbers in the rule texts agree with the data."""
     wrong = list(rule_number_problems(m))
     shown = f"the numbers in {len(m.rules)} rules agree with the data"
     return _check("rule_numbers", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)
@@ -151,7 +154,7 @@ def _check(name: str, subject: str, result: str, detail: str) -> Row:
 
 
 def _lines(m: Methodology) -> Iterator[str]:
-    """Yield the version as lines of text; a line that starts with '# ' or '## ' is a heading."""
+    """Yield the version as lines of text; lines that start with '# ' or '## ' are headings."""
     yield f"# {m.title} {m.version}"
     replaces = f", supersedes {m.supersedes}" if m.supersedes else ""
     by = f" by {m.superseded_by}" if m.superseded_by else ""
@@ -159,7 +162,7 @@ def _lines(m: Methodology) -> Iterator[str]:
     yield f"Composite = {m.weights.universal} · U + {m.weights.domain} · D. Content hash {m.content_hash}"
     yield "# Universal dimensions"
     for d in m.dimensions:
-        needs = f", needs the test {d.needs_test}" if d.needs_test else ""
+        needs = f", requires the test {d.needs_test}" if d.needs_test else ""
         yield f"## {d.id} {d.name} (anchors: {d.anchors_origin}{needs})"
         yield d.question
         yield from (f"  {rating}  {words}" for rating, words in d.anchors.by_rating().items())
@@ -169,7 +172,7 @@ def _lines(m: Methodology) -> Iterator[str]:
         yield from (f"Asked: {t.asked}", f"Wanted: {t.wanted}", f"Failure: {t.failure}")
     yield "# Disclosures and penalties"
     yield f"Required: {', '.join(m.required_disclosures) or 'none'}"
-    yield from (f"{p.points} points off when {p.disclosure} is {str(p.when).lower()}" for p in m.penalties)
+    yield from (f"{p.points} points deducted if {p.disclosure} is {str(p.when).lower()}" for p in m.penalties)
     for template in m.templates:
         yield from _template_lines(template)
     yield "# Rules"
@@ -184,7 +187,7 @@ def _lines(m: Methodology) -> Iterator[str]:
 
 
 def _reference(r: Reference) -> str:
-    """Return one reference as a line of text, which also names unknown parts."""
+    """Return one reference as a line of text that also lists its unknown parts."""
     parts = [
         r.title,
         r.authors or "authors not named",
@@ -220,7 +223,7 @@ def _listed(title: str, items: tuple[str, ...]) -> Iterator[str]:
 
 
 def _print_line(console: "Console", line: str, style: str | None = None) -> None:
-    """Print a line: headings in bold, other lines wrapped with their indentation."""
+    """Print a line; headings are bold, other lines are wrapped with their indentation."""
     from rich.padding import Padding
     from rich.text import Text
 

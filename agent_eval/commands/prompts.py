@@ -1,4 +1,4 @@
-"""Implement `agent-eval prompts`: show what is sent to a judge model, for an example or a conversation of an agent."""
+"""Implement `agent-eval prompts`: show the prompts for a judge model, for an example or a conversation of an agent."""
 
 import difflib
 import json
@@ -52,23 +52,23 @@ class NoSuchConversationError(NotFoundError):
 
 
 class NotAskedError(NotFoundError):
-    """Raised when a metric does not apply to the given turn, or no model is asked about it."""
+    """Raised when a metric does not apply to the given turn, or when no model is called for it."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Hold the subject of prompts: a conversation, a turn, its session, and the metrics."""
+    """Hold the data for building prompts: a conversation, a turn, its session and the metrics."""
 
     session: tuple[Conversation, ...]
     conversation: Conversation
     methodology: Methodology
-    template: Template | None  # None: the version has none for the agent's category
-    turn_index: int | None = None  # None: the last turn on which what is asked arises
+    template: Template | None  # None if the version has no template for the agent's category
+    turn_index: int | None = None  # None: the last turn to which the metric applies
     metrics: tuple[Metric, ...] = DEFAULT.metrics
     names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[RatingFinding, ...] = ()
     secret: bytes = b""
-    limits: ViewLimits = DEFAULT_LIMITS  # of the judge model
+    limits: ViewLimits = DEFAULT_LIMITS  # limits of the judge model
 
     @cached_property
     def universal(self) -> Mapping[str, Metric]:
@@ -77,21 +77,21 @@ class Subject:
 
     @cached_property
     def criteria(self) -> Mapping[str, Metric]:
-        """Return the criteria of the template by name, such as 'D1.accuracy'; empty without a template."""
+        """Return the criteria of the template by name, such as 'D1.accuracy'; empty if there is no template."""
         return criterion_metrics(self.template) if self.template else {}
 
     def question(self, metrics: Iterable[Metric]) -> Question:
-        """Return a question about the whole conversation, or about the session if that is the grain of a metric.
+        """Return a question about the whole conversation, or about the session if that is the metrics' grain.
 
         Raises:
-            NotAskedError: If there are no turns to be asked about.
+            NotAskedError: If the conversation or session has no turns.
         """
         asked = tuple(metrics)
         held = self.session if asked[0].grain == "session" else (self.conversation,)
         held = tuple(c for c in held if c.messages)
         if not held:
             raise NotAskedError(
-                f"Conversation {self.conversation.conversation_id!r} has no turns, so there is nothing to ask about it. "
+                f"Conversation {self.conversation.conversation_id!r} has no turns, so no judge is called for it. "
                 "Choose another one with --conversation, or omit --conversation for the example."
             )
         return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
@@ -115,21 +115,21 @@ class Subject:
             why = next(iter(reasons.values())) or why
         names = ", ".join(m.name for m in metrics)
         raise NotAskedError(
-            f"Conversation {self.conversation.conversation_id!r} cannot be asked about {names}: {why}. "
+            f"Conversation {self.conversation.conversation_id!r} cannot be judged for {names}: {why}. "
             "Choose another one with --conversation and --turn, or omit both for the example."
         )
 
     def build(self, *questions: Question, metrics: Sequence[Metric] | None = None) -> list[Prompt]:
-        """Return the prompts that ask the questions: one, or several parts and windows for a small context.
+        """Return the prompts for the questions: one prompt, or several if the model's context is small.
 
         Raises:
-            NotAskedError: If the model is not asked, because of attachments that it cannot be sent.
+            NotAskedError: If the model is not called because it does not accept an attachment.
         """
         for question in questions:
             if why := why_not_sent(question, self.limits.kinds):
                 names = ", ".join(metric.name for metric in question.metrics)
                 raise NotAskedError(
-                    f"Of conversation {self.conversation.conversation_id!r} a model is not asked {names}: {why}."
+                    f"No model judges conversation {self.conversation.conversation_id!r} for {names}: {why}."
                 )
         found = list[Prompt]()
         for part in in_parts(questions, self.limits):
@@ -156,7 +156,7 @@ def _no_keys(metrics: Iterable[Metric]) -> dict[str, str]:
 
 
 def _undecided(question: Question) -> Question | None:
-    """Return the part of a question that rules leave to a model; None if they decide all of it."""
+    """Return the part of a question that rules do not decide, or None if they decide all of it."""
     [answers] = answer_without_model([question], RulesJudge())
     return unanswered_part(question, answers)
 
@@ -198,14 +198,17 @@ def _open_call(
     asked = [question for question in questions if question is not None]
     if not asked:
         raise NotAskedError(
-            f"Of conversation {subject.conversation.conversation_id!r} no such question is put to a model: rules decide "
-            "it, or it is in no slot D1–D5 of a template. Name another with --conversation, or none for the example."
+            f"For conversation {subject.conversation.conversation_id!r} no model is called for this question: rules decide "
+            "it, or the conversation fills no slot D1–D5. Choose another one with --conversation, or omit it for the example."
         )
     return subject.build(*asked, metrics=metrics)
 
 
 def _naming_call(subject: Subject) -> list[Prompt]:
-    """Return the prompt that names error clusters, always for an example, because clusters do not belong to a conversation."""
+    """Return the prompt for naming error clusters.
+
+    It always shows an example, because clusters do not belong to a conversation.
+    """
     return [naming_prompt(example.CLUSTERS, subject.secret)]
 
 
@@ -220,11 +223,13 @@ NAMED: dict[str, Callable[[Subject], list[Prompt]]] = {
 
 
 def prompts_of(name: str, subject: Subject) -> list[Prompt]:
-    """Return the prompts of a kind of call in NAMED, or of one metric in a separate call; several for a small context.
+    """Return the prompts for a kind of call in NAMED, or for one metric in a separate call.
+
+    There are several prompts if the model's context is small.
 
     Raises:
-        UnknownMetricError: If there is none.
-        NotAskedError: If the metric does not arise where it is to be shown.
+        UnknownMetricError: If the name is neither a kind of call nor a metric.
+        NotAskedError: If the metric does not apply to the subject.
     """
     if name in NAMED:
         return NAMED[name](subject)
@@ -238,10 +243,12 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
 
 
 def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) -> None:
-    """Print a prompt: its messages byte for byte, the schema of the reply, the hashes. None: every call of a run.
+    """Print the prompts with their exact messages, the JSON schema of the reply and the hashes.
+
+    If `name` is None, all kinds of calls of a run are printed.
 
     Raises:
-        NotAskedError: If the named prompt, or each of them, does not arise for the subject.
+        NotAskedError: If none of the prompts applies to the subject.
     """
     found: dict[str, list[Prompt]] = {}
     missing: list[NotAskedError] = []
@@ -260,7 +267,7 @@ def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) 
             title = f"{each}, {i} of {len(parts)}" if len(parts) > 1 else each if name is None else None
             _print(out, title, prompt)
     for reason in missing:
-        out.out(f"not asked here: {reason}", highlight=False)
+        out.out(f"not applicable here: {reason}", highlight=False)
 
 
 def _print(out: Console, title: str | None, prompt: Prompt) -> None:
@@ -295,7 +302,7 @@ def _row(name: str, prompt: Prompt) -> Mapping[str, object]:
 def example_subject(
     methodology: Methodology, metrics: Sequence[Metric] = DEFAULT.metrics, turn_index: int | None = None
 ) -> Subject:
-    """Return the packaged example."""
+    """Return the example in the package."""
     return Subject(
         session=(example.CONVERSATION, example.BROKEN_INPUT),
         conversation=example.CONVERSATION,
@@ -315,11 +322,11 @@ def agent_subject(
     conversation_id: str | None,
     turn_index: int | None,
 ) -> Subject:
-    """Return a conversation of an agent, read from its session folder. Default: the first.
+    """Return a conversation of an agent, read from its session folder. Default: the first conversation.
 
     Raises:
-        UnknownAgentError: If the agent is not known.
-        NoSuchConversationError: If it has no such conversation or turn.
+        UnknownAgentError: If the agent is unknown.
+        NoSuchConversationError: If the agent does not have the conversation or the turn.
     """
     [agent_id] = project.some_agents([agent_id])
     tables = ingest(project, [agent_id])
@@ -353,7 +360,7 @@ def agent_subject(
 def _findings(
     project: Project, version: str, agent_id: str, session: Sequence[Conversation]
 ) -> tuple[RatingFinding, ...]:
-    """Return the findings from the stored judgments of a session, as they are shown to rubric ratings."""
+    """Return the findings from the stored judgments of a session, as they are shown in prompts for rubric ratings."""
     pair = pl.DataFrame({"methodology_version": [version], "agent_id": [agent_id]})
     read = {name: project.store.read(table(name), pair) for name in _JUDGED}
     tests = {

@@ -1,4 +1,4 @@
-"""Implement `agent-eval report`: write boards, agents and conversations as pages that open from disk."""
+"""Implement `agent-eval report`: write boards, agents and conversations as HTML pages that need no server."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from agent_eval.project.report import publish
 
 
 def report(project: Project, out: Console, folder: Path | None, *, version: str | None) -> None:
-    """Write the report and say where it is.
+    """Write the report and print its path, the number of pages and the size.
 
     Raises:
         UnknownMethodologyError: If the version is not published.
-        ReportFolderError: If the folder holds anything but an earlier report.
+        ReportFolderError: If the folder contains files that do not belong to an earlier report.
     """
     made = publish(project, folder, version=version)
     out.print(

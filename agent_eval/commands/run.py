@@ -28,27 +28,30 @@ _ASKED = {
     "conversation_judgments": "unscored_reason",
     "rubric_ratings": "reason",
 }
-"""Table → its column that says why there is no value."""
+"""Table → column with the reason why there is no value."""
 _FREE = ("human", "rule", "recorded", "none")
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """Hold the result of a run: updated tables, rejected records and unscored judgments of the requested agents and versions."""
+    """Hold the result of a run for the requested agents and versions."""
 
     stale: pl.DataFrame
     refusals: tuple[Refusal, ...]
     warnings: tuple[str, ...]
-    n_asked: int  # judgments that a model was asked for
+    n_asked: int  # judgments requested from a model
     n_unscored: int
-    is_nothing_scored: bool = False  # a model was asked in this run, and scored nothing
-    n_gated: int = 0  # pairs whose gates were evaluated, stale ones among them
-    spent: str = ""  # what the models cost, in words; '' when none was called
-    agents: tuple[str, ...] = ()  # that the run was asked for; none: all
+    is_nothing_scored: bool = False  # a model was called in this run but scored nothing
+    n_gated: int = 0  # pairs whose gates were evaluated, including stale pairs
+    spent: str = ""  # cost of the models as text; '' if none was called
+    agents: tuple[str, ...] = ()  # requested agents; empty: all
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if all is done, 1 if records were rejected or judgments are unscored, 2 if no judge request was scored."""
+        """Return the exit code.
+
+        It is 0 on success, 1 if records were rejected or judgments are unscored, and 2 if no judge request was scored.
+        """
         if self.is_nothing_scored or (self.n_asked and self.n_unscored == self.n_asked):
             return 2
         return 1 if self.refusals or self.n_unscored else 0
@@ -62,13 +65,15 @@ def run(
     *,
     boards: bool = False,
 ) -> RunReport:
-    """Bring every table up to date for the named agents and versions (default: all); `boards`: the boards and the report in any case.
+    """Bring every table up to date for the given agents and versions (default: all).
+
+    If `boards` is true, the boards and the report are written even if they are up to date.
 
     Raises:
-        UnknownAgentError: If an agent is named that has neither sessions nor rows.
-        UnknownMethodologyError: If a version is named that is not published.
-        EditedVersionError: If a wanted version was edited after it was frozen; nothing is read or made.
-        GateRulesError: If a gate of the settings names something that does not exist.
+        UnknownAgentError: If a given agent has neither sessions nor rows.
+        UnknownMethodologyError: If a given version is not published.
+        EditedVersionError: If a requested version was edited after it was frozen; nothing is read or written.
+        GateRulesError: If a gate in the settings refers to something that does not exist.
     """
     project.registry.refuse_edited(versions or project.registry.recorded)
     checked_gates(project)
@@ -76,10 +81,10 @@ def run(
     for version in versions:
         project.registry.get(version)
     if project.own_judge is not None:
-        _ = project.judge_runtime  # refuses a cap that cannot be kept, before any work
+        _ = project.judge_runtime  # rejects a cap that cannot be enforced, before any work
     with project.store.exclusive_section(
         "run"
-    ):  # hashing included: the last run to finish read the newest files
+    ):  # includes hashing, so that the last run to finish has read the newest files
         sources, stale = what_is_stale(project, wanted_agents, versions)
         wanted = list(versions) or project.registry.versions
         boards_of = wanted if boards else _newly_superseded(project, wanted)
@@ -102,7 +107,7 @@ def run(
 def what_is_stale(
     project: Project, agents: Sequence[str], versions: Sequence[str]
 ) -> tuple[Sources, pl.DataFrame]:
-    """Return the current sources, and what a run would materialise: one row per asset, agent_id and methodology_version."""
+    """Return the current sources, and a frame with one row per stale asset, agent_id and methodology_version."""
     chosen = list(versions) or list(project.registry.versions)
     sources = read_sources(project, agents, chosen)
     return sources, stale_places(project, Fingerprints.of(project, sources), agents, chosen)
@@ -118,7 +123,7 @@ def _materialise(
     publishes: bool,
 ) -> None:
     with _unused_objects_are_not_sought():
-        from agent_eval.definitions import defs  # Dagster takes a second to import: only when there is work
+        from agent_eval.definitions import defs  # slow import (1 s), only if there is work
         from agent_eval.defs.launch import Launch
 
     launch = Launch.at(project, defs, sources)
@@ -130,12 +135,12 @@ def _materialise(
         launch.forget(set(agents) - set(project.known_agents()))
         launch.purge()
         if publishes:
-            say(launch.publish())  # last: if the report fails, the tables are kept
+            say(launch.publish())  # last, so that tables are kept if the report fails
 
 
 @contextlib.contextmanager
 def _unused_objects_are_not_sought() -> Iterator[None]:
-    """Import without garbage collection: what the first import of Dagster makes stays until the process ends."""
+    """Disable garbage collection during the import of Dagster, whose objects live until the process ends."""
     is_on = gc.isenabled()
     gc.disable()
     try:
@@ -146,7 +151,7 @@ def _unused_objects_are_not_sought() -> Iterator[None]:
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
-    """Return the versions whose stored board names another superseding version than the current one."""
+    """Return the versions whose stored board has a different superseding version than the registry."""
     stored = project.store.read(
         table("leaderboard"), columns=["methodology_version", "superseded_by"]
     ).unique()
@@ -212,7 +217,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
             )
     undeclared = sorted(with_sessions - set(declared))
     found += [
-        f"Agent {a} has no entry in agents.yaml: without a category it has no template." for a in undeclared
+        f"Agent {a} has no entry in agents.yaml, so it has no category and no template." for a in undeclared
     ]
     found += [f"Ignoring unknown environment variable {name}." for name in unknown_variables()]
     return (
@@ -231,7 +236,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
 
 
 def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:
-    """Return which metrics apply to the conversations that people rated, and to which turns."""
+    """Return the metrics that apply to the conversations that people rated, with the turns they apply to."""
     rated = ratings.select("agent_id", "conversation_id").drop_nulls().unique()
     columns = ["agent_id", "conversation_id", "metric", "unscored_reason"]
     turns = project.store.read(table("turn_judgments"), rated, columns=[*columns, "turn_index"])
@@ -241,11 +246,11 @@ def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unnamed(project: Project) -> Iterator[str]:
-    """Return a warning if a judge model did not name some error clusters, with the reason."""
+    """Yield a warning with the reason if a judge model did not name some error clusters."""
     registry = project.store.read(table("error_registry"), columns=["naming_problem"])
     problems = sorted(registry["naming_problem"].drop_nulls())
     if problems:
         yield (
             f"{len(problems)} error clusters keep the name of the rule, because the judge model did not name them: {problems[0]} "
-            "The next run with the model asks again."
+            "The next run with the model requests names again."
         )

@@ -15,13 +15,13 @@ from agent_eval.project.data_versions import read_sources
 
 
 def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
-    """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off.
+    """Prepare DAGSTER_HOME, observe the sources and serve the UI until interrupted; telemetry is disabled.
 
-    Only pages of the UI itself can reach the server, under the name of this machine, `host` or `ui_allowed_hosts`.
+    The server accepts requests only from its own pages, under the name of this machine, `host` or `ui_allowed_hosts`.
     """
     agents, versions = project.known_agents(), list(project.registry.versions)
     with project.store.exclusive_section("run", wait=False) as is_idle:
-        if is_idle:  # else the sensor will see to it
+        if is_idle:  # otherwise the sensor observes the sources
             launch = Launch.at(project, defs, read_sources(project, agents, versions))
             launch.observe(agents=agents, versions=versions)
     root = project.home.root
@@ -36,4 +36,4 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     }
     err.print(f"Dagster UI on http://{host}:{port} (Ctrl-C to stop)", markup=False)
     os.chdir(root)
-    os.execve(command[0], command, environment)  # one process: signals reach Dagster itself
+    os.execve(command[0], command, environment)  # replaces this process, so that signals reach Dagster

@@ -1,8 +1,8 @@
 """Store tables in a DuckDB file, or in the DuckLake of `lake`; this is the only package with SQL.
 
-It takes and returns frames that follow the contracts in `tables`. A value from a transcript never becomes
-part of a
-statement: names come from `tables`, all other values are passed as parameters or registered frames.
+The package accepts and returns frames that follow the contracts in `tables`. A value from a transcript never
+becomes part of a statement: names come from `tables`, and all other values are passed as parameters or registered
+frames.
 """
 
 from agent_eval.storage.backup import Backup, BackupError, back_up

@@ -1,7 +1,7 @@
 """Back up the store while runs are active.
 
-The file is copied under the shared lock: writers wait only while the file is copied, readers do not wait. The
-copy is then verified in full under a temporary name, and is renamed to its final name only if it is intact.
+The file is copied under the shared lock: writers wait only while the file is copied, and readers do not wait. The
+copy is then verified completely under a temporary name, and renamed to its final name only if it is intact.
 """
 
 import os
@@ -31,15 +31,15 @@ class Backup:
 
     @property
     def n_bytes(self) -> int:
-        """Return the size of the backup."""
+        """Return the size of the backup in bytes."""
         return self.file.stat().st_size
 
 
 def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
-    """Copy a consistent snapshot of the store into a new file that opens as a store.
+    """Copy a consistent snapshot of the store into a new store file.
 
     Args:
-        store: The store; other processes may read and write it meanwhile.
+        store: The store; other processes may read and write it during the backup.
         target: The file to create; its folder must exist.
         force: Overwrite the file if it exists.
 
@@ -60,10 +60,10 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         found = _read_back(store, part)
         if found != expected:
             raise BackupError(target, f"the copy and the store have different rows: {found}, not {expected}")
-        _check(source, target, force=force)  # again: it may have changed during the copy
+        _check(source, target, force=force)  # check again, because it may have changed during the copy
         part.replace(target)
     except OSError as error:
-        raise BackupError(target, f"{error.strerror}; free some space, or choose another place") from error
+        raise BackupError(target, f"{error.strerror}; free some space, or choose another folder") from error
     finally:
         part.unlink(missing_ok=True)
         _log_of(part).unlink(missing_ok=True)
@@ -72,18 +72,20 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
 
 def _check(source: Path, target: Path, *, force: bool) -> None:
     if not source.exists():
-        raise BackupError(target, f"there is no store yet at {source}; `agent-eval run` makes it")
+        raise BackupError(target, f"the store {source} does not exist yet; create it with `agent-eval run`")
     if target.is_dir():
-        raise BackupError(target, "it is a folder; name a file in it")
+        raise BackupError(target, "it is a folder; specify a file")
     if not target.parent.is_dir():
         raise BackupError(target, f"the folder {target.parent} does not exist; create it")
     if _is_ours(source.resolve(), target.resolve()):
-        raise BackupError(target, "it is the store itself, or one of its own files; choose another name")
+        raise BackupError(target, "it is the store or one of its files; choose another name")
     if target.exists() and not force:
-        raise BackupError(target, "the file exists; choose another name, or replace it with --force")
+        raise BackupError(
+            target, "the file already exists; choose another name, or overwrite it with --force"
+        )
     if (log := _log_of(target)).exists():
         raise BackupError(
-            target, f"{log} belongs to a database that is in use or was not closed; remove it first"
+            target, f"{log} belongs to a database that is in use or was not closed properly; remove it first"
         )
 
 
@@ -95,7 +97,7 @@ def _is_ours(source: Path, target: Path) -> bool:
 
 
 def _copied(store: Store, source: Path, part: Path) -> dict[str, int]:
-    """Copy the file, and the log that a killed writer may have left; return the number of rows by table."""
+    """Copy the file and the log that a killed writer may have left; return the number of rows per table."""
     with store.session(read_only=True) as con:
         shutil.copyfile(source, part)
         if (log := _log_of(source)).exists():
@@ -104,7 +106,7 @@ def _copied(store: Store, source: Path, part: Path) -> dict[str, int]:
 
 
 def _read_back(store: Store, part: Path) -> dict[str, int]:
-    """Apply the copy's log, verify every block's checksum, sync to disk; return the row counts by table."""
+    """Apply the copy's log, verify all checksums and sync to disk; return the number of rows per table."""
     with replace(store, attach=str(part), lock_file=None).session(read_only=False) as con:
         con.execute("FORCE CHECKPOINT store")
         _rows(con, "bit_xor(hash(t))")
@@ -115,7 +117,7 @@ def _read_back(store: Store, part: Path) -> dict[str, int]:
 
 
 def _rows(con: duckdb.DuckDBPyConnection, what: str) -> dict[str, int]:
-    """Return the value of an aggregate for every table, by table."""
+    """Return the value of an SQL aggregate for every table, by table name."""
     found = con.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'store' AND NOT temporary ORDER BY ALL"
     )

@@ -1,7 +1,7 @@
-"""Keep DuckDB engines for reuse: creating one takes several times as long as attaching a file.
+"""Keep DuckDB engines for reuse, because creating one takes several times as long as attaching a file.
 
-Between sessions an engine has no database attached, so other processes can use the file. Engines are separate
-per process, since a forked child cannot use its parent's, and per setup statements.
+Between sessions an engine has no database attached, so that other processes can use the file. Each process has
+separate engines, since a forked child cannot use those of its parent, and so does each set of setup statements.
 """
 
 import atexit
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 import duckdb
 
-# No automatic downloads: a file of another type is rejected.
+# No automatic downloads; a file of another type is rejected.
 _SETTINGS = (
     "SET python_enable_replacements=false",
     "SET autoinstall_known_extensions=false",
-    "SET TimeZone='UTC'",  # texts and times of an older store become timestamps in UTC
+    "SET TimeZone='UTC'",  # strings and times in an older store are converted to timestamps in UTC
 )
 _idle: dict[tuple[int, Sequence[str]], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
 
@@ -25,7 +25,7 @@ _idle: dict[tuple[int, Sequence[str]], list[duckdb.DuckDBPyConnection]] = defaul
 def attached(attach: str, options: str, setup: tuple[str, ...]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with the database attached as `store`; detach it at the end.
 
-    The caller unregisters the frames that it registers: the engine outlives the session.
+    The caller must unregister the frames that it registers, because the engine outlives the session.
 
     Raises:
         duckdb.Error: If the database cannot be attached.
@@ -47,13 +47,13 @@ def attached(attach: str, options: str, setup: tuple[str, ...]) -> Iterator[duck
         con.execute("USE memory")
         con.execute("DETACH store")
     except duckdb.Error:
-        con.close()  # committed data is in the database's log
+        con.close()  # committed data is already in the database's log
     else:
         idle.append(con)
 
 
 def new_engine(setup: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """Return a new engine without a database, after the setup statements."""
+    """Return a new engine without a database, on which the setup statements have been executed."""
     con = duckdb.connect(":memory:")
     try:
         for statement in (*_SETTINGS, *setup):

@@ -1,11 +1,11 @@
-"""Journal rows on disk before a caller relies on them, until they are merged into a table.
+"""Journal rows on disk until they are merged into a table.
 
-A write into the database takes tens of milliseconds, a line at the end of a file less than one. So rows that
-must not be lost are appended here as they arrive and merged into their table later: at the end of the work,
-or, if it was interrupted, by the next process that opens the folder.
+A write to the database takes tens of milliseconds, whereas appending a line to a file takes less than one. Rows that
+must not be lost are therefore appended to a journal as they arrive and merged into their table later: at the end of
+the work or, if it was interrupted, by the next process that opens the folder.
 
-Each line holds a checksum and the length of its row, then the row as JSON. A line that does not match them is
-moved to the file `<journal>.damaged` beside the journal; all other lines count.
+Each line contains a checksum, the length of its row, and the row as JSON. Lines that do not match their checksum or
+length are moved to the file `<journal>.damaged` beside the journal; all other lines are used.
 """
 
 import contextlib
@@ -32,39 +32,39 @@ from agent_eval.tables import Table
 
 Row = Mapping[str, object]
 
-LEAST_FREE = 32_000_000  # free bytes below which no paid call is sent: answers in progress have to fit
+LEAST_FREE = 32_000_000  # free bytes below which no paid call is sent, so that pending answers can be stored
 SYNC_EVERY_S = 1.0
 _PREFIX = re.compile(rb"([0-9a-f]{8}) (\d{1,10}) (?=\{)")
-_BATCH = 10_000  # lines read at once
+_BATCH = 10_000  # lines read per batch
 _LOG = logging.getLogger(__name__)
 
 
 class DiskFullError(OSError):
-    """Raised when the disk has too little free space to store the next answers."""
+    """Raised when the disk does not have enough free space to store the next answers."""
 
     def __init__(self, folder: Path, free: int) -> None:
         super().__init__(
             errno.ENOSPC,
-            f"only {free / 1e6:.0f} MB are free there, and {LEAST_FREE / 1e6:.0f} MB are needed to store answers, "
-            "so no judge is called. Free some space and run again",
+            f"only {free / 1e6:.0f} MB are free, but {LEAST_FREE / 1e6:.0f} MB are needed to store answers, "
+            "so no judge is called. Free some space and re-run",
             str(folder),
         )
 
 
 @dataclass
 class Journal:
-    """Write rows to a file that is locked by one writer."""
+    """Append rows to a file that one writer keeps locked."""
 
     path: Path
     _file: IO[bytes]
-    _length: int = 0  # bytes of complete lines
+    _length: int = 0  # size of the complete lines in bytes
     _is_torn: bool = False  # the file ends with a partial line that could not be removed
     _synced_at: float = field(default_factory=time.monotonic)
     _syncing: threading.Thread | None = None
 
     @classmethod
     def begin(cls, folder: Path) -> "Journal":
-        """Start a journal; this process keeps it locked until it is closed.
+        """Create a journal, which this process keeps locked until it is closed.
 
         Raises:
             OSError: If the file cannot be created, or the disk has less than LEAST_FREE bytes free.
@@ -79,12 +79,13 @@ class Journal:
         return cls(path, file)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write all rows or none; they survive a kill at once, and a power failure after a second.
+        """Write either all rows or none.
 
-        The file is synced by a separate thread, at most once a second, so that a slow disk delays no caller.
+        Written rows survive a kill immediately, and a power failure after about a second: a separate thread syncs the
+        file at most once per second, so that a slow disk does not delay callers.
 
         Raises:
-            OSError: If they cannot be written; the journal then ends with its last complete line.
+            OSError: If the rows cannot be written; the journal then ends with its last complete line.
         """
         data = b"\n" * self._is_torn + b"".join(map(_line, rows))
         try:
@@ -104,10 +105,10 @@ class Journal:
             self._synced_at = time.monotonic()
             self._syncing = threading.Thread(target=os.fsync, args=(self._file.fileno(),), daemon=True)
             self._syncing.start()
-            _check_room(self.path.parent)  # these rows are stored; the answer of the next call might not be
+            _check_room(self.path.parent)  # the next answers must also fit
 
     def close(self) -> None:
-        """Close and unlock the file; remove it if it is empty."""
+        """Close and unlock the file, and remove it if it is empty."""
         if self._file.closed:
             return
         if self._syncing is not None:
@@ -133,10 +134,10 @@ def _check_room(folder: Path) -> None:
 
 @contextlib.contextmanager
 def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
-    """Yield the rows of all unlocked journals with the table's columns, the last row of each key.
+    """Yield the rows of all unlocked journals as frames with the table's columns; the last row of each key counts.
 
     The journals are removed when the block ends without an error. Damaged lines are moved to `<journal>.damaged` and
-    logged. An incomplete last line is ignored: `append` had not returned for it.
+    logged. An incomplete last line is ignored, because `append` did not return successfully for it.
     """
     with contextlib.ExitStack() as held:
         files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, held))]
@@ -154,13 +155,13 @@ def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
     try:
         file = held.enter_context(path.open("rb"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has locked it, or has merged and removed it
+    except OSError:  # another process locked it, or merged and removed it
         return None
     return file if path.exists() else None
 
 
 def _batches(lines: Iterable[bytes], damaged: list[bytes]) -> Iterator[list[bytes]]:
-    """Yield the rows of a journal as JSON, in batches; lines with a wrong checksum are added to `damaged`."""
+    """Yield the rows of a journal as JSON, in batches; lines with an invalid checksum are added to `damaged`."""
     batch: list[bytes] = []
     for line in lines:
         is_whole = line.endswith(b"\n")
@@ -210,6 +211,6 @@ def _set_aside(journal: Path, lines: Sequence[bytes]) -> None:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
             file.writelines(lines)
         _LOG.warning(
-            "%d lines of the journal %s are damaged and were set aside in %s; every other line was stored, and what "
-            "is missing is asked again.", len(lines), journal.name, aside,
+            "%d lines of the journal %s are damaged and were moved to %s. All other lines were stored; missing "
+            "answers will be requested again.", len(lines), journal.name, aside,
         )  # fmt: skip

@@ -1,9 +1,10 @@
-"""Count judge calls and their cost in a ledger, before each call is sent, across runs and processes.
+"""Count judge calls and their cost in a ledger across runs and processes.
 
-The ledger is a SQLite file beside the store: a row before and after each call takes a tenth of a millisecond
-there, a write into the store a hundred times as long. `Project.record_spending` copies its rows to table
-`spending`. A call is reserved before it is sent, so caps in calls are never exceeded; a cap in dollars is
-exceeded at most by the calls in progress when it is reached.
+The ledger is a SQLite file beside the store, in which a write before and after each call takes about 0.1 ms; a write
+to the store would take a hundred times as long. `Project.record_spending` copies its rows to the `spending` table.
+
+A call is reserved before it is sent, so caps in calls are never exceeded. A cap in dollars is exceeded at most by the
+calls that are in progress when it is reached.
 """
 
 import contextlib
@@ -46,22 +47,22 @@ _SETTLE = """
 
 
 class LedgerError(StorageError):
-    """Raised when the ledger cannot be read or written; no judge is called, as calls must be counted."""
+    """Raised when the ledger cannot be read or written; no judge is called, because calls must be counted."""
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(
-            f"The ledger of judge calls {file} cannot be used ({why}), so no judge is asked. Make it readable and "
+            f"The ledger of judge calls {file} cannot be used ({why}), so no judge is called. Make it readable and "
             "writable, or restore it from a backup. If the file is deleted, all caps start from zero."
         )
 
 
 @dataclass(frozen=True)
 class SpendingCap:
-    """Limit the spending, with the settings that define the limit; None: unlimited."""
+    """Limit the number of calls and the cost; None means unlimited."""
 
     calls: int | None
     cost_usd: float | None
-    named: str  # e.g. 'max_calls_per_day'
+    named: str  # name of the setting, e.g. 'max_calls_per_day'
     again: str  # when the cap allows calls again
 
     def why_reached(self, n_calls: float, cost_usd: float) -> str | None:
@@ -84,7 +85,7 @@ class Ledger:
     in_all: SpendingCap
     per_day: SpendingCap
     of_automation: SpendingCap  # per day
-    _days: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # model → of its open calls
+    _days: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # model → its open calls
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
@@ -92,10 +93,10 @@ class Ledger:
         return _connected(self.file)
 
     def reserve(self, model: str) -> str | None:
-        """Count a call before it is sent; if a cap does not allow it, return which one.
+        """Count a call before it is sent; if a cap is reached, return a description of the cap.
 
         Raises:
-            LedgerError: If it cannot be counted; the call must not be sent then.
+            LedgerError: If the call cannot be counted; it must not be sent in this case.
         """
         day = datetime.now(UTC).date().isoformat()
         by = "automation" if self.is_automatic else "person"
@@ -106,13 +107,13 @@ class Ledger:
                     if (why := self._why_reached(day)) is not None:
                         return why
                     self._con.execute(_RESERVE, row)
-            else:  # one statement: another process cannot change the rows between read and write
+            else:  # a single statement is atomic without an explicit transaction
                 self._con.execute(_RESERVE, row)
             self._days.setdefault(model, []).append(day)
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Record the cost of a reserved call; `cost_usd` None: unknown."""
+        """Record the tokens and the cost of a reserved call; None means unknown."""
         with self._lock, _named(self.file):
             known = {
                 "n_in": n_in or 0,
@@ -137,7 +138,9 @@ class Ledger:
 
 
 def spent(file: Path) -> pl.DataFrame:
-    """Return table spending. Calls left open by a killed process have an unknown cost: some may be answered.
+    """Return the `spending` table.
+
+    Open calls of a killed process have an unknown cost, because some may have been answered.
 
     Raises:
         LedgerError: If the file cannot be read or written.
@@ -156,7 +159,7 @@ def spent(file: Path) -> pl.DataFrame:
 
 
 def add_spent(file: Path, spending: pl.DataFrame) -> None:
-    """Add the spending of another store (table spending) to the ledger, so that caps count it.
+    """Add the spending of another store (the `spending` table) to the ledger, so that caps include it.
 
     Raises:
         LedgerError: If the file cannot be written.
@@ -171,16 +174,16 @@ def add_spent(file: Path, spending: pl.DataFrame) -> None:
 
 
 def with_days_as_text(spending: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of table spending as a ledger stores them: days as ISO 8601 texts."""
+    """Return rows of the `spending` table in the ledger's form, with days as ISO 8601 strings."""
     return spending.select(list(SPENDING.schema)).with_columns(pl.col("day").cast(pl.String))
 
 
 @contextlib.contextmanager
 def _named(file: Path) -> Iterator[None]:
-    """Raise errors of the ledger file as LedgerError, with the file's name and the fix.
+    """Convert errors of the ledger file to LedgerError, with the file's name and the fix.
 
     Raises:
-        LedgerError: Instead of an error of SQLite or of the file system.
+        LedgerError: If SQLite or the file system raises an error.
     """
     try:
         yield
@@ -204,14 +207,14 @@ def _connected(file: Path) -> sqlite3.Connection:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
     con = sqlite3.connect(file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
     con.execute("PRAGMA journal_mode = WAL")
-    con.execute("PRAGMA synchronous = OFF")  # loses data if the machine crashes, not if a process is killed
+    con.execute("PRAGMA synchronous = OFF")  # risks data only if the machine crashes
     con.execute(_TABLE)
     return con
 
 
 @contextlib.contextmanager
 def _transaction(con: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Hold the file's write lock from read to write."""
+    """Run the block in a transaction that holds the file's write lock from the start."""
     con.execute("BEGIN IMMEDIATE")
     try:
         yield con

@@ -1,4 +1,4 @@
-"""Report the row counts of stored tables and the runs that wrote them last, in total or by partition."""
+"""Report the row counts of stored tables and the runs that last wrote to them, in total or by partition."""
 
 from collections.abc import Mapping
 
@@ -17,14 +17,14 @@ BY_PARTITION = pl.Schema({"table": pl.String(), **dict.fromkeys(_PARTITION, pl.S
 
 
 def written(store: Store, tables: Mapping[str, Table]) -> pl.DataFrame:
-    """Return one row per non-empty table, sorted by name: number of rows, last run and its time (UTC)."""
+    """Return one row per non-empty table, sorted by name, with the number of rows, the last run and its time (UTC)."""
     last_run = pl.col("last_run_id").sort_by("last_written").last()
     parts = written_by_partition(store, tables).group_by("table")
     return parts.agg(pl.col("n_rows").sum(), last_run, pl.col("last_written").max()).sort("table")
 
 
 def written_by_partition(store: Store, tables: Mapping[str, Table]) -> pl.DataFrame:
-    """Return `written` by agent and methodology version; null if a table is not partitioned by it."""
+    """Return the result of `written` per agent and version; a key is null if the table is not partitioned by it."""
     if store.file is not None and not store.file.exists():
         return pl.DataFrame(schema=BY_PARTITION)
     with store.session(read_only=True) as con:

@@ -1,6 +1,6 @@
-"""Lock between processes: flock on permanent files, with bounded waits that log what they wait for.
+"""Lock resources between processes with flock on permanent files; long waits are logged.
 
-The kernel releases a lock when its process ends: a killed process leaves an unlocked file, never a stale
+The kernel releases a lock when its process ends, so a killed process leaves an unlocked file rather than a stale
 lock.
 """
 
@@ -29,16 +29,16 @@ class LockTimeoutError(LockError):
 
 
 def log_wait(what: str, holder: str) -> None:
-    """Log that this process waits for a resource, and who holds it."""
+    """Log that this process is waiting for a resource, with the name of the holder."""
     _LOG.warning("Waiting for %s: %s holds it.", what, holder)
 
 
 class Backoff:
-    """Wait for a bounded time: sleeps double with jitter; a long wait is logged once.
+    """Wait for a bounded time, with sleeps that double and are jittered; a long wait is logged once.
 
     Args:
-        limit_s: Total time to wait; None: unlimited.
-        what: Name of the awaited resource in messages.
+        limit_s: Maximum total waiting time in seconds; None: unlimited.
+        what: Name of the resource in messages.
     """
 
     def __init__(self, limit_s: float | None, what: str) -> None:
@@ -60,9 +60,9 @@ class Backoff:
 
 @contextlib.contextmanager
 def shared(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
-    """Hold the lock shared with other readers; writers that came earlier go first.
+    """Hold the lock together with other readers; writers that arrived earlier have precedence.
 
-    If the lock file does not exist and cannot be created, no lock is needed: the folder is read-only.
+    If the lock file does not exist and cannot be created, the folder is read-only and no lock is needed.
 
     Raises:
         LockTimeoutError: If writers held it for longer than `limit_s`.
@@ -78,7 +78,7 @@ def shared(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
-    """Hold the lock exclusively, before readers that come later: overlapping readers never starve a writer.
+    """Hold the lock exclusively; readers that arrive later wait, so that overlapping readers never starve a writer.
 
     Raises:
         LockTimeoutError: If others held it for longer than `limit_s`.
@@ -95,7 +95,7 @@ def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]
 def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
     """Hold a section exclusively among processes, waiting without limit; re-entrant within one thread.
 
-    Yields whether it is held: always True, unless `wait` is false and another process holds it.
+    Yields whether the section is held: always True, unless `wait` is False and another process holds it.
 
     Raises:
         LockError: If the file cannot be opened for writing, or the file system does not support locks.
@@ -119,7 +119,7 @@ def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _queue(file: Path, kind: int, patience: Backoff) -> Iterator[None]:
-    """Hold the queue position until the lock is held: only one writer waits there, so none overtakes it."""
+    """Hold the head of the queue while waiting for the lock, so that no later process can overtake this one."""
     queue = file.with_name(f"{file.name}.queue")
     if not _is_there(queue):
         yield
@@ -142,11 +142,11 @@ def _held(file: Path, kind: int, patience: Backoff) -> Iterator[None]:
         finally:
             if kind == fcntl.LOCK_EX:
                 _name_holder(handle, "")
-            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a forked child shares the open file
+            fcntl.flock(handle, fcntl.LOCK_UN)  # not released by close() if a forked child shares it
 
 
 def _is_there(file: Path) -> bool:
-    """Return whether the file exists or was created."""
+    """Return whether the file exists, after creating it if possible."""
     if not file.exists():
         with contextlib.suppress(OSError):
             file.touch()
@@ -166,7 +166,9 @@ def _try(handle: IO[str], kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise LockError(f"{error.strerror}: this file system locks no files ({handle.name})") from error
+        raise LockError(
+            f"{error.strerror}: the file system does not support locks ({handle.name})"
+        ) from error
     return True
 
 
@@ -177,10 +179,10 @@ def _holder(handle: IO[str]) -> str:
 
 
 def _name_holder(handle: IO[str], name: str) -> None:
-    """Write the holder's name for messages of waiting processes; errors such as a full disk are ignored."""
+    """Write the holder's name to the file for messages of waiting processes; errors such as a full disk are ignored."""
     with contextlib.suppress(OSError):
         os.ftruncate(handle.fileno(), 0)
-        os.write(handle.fileno(), name.encode())  # unbuffered: close() has no data left to write
+        os.write(handle.fileno(), name.encode())  # unbuffered, so that close() has no data left to write
 
 
 _THREAD = threading.local()

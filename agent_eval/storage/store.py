@@ -1,9 +1,9 @@
-"""Store tables in one database, accessed by ATTACH and written partition by partition.
+"""Store tables in one database, which is accessed by ATTACH and written partition by partition.
 
-A write is one transaction under a file lock: schema check, delete of exactly its partitions, insert. If any
-step fails, the old rows stay. Readers take the shared lock, open, read and close, so that a reader blocks a
-writer only during its own read. A file is created under another name and renamed: an incomplete store never
-exists.
+A write is one transaction under a file lock: it checks the schema, deletes exactly its partitions and inserts the
+new rows. If any step fails, the old rows are kept. A reader acquires the shared lock, opens the database, reads and
+closes it, so that it blocks writers only during its own read. A new file is created under another name and then
+renamed, so that an incomplete store never exists.
 """
 
 import contextlib
@@ -59,7 +59,10 @@ _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 @dataclass(frozen=True)
 class RunScope:
-    """Name the agents whose rows alone a run writes; `versions` None: also the rows that all versions share."""
+    """Define the agents and versions whose rows a run writes.
+
+    If `versions` is None, the run also writes the rows that all versions share.
+    """
 
     agents: Sequence[str]
     versions: Sequence[str] | None = None
@@ -67,7 +70,7 @@ class RunScope:
 
 @dataclass(frozen=True)
 class Replacement:
-    """Hold rows to store in the same transaction as others; they replace the rows that match `keys`."""
+    """Hold rows to store in the same transaction as other rows; they replace the rows that match `keys`."""
 
     table: Table
     rows: pl.DataFrame
@@ -81,10 +84,10 @@ class Store:
     Args:
         attach: The argument of ATTACH: a file path, or a connection string such as `ducklake:postgres:…`.
         options: The ATTACH options, as SQL.
-        making: Further options for a new file; an existing file keeps its own storage version.
-        setup: Statements to run before ATTACH (INSTALL, LOAD, CREATE SECRET): settings, never data.
+        making: Additional options for a new file; an existing file keeps its storage version.
+        setup: Statements to execute before ATTACH (INSTALL, LOAD, CREATE SECRET); they never contain data.
         lock_file: The lock that serialises writers; None if the database serialises them itself.
-        patience_s: How long a read or a write waits for others, with jittered back-off, before a StoreError.
+        patience_s: Maximum time in seconds that a read or a write waits for others before a StoreError is raised.
     """
 
     attach: str
@@ -106,12 +109,12 @@ class Store:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether workers on other machines, and several runs at once, may use the store."""
+        """Return whether workers on other machines and concurrent runs may use the store."""
         return False
 
     @property
     def file(self) -> Path | None:
-        """Return the local file; None if the store is not a file."""
+        """Return the local file, or None if the store is not a file."""
         return Path(self.attach) if self.lock_file else None
 
     def replace(
@@ -123,13 +126,14 @@ class Store:
         run_id: str,
         record: Replacement | None = None,
     ) -> None:
-        """Make `frame` the whole content of `partitions` (one row per partition key; columns = table.partition).
+        """Replace the content of `partitions` with `frame`.
 
-        `record` is stored in the same transaction.
+        `partitions` has one row per partition key, with the columns `table.partition`. `record` is stored in the same
+        transaction.
 
         Raises:
             TableMismatchError: If the frame violates the table's contract; nothing is deleted.
-            StoreError: If a row lies outside the partitions, or the database cannot be written.
+            StoreError: If a row does not belong to the partitions, or the database cannot be written.
         """
         if set(partitions.columns) != set(table.partition):
             raise StoreError(
@@ -141,7 +145,7 @@ class Store:
             raise StoreError(
                 self.attach,
                 f"write {table.name} to",
-                f"{strays.height} rows lie outside the partitions written",
+                f"{strays.height} rows do not belong to the partitions that are written",
             )
 
         def write(con: duckdb.DuckDBPyConnection) -> None:
@@ -154,7 +158,7 @@ class Store:
     def upsert(
         self, table: Table, frame: pl.DataFrame, *, run_id: str, record: Replacement | None = None
     ) -> None:
-        """Insert rows, replacing stored rows with the same key. `record` is in the same transaction."""
+        """Insert rows, replacing stored rows with the same key. `record` is stored in the same transaction."""
         rows = table.conform(frame)
         if rows.is_empty() and record is None:
             return
@@ -181,8 +185,8 @@ class Store:
     ) -> Any:
         """Return the rows of a table in key order: all, or those that match a row of `keys` on its columns.
 
-        A table that was never written is empty; a column missing from an older store is null. `columns`: only
-        these.
+        The result is empty if the table was never written. A column that an older store lacks is null. If `columns` is
+        given, only these columns are returned.
         """
         wanted = pl.Schema({name: table.schema[name] for name in columns or table.schema})
         if self._is_absent():
@@ -190,7 +194,7 @@ class Store:
         with self.session(read_only=True) as con:
             present = columns_of(con, table)
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
-                return pl.DataFrame(schema=wanted)  # a missing column matches nothing
+                return pl.DataFrame(schema=wanted)  # no row matches if a column is missing
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             held = {name: stored for name in wanted if (stored := stored_name(name, present)) in present}
             select = ", ".join(f"{quoted(stored)} AS {quoted(name)}" for name, stored in held.items())
@@ -210,10 +214,10 @@ class Store:
         columns: Sequence[str],
         extent: str | None = None,
     ) -> pl.DataFrame:
-        """Return how many rows have each combination of values of `columns`, as `n`; no row is loaded.
+        """Return the number of rows, `n`, for each combination of values of `columns`, without loading rows.
 
-        Counts all rows, or those that match a row of `keys` on its columns. A table without one of the
-        columns has no counts. `extent`: a column whose lowest and highest values are returned as `first` and `last`.
+        Counts all rows, or those that match a row of `keys` on its columns. The result is empty if the table lacks one
+        of the columns. If the column `extent` is given, its minimum and maximum are returned as `first` and `last`.
         """
         schema = pl.Schema({name: table.schema[name] for name in columns} | {"n": pl.Int64()})
         select, needed = (
@@ -258,8 +262,8 @@ class Store:
     def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
         """Hold the exclusive section for a purpose (e.g. a run); other processes wait for it without limit.
 
-        Re-entrant within one thread; released if the process is killed. Yields whether it is held: always
-        True, unless `wait` is false and another process holds it.
+        The section is re-entrant within one thread, and released if the process is killed. Yields whether it is held:
+        always True, unless `wait` is False and another process holds it.
         """
         place = self._place(purpose)
         if not place.parent.is_dir():
@@ -272,7 +276,7 @@ class Store:
 
     @contextlib.contextmanager
     def run_section(self, scope: RunScope | None, run_id: str) -> Iterator[None]:
-        """Hold the section for a run that writes rows of its scope only (None: of all), and record the run."""
+        """Hold the section for a run that writes only rows in `scope` (None: all rows), and record the run."""
         with self.exclusive_section("run"):
             self._holder.write_text(run_id)
             try:
@@ -282,18 +286,19 @@ class Store:
 
     @contextlib.contextmanager
     def process_of_run(self, run_id: str) -> Iterator[None]:
-        """Record that this process works for a run, outside the section for runs.
+        """Record that this process works on a run, outside the section for runs.
 
-        For a file nothing is recorded: its runs are on one machine, where Dagster finds a process that is gone.
+        Nothing is recorded for a store file, because its runs are on one machine, where Dagster detects that a
+        process has stopped.
         """
         yield
 
     def abandoned_runs(self) -> list[str]:
-        """Return the recorded runs whose process is gone. Call only while holding the section for runs."""
+        """Return the recorded runs whose process has stopped. Call only while holding the section for runs."""
         return list(filter(None, [self._holder.read_text()])) if self._holder.exists() else []
 
     def forget_runs(self, run_ids: Collection[str]) -> None:
-        """Forget abandoned runs. Call only while holding the section for runs."""
+        """Remove the records of abandoned runs. Call only while holding the section for runs."""
         if {*self.abandoned_runs()} <= {*run_ids}:
             self._holder.write_text("")
 
@@ -309,10 +314,12 @@ class Store:
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the database attached as `store`, exclusively or with other readers. Only for this package.
+        """Yield the database attached as `store`, exclusively or shared with other readers.
+
+        Use it only within this package.
 
         Raises:
-            StoreError: If it cannot be opened, is of a later version, or an operation on it fails.
+            StoreError: If the store cannot be opened or has a later version, or if an operation on it fails.
         """
         doing = "read" if read_only else "write"
         if shared := _SHARED.get().get(self):
@@ -330,7 +337,11 @@ class Store:
                 yield con
 
     def _is_absent(self) -> bool:
-        """Return whether the file does not exist yet; raise if its folder is missing."""
+        """Return whether the file does not exist yet.
+
+        Raises:
+            MissingFolderError: If its folder does not exist.
+        """
         if self.file is None or self.file.exists():
             return False
         if not self.file.parent.is_dir():
@@ -340,7 +351,7 @@ class Store:
     def transact(
         self, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
     ) -> None:
-        """Call `write` in a transaction that has migrated the store and made the tables that it writes."""
+        """Migrate the store if needed, create missing tables and call `write`, all in one transaction."""
         with self.session(read_only=False) as con:
             version, _ = stamped(con)
             con.execute("BEGIN")
@@ -352,7 +363,10 @@ class Store:
             con.execute("COMMIT")
 
     def _opened(self, held: contextlib.ExitStack, read_only: bool, doing: str) -> duckdb.DuckDBPyConnection:
-        """Lock and attach; while another program has the database open, release the lock, wait and retry."""
+        """Acquire the lock and attach the database.
+
+        While another program has the database open, release the lock, wait and retry.
+        """
         patience = locks.Backoff(self.patience_s, f"the store {self.attach}")
         while True:
             with self.translated(doing), contextlib.ExitStack() as attempt:
@@ -383,7 +397,7 @@ class Store:
 
     @contextlib.contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Raise errors of the database and the operating system as StoreError."""
+        """Convert database errors and lock errors to StoreError."""
         try:
             yield
         except locks.LockTimeoutError as error:
@@ -392,7 +406,10 @@ class Store:
             raise StoreError(self.attach, doing, str(error)) from error
 
     def _make_file(self) -> None:
-        """Create the file if needed, under another name first: a kill leaves no file or a complete one."""
+        """Create the file if needed.
+
+        The file is created under a temporary name and then renamed, so that a kill never leaves an incomplete file.
+        """
         if self.file is None or self.file.exists():
             return
         fresh = self.file.with_name(f"{self.file.name}.new")
@@ -413,19 +430,19 @@ class Store:
 
 
 def _holder(message: str) -> str:
-    """Return the program that has the database open, from DuckDB's message."""
+    """Return the program that has the database open, parsed from DuckDB's error message."""
     found = _HOLDER.search(message)
     return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
 
 
 @dataclass(frozen=True)
 class _Streamed:
-    """Expose a frame to DuckDB through Arrow's C interface; otherwise pyarrow would copy it first."""
+    """Expose a frame to DuckDB through Arrow's C interface, so that pyarrow does not copy it first."""
 
     frame: pl.DataFrame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the batches; each scan starts from the first."""
+        """Return a stream of the batches; each scan starts from the first batch."""
         return self.frame.__arrow_c_stream__(requested_schema)
 
 
@@ -446,7 +463,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def columns_of(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
-    """Return the stored columns; empty if the table does not exist."""
+    """Return the names of the stored columns; empty if the table does not exist."""
     try:
         found = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
     except duckdb.CatalogException:
@@ -464,14 +481,14 @@ def _written(table: Table[Any], record: Replacement | None) -> list[Table[Any]]:
 
 
 def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Create the table and its view of earlier names, or add the columns that an older version of it lacks."""
+    """Create the table and the view with its earlier column names, or add the columns that an older table lacks."""
     lacking = ensure_columns(con, table)
     columns = [*table.schema, *STAMPS]
     con.execute(view_of_earlier_names(table.name, columns, replace=bool(lacking)))
 
 
 def ensure_columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
-    """Create the table or add the columns that it lacks; return the added columns."""
+    """Create the table, or add the columns that it lacks; return the names of the added columns."""
     wanted = {name: _sql_type(dtype) for name, dtype in table.schema.items()} | STAMPS
     columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in wanted.items())
     con.execute(f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns})")
@@ -482,7 +499,7 @@ def ensure_columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
 
 
 def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) -> None:
-    """Delete rows that match on every column of `keys`; a null matches a null."""
+    """Delete the rows that match a row of `keys` on all its columns; null matches null."""
     match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM doomed.{quoted(n)}" for n in keys.columns)
     with _registered(con, "doomed", keys.unique()):
         con.execute(f"DELETE FROM {quoted(table.name)} AS t USING doomed WHERE {match}")

@@ -1,4 +1,4 @@
-"""Describe errors of a store in one line: the file, the problem and the fix."""
+"""Define the errors of a store; each message is one line with the file, the problem and the fix."""
 
 import re
 from pathlib import Path
@@ -8,14 +8,14 @@ from agent_eval.errors import StorageError
 # Messages of DuckDB and the operating system, and the fix for each. The first match counts.
 _FIXES = (
     (r"no space left|file too large|quota", "Free some space there and try again"),
-    (r"read-only file system|permission denied", "Give this user the right to write there"),
+    (r"read-only file system|permission denied", "Grant this user write permission there"),
     (
         r"version number|storage version|serialization version",
-        "It was written by another version of DuckDB; install that version or a later one",
+        "It was written by another version of DuckDB; install that version or a later version",
     ),
     (
         r"not a valid|not read enough|corrupt|checksum|is a directory|replaying wal|deserializ",
-        "It is damaged or not a store. Replace it with a copy made by `agent-eval backup`, or move it away and run "
+        "It is damaged or not a store. Replace it with a copy made by `agent-eval backup`, or move it to another folder and run "
         "again: everything except the answers of models is computed from the data folder",
     ),
 )
@@ -25,8 +25,8 @@ class StoreError(StorageError):
     """Raised when the store cannot be opened, read or written. Its content is unchanged."""
 
     def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:
-        lines = why.strip().splitlines() or ["no reason is given"]
-        # DuckLake's first line is the same for every failed commit; the second holds the reason
+        lines = why.strip().splitlines() or ["unknown reason"]
+        # DuckLake's first line is the same for every failed commit; the second contains the reason
         why = lines["DuckLake transaction" in lines[0] and len(lines) > 1].rstrip(".")
         fix = fix or next((text for pattern, text in _FIXES if re.search(pattern, why, re.IGNORECASE)), "")
         kept = "" if doing == "read" else "No rows were changed"
@@ -41,8 +41,8 @@ class BusyStoreError(StoreError):
         super().__init__(
             attach,
             doing,
-            f"{holder} has kept it for the {waited_s:g} seconds that were waited",
-            "Close it there, or let it finish, and try again",
+            f"{holder} has locked it for more than {waited_s:g} s",
+            "Close that program or wait until it finishes, then try again",
         )
 
 
@@ -54,12 +54,12 @@ class NoLockServiceError(StoreError):
             attach,
             "lock",
             "it has no lock file and no lock service, so two runs could write to it at the same time",
-            "Name a store file or a table [store] in agent_eval.toml",
+            "Configure a store file or a table [store] in agent_eval.toml",
         )
 
 
 class MissingFolderError(StoreError):
-    """Raised when the store's folder does not exist; an unmounted disk looks the same."""
+    """Raised when the store's folder does not exist, e.g. because a disk is not mounted."""
 
     def __init__(self, file: Path, doing: str) -> None:
         super().__init__(
@@ -67,17 +67,17 @@ class MissingFolderError(StoreError):
             doing,
             f"its folder {file.parent} does not exist",
             "In a new project, run `agent-eval init DIR`, or add --sample to start with the sample. If the data is on "
-            "a separate disk, mount the disk. The settings `store` and `data_dir` in agent_eval.toml name the paths",
+            "a separate disk, mount the disk. The settings `store` and `data_dir` in agent_eval.toml define the paths",
         )
 
 
 class NewerStoreError(StoreError):
-    """Raised when the store was written by a later agent_eval; this release would lose its columns."""
+    """Raised when a later release of agent_eval wrote the store; this release would lose its columns."""
 
     def __init__(self, attach: str, version: int, known: int, written_by: str) -> None:
         super().__init__(
             attach,
             "use",
-            f"its tables have version {version} (agent_eval {written_by}), this agent_eval knows version {known}",
-            f"Install agent_eval {written_by} or later, or let `store` in agent_eval.toml name another file",
+            f"its tables have version {version} (agent_eval {written_by}), but this agent_eval supports versions up to {known}",
+            f"Install agent_eval {written_by} or later, or set `store` in agent_eval.toml to another file",
         )

@@ -1,7 +1,7 @@
 """Stamp a store with its schema version and migrate older stores.
 
-A missing column is added without a migration; `MIGRATIONS` is for renamed columns and changed types. A store
-of a later version is rejected: rows written by this release would lack its columns.
+Missing columns are added without a migration; `MIGRATIONS` is for renamed columns and changed types. A store
+with a later version is rejected, because rows written by this release would lack its columns.
 """
 
 import contextlib
@@ -16,28 +16,31 @@ from agent_eval import __version__
 from agent_eval.tables import TABLES
 from agent_eval.tables.contract import DATE, DATES, TIME
 
-SCHEMA_VERSION = 4  # raise it with every release that changes `tables`
+SCHEMA_VERSION = 4  # increase it in every release that changes `tables`
 
 RENAMED: Mapping[str, str] = {"dagster_run_id": "run_id", "ingest_fingerprint": "taken_in"}
-"""Column → its name before version 3. The views of schema `PREVIOUS` keep the earlier names for one release."""
+"""Column → its name before version 3. The views in schema `PREVIOUS` provide the earlier names for one release."""
 PREVIOUS = "previous"
 
 
 def stored_name(name: str, present: Collection[str]) -> str:
-    """Return the name of a column in a store with the columns `present`: the earlier one if not migrated."""
+    """Return the name of a column in a store with the columns `present`.
+
+    It is the earlier name if the store is not migrated yet.
+    """
     earlier = RENAMED.get(name, name)
     return earlier if name not in present and earlier in present else name
 
 
 def view_of_earlier_names(table: str, columns: Sequence[str], *, replace: bool) -> str:
-    """Return the statement that creates the view of a table with the earlier names of its columns."""
+    """Return the statement that creates the view of a table with its earlier column names."""
     make = "CREATE OR REPLACE VIEW" if replace else "CREATE VIEW IF NOT EXISTS"
     shown = ", ".join(f'"{name}" AS "{RENAMED.get(name, name)}"' for name in columns)
     return f'{make} {PREVIOUS}."{table}" AS SELECT {shown} FROM main."{table}"'
 
 
 def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Rename columns, convert texts and local times to timestamps, fill the ranks of ordered vocabularies."""
+    """Rename columns, convert strings and local times to timestamps, and add the ranks of ordered vocabularies."""
     found = con.execute(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() "
         "WHERE database_name = 'store' AND schema_name = 'main'"
@@ -63,9 +66,9 @@ def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
 
 
 def _dated(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Convert texts to dates; a text that is not a date becomes null.
+    """Convert string columns to dates; a string that is not a date becomes null.
 
-    DuckLake converts no column in place, so a new column takes the name of the old one. Views of the tables are renewed.
+    DuckLake cannot convert a column in place, so a new column replaces the old one. Views of the tables are recreated.
     """
     found = con.execute(
         "SELECT table_name, list(column_name ORDER BY column_index), list(data_type ORDER BY column_index) "
@@ -93,17 +96,17 @@ def _dated(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
             yield view_of_earlier_names(table, columns, replace=True)
 
 
-# Version → statements that migrate to it, except added columns. They run once, in the stamp's transaction.
+# Version → statements that migrate to it, except for added columns. They run once, in the transaction of the stamp.
 Migration = Sequence[str] | Callable[[duckdb.DuckDBPyConnection], Iterator[str]]
 MIGRATIONS: Mapping[int, Migration] = {
-    2: ("DROP TABLE IF EXISTS store.run_state",),  # one row per pair became one row per table and partition
+    2: ("DROP TABLE IF EXISTS store.run_state",),  # replaced by one row per table and partition
     3: _renamed_and_typed,
     4: _dated,
 }
 
 
 def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
-    """Return the attached store's version and the agent_eval release that wrote it; (0, "") if unstamped."""
+    """Return the attached store's version and the agent_eval release that wrote it; (0, "") if it has no stamp."""
     with contextlib.suppress(duckdb.CatalogException):
         found = con.execute(
             "SELECT version, written_by FROM store.schema_version ORDER BY version DESC LIMIT 1"
@@ -114,7 +117,7 @@ def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
 
 
 def stamp(con: duckdb.DuckDBPyConnection) -> None:
-    """Write this version into the attached store. Earlier stamps stay as its history."""
+    """Write the current version to the attached store. Earlier stamps are kept as a history."""
     con.execute(f"CREATE SCHEMA IF NOT EXISTS store.{PREVIOUS}")
     con.execute(
         "CREATE TABLE IF NOT EXISTS store.schema_version (version BIGINT, written_by VARCHAR, created_at TIMESTAMPTZ)"

@@ -1,8 +1,8 @@
-"""Decide which conversation counts under a methodology version, and for which slot; `scores` rates it.
+"""Decide which conversations count under a methodology version, and for which slot.
 
-A session counts when it was run for the version (declared) or for any (undeclared). Of an agent's declared
-runs (sessions that share a benchmark_id) the latest valid one counts, never the best; undeclared sessions
-always count and take no slot. Harness failures never count against the agent.
+A session counts if it was run for the version (declared) or for any version (undeclared). Among an agent's
+declared runs (sessions that share a benchmark_id), the latest valid run counts, never the best. Undeclared
+sessions always count and fill no slot. Harness failures never count against the agent.
 """
 
 import json
@@ -17,15 +17,15 @@ from agent_eval.transcripts.sessions import CONVERSATIONS
 
 ANY = "any"
 HARNESS_FAILURE = "harness failure"
-_NO_ERROR = ("false", '""', "[]", "{}", "null")  # values of injected_error for "nothing was injected"
+_NO_ERROR = ("false", '""', "[]", "{}", "null")  # values of injected_error that mean "nothing was injected"
 _RUN = ["agent_id", "benchmark_id"]
 _SESSION = ["agent_id", "session_id"]
 
 
 def is_lost_to_harness() -> pl.Expr:
-    """Return whether a row of table transcripts is of an invalid session whose trials were lost.
+    """Return an expression for whether a row of the `transcripts` table was lost to a harness failure.
 
-    They were not lost if another run of the agent for the version counts instead.
+    The row is lost if its session is invalid and no other run of the agent counts for the version instead.
     """
     return pl.col("reason").str.starts_with(f"{HARNESS_FAILURE}: ").fill_null(False)
 
@@ -36,7 +36,7 @@ def admit_all(
     agents: Agents,
     methodologies: Mapping[str, Methodology],
 ) -> pl.DataFrame:
-    """Return table transcripts for several versions: `admit` for each."""
+    """Return the `transcripts` table for several versions: the concatenated results of `admit`."""
     parts = (admit(conversations, sessions, agents, m) for m in methodologies.values())
     return pl.concat([table("transcripts").empty(), *parts])
 
@@ -44,12 +44,12 @@ def admit_all(
 def admit(
     conversations: pl.DataFrame, sessions: pl.DataFrame, agents: pl.DataFrame, methodology: Methodology
 ) -> pl.DataFrame:
-    """Return table transcripts for one version: one row per conversation, of any number of agents.
+    """Return the `transcripts` table for one version: one row per conversation, for any number of agents.
 
     Args:
-        conversations: Table conversations.
-        sessions: Table sessions, with every session of those conversations.
-        agents: Table agents; an agent without a row has no template.
+        conversations: The `conversations` table.
+        sessions: The `sessions` table, with every session of those conversations.
+        agents: The `agents` table; an agent without a row has no template.
         methodology: The version.
 
     Source: methodology decisions 3, 5 and 9.
@@ -89,7 +89,10 @@ def _declared(sessions: pl.DataFrame, version: str) -> pl.DataFrame:
 
 
 def _superseded(sessions: pl.DataFrame) -> pl.DataFrame:
-    """Add the column `superseded_by`: the latest run of valid declared sessions of the agent, null for that run itself."""
+    """Add the column `superseded_by`: the agent's latest run of valid declared sessions.
+
+    It is null for that run itself, and for sessions that are undeclared or invalid.
+    """
     counts = pl.col("is_declared") & pl.col("invalid_reason").is_null()
     runs = sessions.filter(counts).group_by(_RUN).agg(pl.col("session_date").max())
     latest = (
@@ -133,7 +136,7 @@ def _reason_of_orphans() -> pl.Expr:
 
 
 def _linked(sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return the explicit links: one row per session and scenario, with the required test that it serves."""
+    """Return the explicit links: one row per session and scenario, with the required test that it covers."""
     stated = sessions.select(*_SESSION, "links").filter(pl.col("links").is_not_null())
     rows = [
         (agent, session, slot, test)
@@ -153,7 +156,10 @@ def _templates(agents: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
 
 
 def _tests(slugs: list[str]) -> pl.Expr:
-    """Return the required tests that a conversation of a declared session serves, in the version's order."""
+    """Return an expression for the required tests that a conversation covers, in the version's order.
+
+    Conversations of undeclared sessions cover no tests.
+    """
     is_injected = pl.col("injected_error").is_not_null() & ~pl.col("injected_error").is_in(_NO_ERROR)
     served = [
         pl.when(

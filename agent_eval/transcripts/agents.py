@@ -1,4 +1,4 @@
-"""Read the entries of agents.yaml, and append one while keeping the rest of the file unchanged."""
+"""Read the entries of agents.yaml, and append an entry without changing the rest of the file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class AgentsFileError(ConfigurationError):
 
 @dataclass(frozen=True)
 class _Entry:
-    """Represent one item of the list: the agent, or why it was rejected."""
+    """Represent one item of the list: the agent, or the reason why the item was rejected."""
 
     line: int
     agent: Agent | None
@@ -46,10 +46,10 @@ class _Entry:
 
 
 def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
-    """Return the agents of agents.yaml by id, in its order, and the entries that were refused.
+    """Return the agents of agents.yaml by id, in file order, and the rejected entries.
 
-    The file is a list of entries, or a mapping with the one key `agents` that holds that list.
-    A missing or empty file has no agents; an invalid entry does not exclude the others.
+    The file is a list of entries, or a mapping whose only key `agents` contains this list.
+    A missing or empty file has no agents. An invalid entry does not affect the others.
     """
     if not path.exists() and not path.is_symlink():
         return {}, []
@@ -60,7 +60,9 @@ def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
 
 
 def policy_of(path: Path, agent: Agent | None) -> str | None:
-    """Return the text of the file that an entry's `policy` names, relative to the folder of agents.yaml; None without one.
+    """Return the content of the file that an entry's `policy` specifies, or None if the entry has no `policy`.
+
+    The path is relative to the folder of agents.yaml.
 
     Raises:
         YamlError: If the file is outside that folder, cannot be read, is not text, or is empty.
@@ -69,7 +71,7 @@ def policy_of(path: Path, agent: Agent | None) -> str | None:
         return None
     named = Path(agent.policy)
     if named.is_absolute() or ".." in named.parts:
-        raise YamlError(f"policy: {agent.policy!r} leads out of {path.parent.name}/; name a file in it")
+        raise YamlError(f"policy: {agent.policy!r} is outside {path.parent.name}/; use a file in that folder")
     if reason := Bounds.of(path.parent / "sessions").refused_file(path.parent / named):
         raise YamlError(f"policy: {agent.policy!r}: {reason}")
     try:
@@ -84,10 +86,10 @@ def policy_of(path: Path, agent: Agent | None) -> str | None:
 
 
 def add_agent(path: Path, agent: Agent) -> bool:
-    """Append an entry, keeping the rest unchanged; return False, without a change, if the id exists.
+    """Append an entry and keep the rest unchanged; return False and change nothing if the id exists.
 
     Raises:
-        AgentsFileError: If the file cannot be read, has an invalid entry of that id, or would be invalid
+        AgentsFileError: If the file cannot be read, has an invalid entry with that id, or would be invalid
             afterwards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +105,7 @@ def add_agent(path: Path, agent: Agent) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Return the file's text; a link that leaves the data folder is not followed, to read or to write."""
+    """Return the file's text; a symbolic link to a file outside the data folder is not followed."""
     if reason := Bounds.of(path.parent / "sessions").refused_file(path):
         raise YamlError(reason)
     return read_text(path)
@@ -140,11 +142,11 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 def _list_node(root: Node | None) -> YamlList | None:
-    """Return the list of entries; None if the file has none yet."""
+    """Return the YAML node of the list of entries, or None if the file has no list yet."""
     if isinstance(root, YamlMapping) and root.keys == ["agents"]:
         root = root.pairs[0][1]
         if is_null(root):
-            raise YamlError("agents: is empty; write a list of entries, or []", root.line)
+            raise YamlError("agents: is empty; add a list of entries, or []", root.line)
     if root is None or isinstance(root, YamlList):
         return root
     raise YamlError(
@@ -169,21 +171,21 @@ def _has(text: str, agent_id: str) -> bool:
     for entry in _entries(text):
         if entry.claimed_id == agent_id:
             if entry.agent is None:
-                raise YamlError(f"its entry in line {entry.line} is refused: {entry.reason}")
+                raise YamlError(f"its entry in line {entry.line} is invalid: {entry.reason}")
             return True
     return False
 
 
 def _write(path: Path, text: str, agent: Agent) -> None:
-    """Write the new text after checking that it parses to the old entries and the new one."""
+    """Write the new text after checking that it parses to the old entries plus the new one."""
     changed = _appended(text, agent)
     before = list(_entries(text))
     try:
         after = list(_entries(changed))
     except YamlError as error:
-        raise YamlError(f"the file would no longer read ({error.reason})") from error
+        raise YamlError(f"the file would become invalid ({error.reason})") from error
     if [e.agent for e in after] != [*(e.agent for e in before), agent]:
-        raise YamlError("the file's form does not let an entry be appended")
+        raise YamlError("an entry cannot be appended to a file of this form")
     write_atomically(path, changed)
 
 

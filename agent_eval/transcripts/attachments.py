@@ -1,8 +1,8 @@
 """Read images, audio and files from the content parts of messages, and write them back.
 
-An attachment is stored as its message gives it: a data URL with its bytes, or a URL, a path or a provider's file
-id. Nothing is fetched or read from disk. In the message's text, the line `[image]`, `[audio]` or `[file]` marks
-its place.
+An attachment is stored in the form that its message uses: a data URL with its bytes, a URL, a path or a provider's
+file id. Nothing is fetched or read from disk. A line `[image]`, `[audio]` or `[file]` in the message's text marks
+the position of the attachment.
 """
 
 import re
@@ -42,24 +42,24 @@ _BEGINNINGS: Mapping[str, str] = {
     **{"iVBORw0KGg": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"},
     "JVBERi0": "application/pdf",
 }
-"""Beginning of base64 → media type, for images and files whose type is not given."""
+"""Prefix of base64 data → media type, for images and files without a media type."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")  # without backtracking: texts are untrusted
-_DEPTH = 4  # objects in one another: Bedrock's document, its source, the place of that
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")  # no backtracking, because the input is untrusted
+_DEPTH = 4  # levels of nested objects, e.g. Bedrock's document, its source and the source's location
 _LEAST_BASE64 = 100  # characters; a shorter text may be a path
 _MP3 = frozenset({"audio/mpeg", "audio/mp3"})
 
 
 class Attachment(BaseModel):
-    """Represent an image, a sound or a file of a message."""
+    """Represent an image, a sound or a file in a message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: AttachmentKind
-    reference: str  # a data URL, a URL, a path or a provider's id of the file
+    reference: str  # a data URL, a URL, a path or a provider's file id
     media_type: str | None = None  # None when unknown
     size_bytes: NonNegativeInt | None = None  # None unless the reference is a data URL
-    name: str | None = None  # file name, if the source gives one
+    name: str | None = None  # file name, if the source has one
 
     @property
     def placeholder(self) -> str:
@@ -68,7 +68,7 @@ class Attachment(BaseModel):
 
     @property
     def base64(self) -> str | None:
-        """Return the bytes in base64; None if the reference is not a valid base64 data URL."""
+        """Return the bytes in base64, or None if the reference is not a valid base64 data URL."""
         found = _DATA_URL.match(self.reference)
         if found is None or not found[2].endswith(";base64"):
             return None
@@ -77,10 +77,10 @@ class Attachment(BaseModel):
 
 
 def attachment_of(part: JsonValue) -> Attachment | None:
-    """Return the attachment that a content part holds; None if it holds none.
+    """Return the attachment in a content part, or None if the part has no attachment.
 
-    Read are parts of OpenAI's chat and Responses APIs, of Anthropic, Bedrock, Gemini, the GenAI conventions, the
-    AI SDK and Inspect. If the place for the reference is empty (a log without the URL), so is the reference.
+    Supports the content parts of OpenAI's chat and Responses APIs, Anthropic, Bedrock, Gemini, the GenAI conventions,
+    the AI SDK and Inspect. The reference is empty if the part does not contain it (e.g. a log that omits the URL).
     """
     if not isinstance(part, dict):
         return None
@@ -102,7 +102,7 @@ def attachment_of(part: JsonValue) -> Attachment | None:
 
 
 def _holds_data(part: Mapping[str, JsonValue], key: str) -> bool:
-    """Return whether a part without a type has an attachment under a key of Bedrock's or Gemini's parts."""
+    """Return whether a part without a type has an attachment under `key`, as in Bedrock and Gemini."""
     inner = part.get(key)
     return isinstance(inner, dict) and (
         "source" in inner or key not in ("image", "audio", "document", "video")
@@ -110,7 +110,10 @@ def _holds_data(part: Mapping[str, JsonValue], key: str) -> bool:
 
 
 def _places(part: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
-    """Yield a part and the objects in it that may hold its data, from the outside; parts are untrusted."""
+    """Yield a part and the nested objects that may hold its data, outermost first.
+
+    Parts are untrusted, so the depth is limited.
+    """
     place: Mapping[str, JsonValue] | None = part
     for _ in range(_DEPTH):
         if place is None:
@@ -123,7 +126,10 @@ def _places(part: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
 def _attachment(
     kind: AttachmentKind, reference: str, media: str | None, name: str | None, *, is_data: bool
 ) -> Attachment:
-    """Return an attachment; base64 and, if `is_data`, any other text that is not a URL become a data URL."""
+    """Return an attachment; base64 data becomes a data URL.
+
+    If `is_data` is true, any other string that is not a URL also becomes a data URL.
+    """
     is_base64 = _BASE64.fullmatch(reference) is not None
     is_long = len(reference) >= _LEAST_BASE64 and is_base64
     if "://" not in reference[:20] and not reference.startswith("data:") and (is_data or is_long):
@@ -142,9 +148,11 @@ def _attachment(
 
 
 def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
-    """Return the parts of a message's content: documents of text as text parts, nested blocks in their place.
+    """Return the parts of a message's content as a flat list.
 
-    Blocks are taken out of at most `depth` documents in one another. A recording with a transcript becomes its transcript, and the recording if its bytes are there.
+    A text document becomes a text part, and the blocks of a document replace the document, for up to `depth` levels
+    of nested documents. A recording with a transcript becomes the transcript, followed by the recording if the part
+    contains its bytes.
     """
     found: list[JsonValue] = []
     for part in content if isinstance(content, list) else [content]:
@@ -166,15 +174,15 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
 
 
 def attachments_of(content: JsonValue) -> list[Attachment]:
-    """Return the attachments of a message's content, in order; none if it is a text."""
+    """Return the attachments of a message's content, in order; the list is empty if the content is a string."""
     return [found for part in flattened(content) if (found := attachment_of(part)) is not None]
 
 
 def beside_content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
-    """Return content parts for what a message holds beside its content.
+    """Return content parts for the attachments that a message stores outside its content.
 
-    Read are `images` of Ollama and OpenRouter, `experimental_attachments` of the AI SDK, file ids in `attachments`
-    of OpenAI's Assistants, and `audio` of OpenAI's replies, whose transcript is the text of the reply.
+    Supports `images` (Ollama, OpenRouter), `experimental_attachments` (AI SDK), file ids in `attachments` (OpenAI
+    Assistants) and `audio` (OpenAI replies, in which the transcript is the text of the reply).
     """
     images = message.get("images")
     texts = [image for image in images if isinstance(image, str)] if isinstance(images, list) else []
@@ -188,18 +196,18 @@ def beside_content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
 
 
 def native_attachments(message: Mapping[str, JsonValue]) -> list[dict[str, object]]:
-    """Return the entries of a message's `attachments` that are in this project's own form, with a `kind`."""
+    """Return the entries of a message's `attachments` that are in the native form, which has a `kind`."""
     return [{**value} for value in _objects(message, "attachments") if "kind" in value]
 
 
 def _objects(message: Mapping[str, JsonValue], key: str) -> list[dict[str, JsonValue]]:
-    """Return the objects of a list under a key; none if there is no list."""
+    """Return the objects in the list under a key; empty if the value is not a list."""
     values = message.get(key)
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def split(content: str | None, attachments: Sequence[Attachment]) -> Iterator[str | Attachment]:
-    """Yield the texts of a message and its attachments, each at its place; those without a place come last."""
+    """Yield the text blocks and attachments of a message in order; attachments without a placeholder come last."""
     waiting, lines = list(attachments), list[str]()
     for line in [] if content is None else content.split("\n"):
         if waiting and line == waiting[0].placeholder:
@@ -215,7 +223,7 @@ def split(content: str | None, attachments: Sequence[Attachment]) -> Iterator[st
 
 
 def chat_part(attachment: Attachment) -> dict[str, JsonValue]:
-    """Return an attachment as a content part of OpenAI's chat form, from which `attachment_of` reads it back."""
+    """Return an attachment as a content part in OpenAI's chat form, which `attachment_of` can read back."""
     named: dict[str, JsonValue] = {} if attachment.name is None else {"filename": attachment.name}
     if attachment.media_type is not None and not attachment.reference.startswith("data:"):
         named["media_type"] = attachment.media_type
@@ -234,7 +242,7 @@ def chat_part(attachment: Attachment) -> dict[str, JsonValue]:
 
 
 def described(attachment: Attachment) -> str:
-    """Return kind and size of an attachment, as in "image, 34 kB"."""
+    """Return the kind and the size of an attachment, e.g. "image, 34 kB"."""
     n = attachment.size_bytes
     if n is None:
         return attachment.kind
@@ -246,7 +254,7 @@ def described(attachment: Attachment) -> str:
 
 
 def _kind_of(kind: AttachmentKind, media: str | None) -> AttachmentKind:
-    """Return the kind of a part; the media type decides for parts that hold any file."""
+    """Return the kind of a part; for parts that can hold any file, the media type decides."""
     family = (media or "").partition("/")[0]
     if kind == "file" and family in ("image", "audio"):
         return "image" if family == "image" else "audio"
@@ -261,7 +269,7 @@ def _first_text(places: Iterable[Mapping[str, JsonValue]], keys: Iterable[str]) 
 
 
 def _size(reference: str, data_url: re.Match[str] | None) -> int | None:
-    """Return the bytes of a data URL; None for other references."""
+    """Return the size of a data URL's content in bytes, or None for other references."""
     if data_url is None:
         return None
     text = reference[data_url.end() :]

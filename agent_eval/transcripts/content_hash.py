@@ -1,7 +1,7 @@
-"""Compute content hashes over exactly the bytes that a judge may see.
+"""Compute content hashes over exactly the content that a judge may see.
 
-A turn's hash covers everything up to and including that turn, so an edit changes the hashes from there on
-and keeps the earlier ones. Names of agents, ids, outcomes and costs are not content.
+A turn's hash covers everything up to and including that turn, so an edit changes the hashes of the edited turn
+and all later turns, but not the earlier ones. Agent names, ids, outcomes and costs are not part of the content.
 """
 
 import hashlib
@@ -12,7 +12,10 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 
 
 def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield the content hash up to and including each turn, in order; linear in the conversation's length."""
+    """Yield the content hash up to and including each turn, in order.
+
+    The run time is linear in the conversation's length.
+    """
     state = hashlib.blake2b(canonical(_frame(conversation)), digest_size=16)
     for turn in turns:
         state.update(b"\x1e")
@@ -22,18 +25,21 @@ def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[s
 
 
 def conversation_hash(conversation: Conversation, last_turn_hash: str | None) -> str:
-    """Return the hash of the conversation as its judge sees it; without turns, of its context only."""
+    """Return the hash of the conversation as a judge sees it; if there are no turns, only the context is hashed."""
     last = digest("no turns", _frame(conversation)) if last_turn_hash is None else last_turn_hash
     return digest("conversation", last, conversation.injected_error)
 
 
 def session_hash(conversation_hashes: Iterable[str]) -> str:
-    """Return the hash of a session's conversations, in any order; ratings of U1–U6 refer to it."""
+    """Return the hash of a session's conversations, independent of their order; ratings of U1–U6 refer to it."""
     return digest("session", sorted(conversation_hashes))
 
 
 def messages_hash(conversation: Conversation) -> str:
-    """Return a hash of the agent's texts (letters and digits only) and calls, equal for retouched copies."""
+    """Return a hash of the agent's calls and of the letters and digits in its messages.
+
+    Copies that differ only in case, spacing or punctuation have the same hash.
+    """
     said = (m for m in conversation.messages if m.role == "assistant")
     return digest(
         "messages", [[_letters(m.content or ""), [[c.name, c.arguments] for c in m.tool_calls]] for m in said]
@@ -45,7 +51,7 @@ def _letters(text: str) -> str:
 
 
 def opening_hash(conversation: Conversation) -> str | None:
-    """Return the hash of the first user message, ignoring case and spacing; None without one."""
+    """Return the hash of the first user message, ignoring case and spacing; None if there is no user message."""
     opening = next((m.content for m in conversation.messages if m.role == "user" and m.content), None)
     return None if opening is None else digest("opening", " ".join(opening.split()).casefold())
 
@@ -54,7 +60,7 @@ def _frame(conversation: Conversation) -> object:
     tools = None if conversation.tools is None else list(conversation.tools)
     expected = [e.model_dump(mode="json") for e in conversation.expected]
     frame = [conversation.goal, conversation.profile, list(conversation.knowledge), tools, expected]
-    policy = conversation.metadata.get("policy")  # that of system messages is in the first turn's hash
+    policy = conversation.metadata.get("policy")  # system messages are in the first turn's hash
     return [*frame, policy] if isinstance(policy, str) and policy else frame
 
 

@@ -1,6 +1,6 @@
 """Export conversations as OpenAI chat records or ATIF trajectories, one per line.
 
-Fields that a format lacks are stored in its extension (`extra.agent_eval` of ATIF), so that `import` reads
+Fields that a format lacks are stored in its extension (`extra.agent_eval` in ATIF), so that `import` can read
 them back.
 """
 
@@ -35,7 +35,7 @@ class UnknownExportError(NotFoundError):
 
 
 def exported(format_name: str, conversation: Conversation) -> Fields:
-    """Return a conversation as one record of the format.
+    """Return a conversation as one record in the given format.
 
     Raises:
         UnknownExportError: If the format is not openai or atif.
@@ -50,15 +50,17 @@ def exported(format_name: str, conversation: Conversation) -> Fields:
 def export_lines(
     format_name: str, agent_folder: Path, sessions: tuple[str, ...] = ()
 ) -> Iterator[str | Refusal]:
-    """Yield a JSON line for each conversation of an agent, by session and line; an invalid line is a refusal.
+    """Yield a JSON line for each conversation of an agent, in order of session and line.
+
+    An invalid line yields a `Refusal` instead.
 
     Args:
         format_name: openai or atif.
-        agent_folder: The agent's sessions.
-        sessions: Only these; default: all.
+        agent_folder: The folder of the agent's sessions.
+        sessions: The sessions to export; default: all.
 
     Raises:
-        UnknownExportError: If the format is unknown, or the agent has no such session.
+        UnknownExportError: If the format is unknown, or the agent does not have one of the sessions.
     """
     if format_name not in EXPORTS:
         raise UnknownExportError(
@@ -67,7 +69,7 @@ def export_lines(
     bounds = Bounds.of(agent_folder.parent)
     folders = [f for f in entries(agent_folder) if not bounds.refused_folder(f, "session")]
     if missing := sorted(set(sessions) - {f.name for f in folders}) or ([] if folders else ["any session"]):
-        raise UnknownExportError(f"Agent {agent_folder.name!r} does not have {', '.join(missing)[:200]}.")
+        raise UnknownExportError(f"Agent {agent_folder.name!r} has no session {', '.join(missing)[:200]}.")
     for folder in folders:
         path = folder / CONVERSATIONS
         if (sessions and folder.name not in sessions) or bounds.refused_file(path):
@@ -85,7 +87,7 @@ def export_lines(
 
 
 def _own_fields(conversation: Conversation) -> Fields:
-    """Return all fields without default values, except messages and source."""
+    """Return all fields that differ from their defaults, except messages and source."""
     fields: Fields = conversation.model_dump(
         mode="json", exclude_defaults=True, exclude={"messages", "source"}
     )
@@ -150,7 +152,7 @@ def _as_atif(conversation: Conversation) -> Fields:
 
 
 def _step(message: Message) -> Fields:
-    """Return a message as a step; fields that ATIF lacks are in the step's `extra`."""
+    """Return a message as an ATIF step; fields that ATIF lacks are stored in the step's `extra`."""
     fields: Fields = message.model_dump(
         mode="json", exclude_defaults=True, exclude={"tool_calls", "role", "content"}
     )
@@ -186,7 +188,7 @@ def _metrics(message: Message) -> Fields:
 
 
 def _tool_call(call: MessageToolCall, index: int) -> Fields:
-    """Return a call; ATIF requires an id and an object of arguments."""
+    """Return a tool call in ATIF form, which requires an id and an object of arguments."""
     is_plain = isinstance(call.arguments, dict) and call.id is not None and call.note is None
     own: Fields = {} if is_plain else {"id": None, **call.model_dump(mode="json", exclude_defaults=True)}
     arguments = call.arguments if isinstance(call.arguments, dict) else {"value": call.arguments}
@@ -199,7 +201,7 @@ def _tool_call(call: MessageToolCall, index: int) -> Fields:
 
 
 def _add_result(steps: list[Fields], message: Message) -> None:
-    """Add a tool's answer to the preceding agent step; without one, add a step with only the answer."""
+    """Add a tool result to the preceding agent step; if there is no such step, add a step with only the result."""
     fields: Fields = message.model_dump(
         mode="json", exclude_defaults=True, exclude={"role", "content", "tool_call_id"}
     )
@@ -222,4 +224,4 @@ def _add_result(steps: list[Fields], message: Message) -> None:
 
 
 EXPORTS: Mapping[str, Callable[[Conversation], Fields]] = {"openai": _as_openai, "atif": _as_atif}
-"""The formats that can be written, by the names under which they are imported."""
+"""Export functions by format name; the names are the same as for import."""

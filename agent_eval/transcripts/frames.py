@@ -1,4 +1,4 @@
-"""Convert conversations to rows of the tables and back, without losing anything that judging needs."""
+"""Convert conversations to table rows and back, without losing any information that judges need."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,10 @@ _KEYS = ("agent_id", "conversation_id")
 
 @dataclass
 class Rows:
-    """Collect rows of one table into a frame: memory grows with the frame, not with Python objects."""
+    """Collect rows of one table into a frame.
+
+    Rows are converted to frames in batches, so that only one batch is in memory as Python objects.
+    """
 
     name: str
     pending: list[Row] = field(default_factory=list[Row])
@@ -35,7 +38,10 @@ class Rows:
             self._flush()
 
     def frame(self, *, is_distinct: bool = False) -> pl.DataFrame:
-        """Return all rows, checked against the table's contract; `is_distinct`: the first row of each key."""
+        """Return all rows, checked against the table's contract.
+
+        If `is_distinct` is true, only the first row of each key is returned.
+        """
         self._flush()
         rows = pl.concat([table(self.name).empty(), *self.chunks])
         if is_distinct:
@@ -50,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class ConversationRows:
-    """Collect the rows of the three tables that conversations fill."""
+    """Collect the rows of the `conversations`, `turns` and `tool_calls` tables."""
 
     conversations: Rows = field(default_factory=lambda: Rows("conversations"))
     turns: Rows = field(default_factory=lambda: Rows("turns"))
@@ -64,7 +70,10 @@ class ConversationRows:
         conversation: Conversation,
         line: int | None = None,
     ) -> None:
-        """Add one conversation with its turns and tool calls; `line`: in its session's file, from 1."""
+        """Add one conversation with its turns and tool calls.
+
+        `line` is the line number in the session's file, starting at 1.
+        """
         turns = conversation.turns()
         hashes = list(turn_hashes(conversation, turns))
         keys: Row = {"agent_id": agent_id, "conversation_id": conversation.conversation_id}
@@ -86,7 +95,7 @@ class ConversationRows:
 def conversations_from(
     conversations: pl.DataFrame, turns: pl.DataFrame
 ) -> Iterator[tuple[str, Conversation]]:
-    """Rebuild (agent_id, conversation) from tables conversations and turns, sorted by agent and conversation.
+    """Yield (agent_id, conversation) from the `conversations` and `turns` tables, sorted by agent and conversation.
 
     Content hashes are preserved. A conversation without turns in `turns` has no messages.
     """
@@ -156,10 +165,10 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
 
 
 def _cost(conversation: Conversation) -> float | None:
-    """Return the agent's cost: `metadata.agent_cost_usd`, else the sum over its messages, US dollars.
+    """Return the agent's cost in US dollars: `metadata.agent_cost_usd`, else the sum over its messages.
 
-    A message without a cost counts as included in the others (greetings are fixed text); if no message of
-    the agent has a cost, the cost is unknown. Messages of the user simulator are not counted.
+    A message without a cost counts as 0, because greetings are fixed text. If none of the agent's messages has
+    a cost, the cost is unknown (None). Messages of the user simulator are not counted.
     """
     declared = conversation.metadata.get("agent_cost_usd")
     if isinstance(declared, int | float) and not isinstance(declared, bool) and 0 <= declared < 10**15:

@@ -34,15 +34,15 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_l
 """An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
 
 Reply = Literal["replied", "no reply", "ended", "none due"]
-"""Result of a turn. replied: the agent said something, or made calls and it went on. no reply: an
-empty message in place of a reply, or none at all while the conversation goes on. ended: the last turn, without a
-message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
+"""Result of a turn. replied: the agent wrote a message, or made calls before a later turn. no reply: the agent's
+message is empty, or there is none although the conversation continued. ended: the last turn has no message of the
+agent, or only calls. none due: the user's message is empty or contains calls, so no reply was expected."""
 
 OPERATOR = frozenset({"system", "developer"})
 """Roles of the agent's operator."""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point of other categories, and noncharacters
+_IGNORABLE = re.compile(  # Default_Ignorable_Code_Point characters of other Unicode categories, and noncharacters
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\ufdd0-\ufdef\ufffe\uffff"
     "\U000e0100-\U000e0fff]"
 )
@@ -50,17 +50,17 @@ _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_comp
 
 
 def id_key(conversation_id: str) -> str:
-    """Return a key that is equal for equal ids: their text in Unicode's composed form (NFC)."""
+    """Return the id in Unicode's composed form (NFC), so that equivalent ids compare as equal."""
     return unicodedata.normalize("NFC", conversation_id)
 
 
 def is_blank(text: str | None) -> bool:
-    """Return whether a text is None or has only spaces and invisible characters."""
+    """Return whether a string is None or consists only of spaces and invisible characters."""
     return not text or all(c.isspace() or not c.isprintable() for c in text)
 
 
 Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
-"""A cost or a time: finite, so that sums stay finite too."""
+"""A cost or a time, bounded so that sums remain finite."""
 
 
 SessionRun = Annotated[
@@ -70,7 +70,7 @@ SessionRun = Annotated[
 
 
 class Frozen(BaseModel):
-    """Forbid changes and unknown keys; an unknown key is an error that names it."""
+    """Forbid changes and unknown keys in derived models; the error for an unknown key contains the key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -79,17 +79,17 @@ class ToolCall(Frozen):
     """Represent one call of a tool and its result."""
 
     name: str
-    arguments: JsonValue = Field(default_factory=dict)  # a string if the call's arguments were not JSON
+    arguments: JsonValue = Field(default_factory=dict)  # a string if the call's arguments are not JSON
     result: str | None = None  # None when no answer was recorded
     is_error: bool | None = None  # None when unknown
     requestor: Literal["assistant", "user"] = "assistant"
-    note: str | None = None  # how the arguments were read where they were not JSON
+    note: str | None = None  # how the arguments were parsed if they were not JSON
 
 
 def _arguments(value: object) -> object:
-    """Return arguments as an object: a JSON string is parsed, and kept as text if it is not JSON.
+    """Return arguments as an object; a string is parsed as JSON, and kept unchanged if it is not JSON.
 
-    Nested JSON strings are parsed completely, so that writing and reading again changes nothing.
+    Nested JSON strings are parsed completely, so that a round trip (write and read) changes nothing.
     """
     while isinstance(value, str):
         try:
@@ -100,7 +100,7 @@ def _arguments(value: object) -> object:
 
 
 def _literal_read(value: Any) -> Any:
-    """Parse arguments that are the text of a Python dict, with a note; return other calls unchanged."""
+    """Parse arguments in the syntax of a Python dict, and note this in the call; return other calls unchanged."""
     if not isinstance(value, dict) or not isinstance(value.get("arguments"), str):
         return value
     text = _arguments(value["arguments"])
@@ -109,12 +109,12 @@ def _literal_read(value: Any) -> Any:
 
 
 class MessageToolCall(Frozen):
-    """Represent a tool call in a message; OpenAI's nested form and the flat form are both read."""
+    """Represent a tool call in a message; both OpenAI's nested form and the flat form are accepted."""
 
     id: str | None = None
     name: str
     arguments: Annotated[JsonValue, BeforeValidator(_arguments)] = Field(default_factory=dict)
-    note: str | None = None  # how the arguments were read where they were not JSON
+    note: str | None = None  # how the arguments were parsed if they were not JSON
 
     @model_validator(mode="before")
     @classmethod
@@ -130,7 +130,7 @@ class MessageToolCall(Frozen):
 
 
 def _text(value: object) -> object:
-    """Return content parts ([{type: text, text: …}, …]) as one text; other parts as [kind] or [type]."""
+    """Join text parts ([{type: text, text: …}, …]) into one string; other parts become [kind] or [type]."""
     return "\n".join(map(_part, flattened(value))) if isinstance(value, list) else value
 
 
@@ -144,7 +144,7 @@ def _part(part: object) -> str:
 
 
 class Message(Frozen):
-    """Represent one message in OpenAI chat form."""
+    """Represent one message in OpenAI's chat form."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[str | None, BeforeValidator(_text)] = None
@@ -156,17 +156,17 @@ class Message(Frozen):
     latency_ms: Measured | None = None
     usage: dict[str, JsonValue] | None = None
     cost_usd: Measured | None = None
-    finish_reason: str | None = None  # why the model stopped, as the source names it; None when unknown
-    attachments: tuple[Attachment, ...] | None = None  # None: none; each has a placeholder in the content
+    finish_reason: str | None = None  # stop reason of the model, as in the source; None when unknown
+    attachments: tuple[Attachment, ...] | None = None  # each has a placeholder in the content
 
     @property
     def is_cut_off(self) -> bool:
-        """Return whether the token limit ended the message, by the names that providers use for it."""
+        """Return whether the token limit ended the message, according to the provider's stop reason."""
         return self.finish_reason is not None and self.finish_reason.casefold() in _TOKEN_LIMIT
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the message has neither text nor calls nor attachments."""
+        """Return whether the message has no text, no calls and no attachments."""
         return not self.tool_calls and not self.attachments and is_blank(self.content)
 
     @model_validator(mode="before")
@@ -190,7 +190,7 @@ class Expected(Frozen):
 
     turn_index: TurnIndex | None = None
     tools: tuple[dict[str, JsonValue], ...] | None = (
-        None  # None: tools are not part of the truth; (): none expected
+        None  # None: calls are not part of the ground truth; (): no calls are expected
     )
     tool_sequence_matters: bool = False
     results_should_be_used: bool | None = None
@@ -201,20 +201,20 @@ class Expected(Frozen):
 EXPECTED: TypeAdapter[tuple[Expected, ...]] = TypeAdapter(
     tuple[Expected, ...], config=ConfigDict(defer_build=True)
 )
-"""Reads and writes the column `expected` of the table `conversations`."""
+"""Type adapter for the column `expected` of the `conversations` table."""
 
 
 class Outcome(Frozen):
     """Represent the known result of a conversation. Unknown is None, never 0.
 
-    A text with the name of a class is read as an outcome of that class.
+    A string with the name of a class is parsed as an outcome of that class.
     """
 
     correct: bool | None = None
     reward: Annotated[float, Field(allow_inf_nan=False, strict=True)] | None = None
     source: str | None = None
     error: str | None = None  # the error that ended the run, if any
-    outcome_class: OutcomeClass | None = None  # None: follows from `correct`
+    outcome_class: OutcomeClass | None = None  # None: derived from `correct`
 
     @model_validator(mode="before")
     @classmethod
@@ -230,22 +230,22 @@ class Outcome(Frozen):
 
     @property
     def classified(self) -> OutcomeClass:
-        """Return the class, if not given the one that follows from `correct`."""
+        """Return the outcome class, which is derived from `correct` if it is not given."""
         if self.outcome_class is not None:
             return self.outcome_class
         return "unknown" if self.correct is None else "passed" if self.correct else "failed"
 
     @property
     def is_said(self) -> bool:
-        """Return whether anything is known of the result: a class, a reward or an error."""
+        """Return whether any part of the result is known: a class, a reward or an error."""
         return self.classified != "unknown" or self.reward is not None or bool(self.error)
 
 
 class Intervention(Frozen):
-    """Represent an intervention by a human, as counted by U5."""
+    """Represent an intervention by a human, which U5 counts."""
 
     turn_index: TurnIndex | None = None
-    kind: Literal["confirmation", "correction", "help", "blocked"]  # blocked: the agent cannot go on unguided
+    kind: Literal["confirmation", "correction", "help", "blocked"]  # blocked: the agent needs guidance
     note: str | None = None
 
 
@@ -254,8 +254,8 @@ class Turn(Frozen):
 
     turn_index: NonNegativeInt
     user_message: str | None
-    agent_message: str | None  # None without a reply
-    has_reply: bool  # the assistant said or called something after the user message
+    agent_message: str | None  # None if there is no reply
+    has_reply: bool  # whether the assistant wrote a message or made a call after the user message
     reply: Reply
     messages: tuple[Message, ...]
     tool_calls: tuple[ToolCall, ...]
@@ -263,7 +263,7 @@ class Turn(Frozen):
 
 
 class Conversation(Frozen):
-    """Represent one conversation: the user's goal, the messages, the outcome."""
+    """Represent one conversation with the user's goal, the messages and the outcome."""
 
     conversation_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     task_id: str | None = None
@@ -275,11 +275,11 @@ class Conversation(Frozen):
     goal: str | None = None
     profile: str | None = None
     knowledge: tuple[str, ...] = ()
-    tools: tuple[dict[str, JsonValue], ...] | None = None  # None: unknown; (): there were none
-    messages: tuple[Message, ...]  # empty only where an outcome, a reward or an error is known
+    tools: tuple[dict[str, JsonValue], ...] | None = None  # None: unknown; (): no interventions
+    messages: tuple[Message, ...]  # empty only if an outcome, a reward or an error is known
     expected: tuple[Expected, ...] = ()
     outcome: Outcome = Outcome()
-    interventions: tuple[Intervention, ...] | None = None  # None: not recorded; (): none
+    interventions: tuple[Intervention, ...] | None = None  # None: not recorded; (): no tools
     injected_error: JsonValue = None
     source: str | None = None  # format, file, record and hash, written by importers
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
@@ -287,7 +287,7 @@ class Conversation(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _tools_of_metadata(cls, value: Any) -> Any:
-        """Read the tools that an importer stored in the metadata."""
+        """Move the tools that an importer stored in the metadata to the field `tools`."""
         if not isinstance(value, dict) or value.get("tools") is not None:
             return value
         metadata = value.get("metadata")
@@ -311,15 +311,13 @@ class Conversation(Frozen):
     @model_validator(mode="after")
     def _is_a_trial(self) -> Self:
         if not self.messages and not self.outcome.is_said:
-            raise ValueError(
-                "messages is empty, and there is no outcome, reward or error that says how it ended"
-            )
+            raise ValueError("messages is empty, and there is no outcome, reward or error")
         return self
 
     def problem(self) -> str | None:
-        """Return what a reader of files rejects although the model accepts it; None if there is nothing.
+        """Return the reason why a file with this conversation is rejected although the model accepts it, or None.
 
-        The model itself accepts it, because a store may hold what an earlier release accepted.
+        The model accepts such a conversation because a store may contain data that an earlier release accepted.
         """
         return self._unprintable_id() or self._misplaced_intervention()
 
@@ -332,7 +330,7 @@ class Conversation(Frozen):
         if not bad:
             return None
         return (
-            f"conversation_id {ascii(self.conversation_id)[:80]} holds the invisible character U+{ord(bad[0]):04X}; "
+            f"conversation_id {ascii(self.conversation_id)[:80]} contains the invisible character U+{ord(bad[0]):04X}; "
             "control, zero-width and direction characters are not allowed"
         )
 
@@ -348,26 +346,26 @@ class Conversation(Frozen):
 
     @property
     def n_turns(self) -> int:
-        """Return how many turns the conversation has, without building them."""
+        """Return the number of turns without building them."""
         return sum(1 for part in _split(self.messages) if part)
 
     def turns(self) -> tuple[Turn, ...]:
         """Return the turns. Messages before the first user message belong to turn 0.
 
-        Without a user message there is one turn, without messages none.
+        A conversation without a user message has one turn; a conversation without messages has none.
         """
         parts = [part for part in _split(self.messages) if part]
         return tuple(_turn(i, part, is_last=i + 1 == len(parts)) for i, part in enumerate(parts))
 
 
 class Session(Frozen):
-    """Represent one benchmark session: session.yaml."""
+    """Represent one benchmark session, as defined in session.yaml."""
 
-    session_id: Slug | None = None  # must equal the folder's name if given
-    methodology_versions: Literal["any"] | tuple[str, ...]  # each once, MAJOR.MINOR.PATCH
-    benchmark_id: str | None = None  # default: the session's own id
+    session_id: Slug | None = None  # if given, must equal the folder's name
+    methodology_versions: Literal["any"] | tuple[str, ...]  # MAJOR.MINOR.PATCH, without duplicates
+    benchmark_id: str | None = None  # default: the session's id
     date: datetime.date | None = None
-    session_run: SessionRun | None = None  # distinguishes sessions of one date
+    session_run: SessionRun | None = None  # distinguishes sessions of the same date
     evaluator: str | None = None
     u3_scope: Literal["single_message", "multi_turn"] | None = None
     repeatability_tested: bool | None = None
@@ -376,7 +374,7 @@ class Session(Frozen):
         Literal["standardised_task", "hallucination", "error_injection"],
     ] = Field(default_factory=dict)
     task_set: str | None = None
-    invalid_reason: str | None = None  # the harness failed: never counts against the agent
+    invalid_reason: str | None = None  # set if the harness failed; the session never counts against the agent
     notes: str | None = None
 
     @model_validator(mode="after")
@@ -396,7 +394,7 @@ def _check_versions(versions: tuple[str, ...]) -> None:
             Version.parse(version)
         except ValueError as error:
             raise ValueError(
-                f"methodology_versions: {error}; list such versions, or write any in place of the list"
+                f"methodology_versions: {error}; list such versions, or write any instead of the list"
             ) from None
     if repeated := sorted({v for v in versions if versions.count(v) > 1}):
         raise ValueError(
@@ -414,7 +412,7 @@ class Agent(Frozen):
     endpoint: dict[str, JsonValue] | None = None
     baseline: Slug | None = None
     policy: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = (
-        None  # file with the rules that the agent was given, relative to the data folder
+        None  # file with the rules given to the agent, relative to the data folder
     )
 
 
@@ -447,9 +445,9 @@ def _turn(turn_index: int, messages: tuple[Message, ...], *, is_last: bool) -> T
 def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> Reply:
     """Return the result of a turn from its user message and the agent's messages after it.
 
-    The text after the agent's last call is its answer. An empty last message that is marked as an error is a
-    crash, which the outcome counts; it ends the conversation, while an empty message without an error does
-    not.
+    The answer is the text after the agent's last call. An empty last message that is marked as an error is a
+    crash: it ends the conversation, and the outcome accounts for it. An empty message without an error does not
+    end the conversation.
     """
     answer = list(itertools.takewhile(lambda m: not m.tool_calls, reversed(reply)))
     if answer and all(m.is_empty for m in answer):
@@ -463,7 +461,10 @@ def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> 
 
 
 def _tool_calls(messages: tuple[Message, ...]) -> Iterator[ToolCall]:
-    """Yield calls in order with their results: by id, else the next unclaimed tool message in order."""
+    """Yield calls with their results, in order.
+
+    Results are matched by call id, else by position: the next tool message that belongs to no other call.
+    """
     results = [m for m in messages if m.role == "tool"]
     calls = [(m.role, call) for m in messages for call in m.tool_calls]
     by_id = {m.tool_call_id: m for m in reversed(results) if m.tool_call_id}

@@ -1,8 +1,8 @@
-"""Classify how a trial ended, from a file's data on correctness, reward and errors.
+"""Classify how a trial ended, based on the correctness, reward and error in the file.
 
-Every trial has one outcome class. An agent's own error counts as failed; an error of the harness (provider,
-environment, simulator, infrastructure) is not evidence about the agent, so its outcome is unknown.
-docs/formats.md has the mapping per format.
+Every trial has one outcome class. A trial that ends in the agent's own error counts as failed. An error of the
+harness (provider, environment, simulator, infrastructure) is not evidence about the agent, so the outcome is
+unknown. docs/formats.md documents the mapping for each format.
 """
 
 import re
@@ -16,7 +16,7 @@ from agent_eval.formats.refusals import Refusal
 OutcomeClass = Literal["passed", "failed", "agent_error", "harness_error", "unknown"]
 CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
 HARNESS_FAILED = "the harness failed: it says nothing of the agent"
-ROUNDING = 1e-6  # a reward this close to 0 or 1 is 0 or 1
+ROUNDING = 1e-6  # tolerance within which a reward counts as 0 or 1
 
 _PROVIDER = r"(api|request|read|connect(ion)?|gateway|http|https|server|provider|upstream|litellm|openai|anthropic|azure|bedrock|model)"
 HARNESS_ERRORS: Mapping[str, re.Pattern[str]] = {
@@ -41,30 +41,30 @@ HARNESS_ERRORS: Mapping[str, re.Pattern[str]] = {
         r"|fail(ed|ure)? (to|while|during) (reset|start)\w* (the )?(environment|env|sandbox|container)",
     }.items()
 }
-"""Errors of the harness, by their documented names."""
+"""Patterns of harness errors, by their documented names."""
 _OF_THE_AGENT = re.compile(
     r"\b(agent|tool|assistant)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
     r"|JSONDecode|Validation|Tool)\w*Error\b",
     re.IGNORECASE,
 )
-"""Errors that name the agent or a tool, or begin with an exception of the agent's own code, whatever they quote."""
+"""Errors that name the agent or a tool, or begin with an exception from the agent's code; quoted text is ignored."""
 
 _FRAME = re.compile(r'(?P<indent>[ \t|]*)File "[^"]*", line \d+')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
 
 CONTRADICTING = "base_success: contradicting values"
-"""Ends the source of an outcome that is unknown because the record's success components differ."""
+"""Suffix of an outcome's source if the outcome is unknown because the record's success components differ."""
 _FORMATS = "(openai|tau-bench|tau2|inspect|agentest|swe-agent|mini-swe-agent)"
 """Formats that record the end of a trial as a reward, an error or an exit state."""
 _CONTRADICTING = rf"^{_FORMATS} {CONTRADICTING}$"
 
 _BY_READING = rf"^{_FORMATS} (reward|error|info\.error|termination_reason|exit_status)$"
-"""Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
+"""Sources of failures that were derived from a reward of 0 or an error rather than declared."""
 
 
 def harness_cause(error: str) -> str | None:
-    """Return the documented kind of harness error that the text names; None for an error of the agent."""
+    """Return the documented kind of harness error that the text describes, or None for an error of the agent."""
     final = final_exception(error)
     if final is None:
         return _cause_in(error)
@@ -84,10 +84,10 @@ def _cause_in(text: str) -> str | None:
 
 
 def final_exception(error: str) -> str | None:
-    """Return the exception with which a Python traceback ends, with its message; None for a text without frames.
+    """Return the exception at the end of a Python traceback, with its message; None if the text has no frames.
 
     A frame is a `File "...", line n` line with its lines of code. If the text is truncated within the frames,
-    the lines before the first frame are used.
+    the lines before the first frame are returned.
     """
     rows = error.splitlines()
     frames = [(i, frame) for i, row in enumerate(rows) if (frame := _FRAME.match(row))]
@@ -105,7 +105,7 @@ def final_exception(error: str) -> str | None:
 
 
 def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
-    """Return the lines after a frame's code; in a text without indentation, one line of code is assumed."""
+    """Return the lines after a frame's code; if the text has no indentation, one line of code is assumed."""
     if indent == 0:
         return rows[1:] if any(row.strip() for row in rows[1:]) else rows
     is_code = (len(row) - len(row.lstrip(" \t|")) >= indent or not row.strip() for row in rows)
@@ -113,16 +113,16 @@ def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
 
 
 def class_of_error(error: str) -> OutcomeClass:
-    """Return the class of a trial that ended in this error without a success."""
+    """Return the outcome class of a trial that ended in this error and was not successful."""
     return "agent_error" if harness_cause(error) is None else "harness_error"
 
 
 def completed(fields: Mapping[str, object]) -> dict[str, object]:
-    """Add the class to an outcome's fields if its error decides it, and `correct` if the class does.
+    """Add the outcome class to the fields if the error determines it, and `correct` if the class determines it.
 
-    An error decides the class if the trial is known as not correct, for any reward, and if correctness is
-    unknown and the reward is not above 0. It has no effect if the trial was correct. A class that follows
-    from `correct` is omitted, so that each outcome has one form.
+    The error determines the class if the trial is known to be incorrect (for any reward), or if correctness is
+    unknown and the reward is not above 0. It has no effect if the trial was correct. A class that can be derived
+    from `correct` is omitted, so that each outcome has only one representation.
     """
     implied = _by_error(fields)
     named = fields.get("outcome_class") or implied
@@ -138,7 +138,7 @@ def completed(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
-    """Return the class from the error of an outcome without a success; None without an error."""
+    """Return the class that the error of an unsuccessful outcome determines, or None if there is no error."""
     reward, error = fields.get("reward"), fields.get("error")
     is_rewarded = isinstance(reward, int | float) and not isinstance(reward, bool) and reward > ROUNDING
     correct = fields.get("correct")
@@ -153,7 +153,7 @@ def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
 
 
 def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> str | None:
-    """Return the contradiction between an outcome's class and `correct`; None if they agree."""
+    """Return a description of the contradiction between the class and `correct`, or None if they agree."""
     wanted = {"passed": True, "failed": False, "agent_error": False}
     if outcome_class is None or wanted.get(outcome_class) == correct:
         return None
@@ -161,35 +161,39 @@ def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> s
 
 
 def is_between(reward: float | None) -> bool:
-    """Return whether a reward is above 0 and not 1, so that it alone does not decide the outcome."""
+    """Return whether a reward is above 0 but not 1; such a reward alone does not determine the outcome."""
     return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING
 
 
 def has_contradicting_components(source: str | None) -> bool:
-    """Return whether an importer found success components that differ."""
+    """Return whether an importer found success components that contradict each other."""
     return re.search(_CONTRADICTING, source or "") is not None
 
 
 def is_failure_by_reading(correct: bool, source: str | None) -> bool:
-    """Return whether an importer derived a failure from a reward of 0 or an error; false if declared."""
+    """Return whether an importer derived a failure from a reward of 0 or an error.
+
+    The result is false for a failure that the source declares.
+    """
     return not correct and re.search(_BY_READING, source or "") is not None
 
 
 def with_rewards_read(
     conversations: pl.DataFrame, success_reward: float | None
 ) -> tuple[pl.DataFrame, list[tuple[str, Refusal]]]:
-    """Decide outcomes from rewards: all with `success_reward`, else mark those that rewards cannot decide.
+    """Determine outcomes from rewards.
 
-    If a session has rewards above 0 that are not 1, and none of its trials is known as passed, the failures
-    derived from a reward of 0 or an error become unknown too: "0 passed" would be a reading error, not a
-    result. Declared failures stay.
+    If `success_reward` is set, it decides every outcome that nothing else decides. Otherwise, if a session has
+    rewards above 0 that are not 1 and no trial that is known to have passed, failures derived from a reward of
+    0 or an error become unknown too, because "0 passed" would be an artefact of the format rather than a result.
+    Declared failures do not change.
 
     Args:
-        conversations: Table conversations of one agent.
-        success_reward: The setting; null: not set.
+        conversations: The `conversations` table of one agent.
+        success_reward: The setting, or None if it is not set.
 
     Returns:
-        The table, and refusals with the session's id for each session whose outcomes cannot be read, or in which
+        The table, and a pair (session id, `Refusal`) for each session whose outcomes cannot be determined or whose
         success components contradict each other.
     """
     correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
@@ -229,7 +233,7 @@ def with_rewards_read(
 
 
 def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
-    """Return a refusal for each session of these conversations, whose success components contradict."""
+    """Return a pair (session id, `Refusal`) for each session of conversations with contradicting components."""
     counts = conversations.group_by("session_id").len().sort("session_id")
     return [
         (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, contradicting_components(n)))
@@ -238,20 +242,22 @@ def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
 
 
 def contradicting_components(n: int) -> str:
-    """Return the sentence about records whose success components contradict each other."""
+    """Return the message for records whose success components contradict each other."""
     return (
-        f"error of reading: {n} records give base_success more than once with different values; their outcome is "
-        "unknown. Leave one value in each record and import the file again"
+        f"reading error: {n} records contain base_success more than once with different values; their outcome is "
+        "unknown. Keep one value in each record and import the file again"
     )
 
 
 def unreadable_rewards(n_between: int, n_passed: int = 0) -> str:
-    """Return the sentence about a source in which no success, or not every success, can be determined."""
+    """Return the message for a source in which no success, or not every success, can be determined."""
     if n_passed:
-        what = f"their trials count as unknown, beside {n_passed} that passed; rewards of 0 count as failures"
+        what = (
+            f"their trials count as unknown (trials that passed: {n_passed}); rewards of 0 count as failures"
+        )
     else:
-        what = "no success can be recognised; rewards of 0 and errors count as unknown too"
+        what = "no success can be recognised, so rewards of 0 and errors count as unknown too"
     return (
-        f"error of reading: {n_between} rewards are neither 0 nor 1 and {what}. "
-        "Give base_success in the records, or set success_reward in agent_eval.toml"
+        f"reading error: {n_between} rewards are neither 0 nor 1; {what}. "
+        "Add base_success to the records, or set success_reward in agent_eval.toml"
     )

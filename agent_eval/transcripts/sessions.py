@@ -1,4 +1,4 @@
-"""Read the native format: an agent's session folders to frames, with a list of refusals."""
+"""Read an agent's session folders in native format into frames and a list of rejected records."""
 
 import hashlib
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ FILES = (SESSION, CONVERSATIONS, ERRORS)
 
 @dataclass(frozen=True)
 class IngestedSession:
-    """Hold one agent's sessions as frames of the tables with these names."""
+    """Hold one agent's sessions; each field is a frame of the table with the same name."""
 
     conversations: pl.DataFrame
     turns: pl.DataFrame
@@ -49,7 +49,7 @@ class IngestedSession:
 
 
 def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
-    """Return the agents that have a folder here, sorted, and refusals of entries that are not."""
+    """Return the sorted ids of agents with a folder here, and a `Refusal` for each entry that is not such a folder."""
     found: list[str] = []
     refusals: list[Refusal] = []
     bounds = Bounds.of(sessions_folder)
@@ -66,17 +66,17 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
 def read_sessions(
     agent_id: str, folder: Path, success_reward: float | None = None, policy: str | None = None
 ) -> IngestedSession:
-    """Read an agent's sessions, `folder`/<session_id>/{session.yaml, conversations.jsonl}.
+    """Read an agent's sessions from `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
-    A missing folder has no sessions. Invalid parts become rows of `import_errors`, and the rest is read:
-    a session with an invalid session.yaml is omitted as a whole, an invalid line alone. Of two
-    conversations with the same id the first counts, in the order of session ids and lines.
+    A missing folder contains no sessions. Invalid parts become rows of `import_errors`, and the rest is read.
+    A session with an invalid session.yaml is omitted entirely; an invalid line is omitted individually. If several
+    conversations have the same id, only the first one counts, in order of session id and line.
 
     Args:
         agent_id: The agent.
-        folder: Its sessions.
-        success_reward: The least reward that counts as a success if nothing else decides; null: 1.
-        policy: The rules that the agent was given, for conversations without their own.
+        folder: The folder of its sessions.
+        success_reward: Minimum reward that counts as a success if nothing else decides; None: 1.
+        policy: The rules given to the agent, for conversations that do not contain a policy.
     """
     reader = _SessionReader(agent_id, Bounds.of(folder.parent), policy)
     if folder.exists() and (reason := reader.bounds.refused_folder(folder, "agent")):
@@ -91,9 +91,10 @@ def read_sessions(
 
 
 def sessions_hash(agent: Agent | None, folder: Path) -> str:
-    """Return the hash of an agent's entry in agents.yaml and all that `read_sessions` reads, 32 hex digits.
+    """Return a hash (32 hex digits) of an agent's entry in agents.yaml and of everything `read_sessions` reads.
 
-    Names and bytes count, times and the order of the file system do not; a missing folder is an empty one.
+    File names and contents are hashed; modification times and directory order are not. A missing folder has the
+    same hash as an empty one.
     """
     bounds = Bounds.of(folder.parent)
     state = hashlib.blake2b(canonical(agent.model_dump(mode="json") if agent else None), digest_size=16)
@@ -108,7 +109,7 @@ def sessions_hash(agent: Agent | None, folder: Path) -> str:
 
 
 def n_conversations(folder: Path) -> int:
-    """Return how many conversations an agent's session folders hold: the lines of the files that would be read."""
+    """Return the number of conversations in an agent's session folders, counted as lines of the files."""
     bounds = Bounds.of(folder.parent)
     if bounds.refused_folder(folder, "agent"):
         return 0
@@ -128,7 +129,7 @@ def read_session_file(folder: Path) -> Session:
     """Read the session.yaml of one session folder.
 
     Raises:
-        YamlError: If it is missing, not YAML, or not a valid session; the reason names the key.
+        YamlError: If the file is missing, not YAML, or not a valid session; the reason contains the key.
     """
     path = folder / SESSION
     if reason := Bounds.of(folder.parent.parent).refused_file(path):
@@ -143,14 +144,14 @@ def read_session_file(folder: Path) -> Session:
         raise YamlError(explain(error, Session)) from error
     if session.session_id not in (None, folder.name):
         raise YamlError(
-            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or leave the key out"
+            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or remove the key"
         )
     return session
 
 
 @dataclass
 class _SessionReader:
-    """Collect the sessions of one agent while reading."""
+    """Collect the sessions of one agent while reading them."""
 
     agent_id: str
     bounds: Bounds
@@ -165,7 +166,7 @@ class _SessionReader:
         try:
             session = read_session_file(folder)
         except YamlError as error:
-            reason = shorten(f"{error.reason}; the whole session is left out")
+            reason = shorten(f"{error.reason}; the whole session is omitted")
             self.refuse(folder.name, Refusal(f"{folder.name}/{SESSION}", error.line, reason))
             return
         self.sessions.add(_session_row(self.agent_id, folder.name, session))
@@ -175,12 +176,12 @@ class _SessionReader:
             self.refuse(folder.name, refusal)
 
     def refuse(self, session_id: str | None, refusal: Refusal) -> None:
-        """Record one refusal; the session is null if a folder is not a session's."""
+        """Record one rejected record or folder; `session_id` is None if the folder is not a session folder."""
         row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
         self.errors.add(row)
 
     def ingested(self, success_reward: float | None = None) -> IngestedSession:
-        """Return the frames; a session whose rewards do not determine any success is a reading error."""
+        """Return the frames; sessions whose outcomes cannot be determined are reported as import errors."""
         conversations, unreadable = with_rewards_read(self.rows.conversations.frame(), success_reward)
         for session_id, refusal in unreadable:
             self.refuse(session_id, refusal)
@@ -204,11 +205,11 @@ class _SessionReader:
                 yield record
             elif reason := self._take_line(folder.name, task_set, record):
                 yield Refusal(file, record.number, reason)
-        if is_empty and not (folder / ERRORS).is_file():  # otherwise the import's errors give the reason
-            yield Refusal(file, 0, "the file contains no conversation; expected one JSON object per line")
+        if is_empty and not (folder / ERRORS).is_file():  # otherwise the import errors give the reason
+            yield Refusal(file, 0, "the file contains no conversations; expected one JSON object per line")
 
     def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:
-        """Yield the refusals recorded by the importer that wrote the session."""
+        """Yield the rejected records that the importer stored with the session."""
         path, file = folder / ERRORS, f"{folder.name}/{ERRORS}"
         if not path.exists() and not path.is_symlink():
             return
@@ -219,7 +220,7 @@ class _SessionReader:
             yield record if isinstance(record, Refusal) else _earlier(record, file)
 
     def _take_line(self, session_id: str, task_set: str | None, record: Record) -> str | None:
-        """Ingest one line; return the reason if it is rejected."""
+        """Ingest one line; return the reason if it is rejected, else None."""
         value = record.value
         if not isinstance(value, dict):
             return 'the line is not a JSON object; expected {"conversation_id": …, "messages": […]}'
@@ -232,7 +233,7 @@ class _SessionReader:
         name = conversation.conversation_id
         if first := self.session_of.get(id_key(name)):
             where = "twice in this session" if first == session_id else f"already in session {first!r}"
-            rule = "ids are unique within an agent, the first counts"
+            rule = "ids must be unique within an agent, and only the first conversation counts"
             return shorten(f"conversation_id {name[:80]!r} is {where}; {rule}")
         self.session_of[id_key(name)] = session_id
         if self.policy is not None and conversation.policy is None:
@@ -274,7 +275,7 @@ def _earlier(record: Record, file: str) -> Refusal:
 
 
 def _file_hash(bounds: Bounds, path: Path) -> str:
-    """Return the hash of a file's bytes, or why it is not read."""
+    """Return the hash of a file's content, or the reason why the file is not read."""
     if reason := bounds.refused_file(path):
         return reason
     state = hashlib.blake2b(digest_size=16)

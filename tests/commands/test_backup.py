@@ -86,8 +86,8 @@ def test_places_that_cannot_take_a_copy_are_refused(store: Store, tmp_path: Path
     link.symlink_to(own)
     (tmp_path / "other.duckdb.wal").write_text("x")
     refused = {
-        tmp_path: "folder", tmp_path / "no" / "copy": "does not exist", own: "store itself", link: "store itself",
-        own.with_name("store.duckdb.wal"): "own files", own.with_name("store.duckdb.lock"): "own files",
+        tmp_path: "folder", tmp_path / "no" / "copy": "does not exist", own: "it is the store", link: "it is the store",
+        own.with_name("store.duckdb.wal"): "one of its files", own.with_name("store.duckdb.lock"): "one of its files",
         tmp_path / "other.duckdb": "in use or was not closed",
     }  # fmt: skip
     before = own.read_bytes()
@@ -95,7 +95,7 @@ def test_places_that_cannot_take_a_copy_are_refused(store: Store, tmp_path: Path
         with pytest.raises(BackupError, match=why):
             back_up(store, target, force=True)
     assert own.read_bytes() == before
-    with pytest.raises(BackupError, match="no store yet"):
+    with pytest.raises(BackupError, match="does not exist yet"):
         back_up(Store.at(tmp_path / "never.duckdb"), tmp_path / "copy.duckdb")
 
 

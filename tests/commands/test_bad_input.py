@@ -79,7 +79,7 @@ def test_rewards_that_tell_no_success_are_reported_also_beside_one_that_does(roo
     result = imported(root, "\n".join(chats))
     assert result.returncode == 1
     assert only_line(result).startswith(
-        "error of reading: 2 rewards are neither 0 nor 1 and their trials count as unknown, beside 1 that passed"
+        "reading error: 2 rewards are neither 0 nor 1; their trials count as unknown (trials that passed: 1)"
     )
     (root / "agent_eval.toml").write_text("success_reward = 0.8\n")
     result = imported(root, "\n".join(chats))
@@ -90,7 +90,7 @@ def test_success_components_that_contradict_each_other_are_reported(root: Path) 
     chat = CHAT | {"reward": 0.8, "base_success": True, "info": {"base_success": False}}
     result = imported(root, json.dumps(chat))
     assert result.returncode == 1
-    assert only_line(result).startswith("error of reading: 1 records give base_success more than once")
+    assert only_line(result).startswith("reading error: 1 records contain base_success more than once")
 
 
 def test_conversations_that_a_second_import_removes_are_reported(root: Path) -> None:
@@ -98,7 +98,7 @@ def test_conversations_that_a_second_import_removes_are_reported(root: Path) -> 
     assert imported(root, "\n".join(chats)).returncode == 0
     again = imported(root, "\n".join(chats[:5]))
     assert again.returncode == 1
-    wanted = "15 of the 20 conversations that the session held before are not in this file and were removed."
+    wanted = "15 of the 20 earlier conversations of the session are not in this file and were removed."
     assert only_line(again) == wanted
     assert imported(root, "\n".join(chats[:5])).returncode == 0
 

@@ -202,7 +202,7 @@ def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home
     assert {row["agent_id"] for row in rows_of(agent_eval(*as_of))} == set(AGENTS)
     assert rows_of(agent_eval(*as_of)) == first
     before_all = ("leaderboard", "--methodology", "1.2.0", "--as-of", "2001-01-01")
-    assert "No board of 1.2.0 was recorded by 2001-01-01" in agent_eval(*before_all)
+    assert "No board of 1.2.0 was stored by 2001-01-01" in agent_eval(*before_all)
     today = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--json"))
     assert rows_of(agent_eval(*as_of[:-1], "2999-12-31")) == today
 

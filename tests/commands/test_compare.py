@@ -132,7 +132,7 @@ def test_a_biased_judge_is_said(verdicts: Path) -> None:
     write(verdicts, *(verdict(*o, "first", f"t{i}") for i in range(8) for o in (("a", "b"), ("b", "a"))))
     printed = " ".join(invoke("tournament").stdout.split())
     assert "Position bias: 8 of 8 pairs" in printed
-    assert "nothing is known of who is better" in printed
+    assert "it is unknown which agent is better" in printed
 
 
 def test_bad_lines_are_refused_by_number_and_the_rest_counts(verdicts: Path) -> None:
@@ -142,7 +142,7 @@ def test_bad_lines_are_refused_by_number_and_the_rest_counts(verdicts: Path) -> 
     )  # fmt: skip
     result = invoke("tournament")
     assert result.exit_code == 1
-    refused = [line for line in result.stderr.splitlines() if line.startswith("Refused:")]
+    refused = [line for line in result.stderr.splitlines() if line.startswith("Rejected:")]
     assert [line.split(":")[2] for line in refused] == ["2", "3", "4", "6"]
     assert "an earlier line has a different verdict" in refused[3]
     assert "first and second are both 'a'" in refused[1]

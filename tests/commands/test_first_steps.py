@@ -37,7 +37,7 @@ def test_init_makes_a_project_and_keeps_what_is_there(folder: Path) -> None:
 
 def test_init_names_the_folder_and_says_when_the_project_was_there(folder: Path) -> None:
     assert invoke("init", ".").startswith(f"Project made: {folder}\nNext: agent-eval import")
-    assert invoke("init", ".").startswith(f"The project was there already, its files are kept: {folder}\n")
+    assert invoke("init", ".").startswith(f"The project already exists; its files are kept: {folder}\n")
 
 
 @pytest.mark.parametrize("command", ["leaderboard", "report", "summary"])

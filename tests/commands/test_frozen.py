@@ -313,7 +313,7 @@ def test_the_explanation_of_an_edited_version_says_that_it_may_not_give_the_stor
     rows = json.loads(
         CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.4.0", "--json"]).stdout
     )
-    told = "the edited file of methodology 1.4.0; it may not give the stored score"
+    told = "the edited file of methodology 1.4.0; the result may differ from the stored score"
     assert told in rows[0]["detail"].split("\n")[0]
     tree = CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.4.0"]).stdout
     assert told in " ".join(tree.replace("│", " ").split())

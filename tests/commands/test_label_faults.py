@@ -26,14 +26,14 @@ def stored(name: str = "import-0001-labels.csv") -> pl.DataFrame:
 
 def test_a_header_without_labels_exits_with_2_and_says_so(sample_copy: Path) -> None:
     code, out, err = imported(written(sample_copy))
-    assert (code, out, err.strip()) == (2, "", "No label was read.")
+    assert (code, out, err.strip()) == (2, "", "No labels were read.")
 
 
 def test_a_known_and_an_unknown_conversation_are_told_apart(sample_copy: Path) -> None:
     lines = (f"{TURN},0,helpfulness,anna,4", "nosuch,0,helpfulness,anna,4", f"{TURN},0,nosuch,anna,4")
     code, _, err = imported(written(sample_copy, *lines))
     assert (code, stored().height) == (1, 1)
-    assert "labels.csv:3: conversation 'nosuch' is not known" in err
+    assert "labels.csv:3: conversation 'nosuch' is unknown" in err
     assert "1 labels of 'nosuch' are not stored: no metric has this name" in err
 
 
@@ -65,7 +65,7 @@ def test_ten_thousand_labels_are_read_and_the_first_faults_named(sample_copy: Pa
     lines = [f"{TURN},{i % 3},helpfulness,rater {i},{i % 5 + 1}" for i in range(9_950)]
     code, _, err = imported(written(sample_copy, *lines, *["nosuch,0,helpfulness,anna,4"] * 50))
     assert (code, stored().height) == (1, 9_950)
-    assert err.count("is not known") == 20
+    assert err.count("is unknown") == 20
     assert "… and 30 more." in err
 
 

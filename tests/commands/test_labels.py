@@ -31,7 +31,7 @@ def test_labels_are_stored_once_for_the_agent_of_their_conversation(sample_copy:
     path.write_text("\n".join(LINES))
     code, out, err = imported(path)
     assert code == 1
-    assert "My Labels.csv:4: conversation 'elsewhere' is not known" in err
+    assert "My Labels.csv:4: conversation 'elsewhere' is unknown" in err
     assert "2 labels of My Labels.csv were written to import-0001-my-labels.csv" in err
     assert "import:gpt" in out
     stored = Project.open().human_ratings[0].filter(file="import-0001-my-labels.csv")
@@ -70,7 +70,7 @@ def test_a_file_without_labels_exits_with_2(sample_copy: Path) -> None:
     path = sample_copy / "l.csv"
     path.write_text("")
     code, _, err = imported(path)
-    assert (code, err.strip()) == (2, "No label was read.")
+    assert (code, err.strip()) == (2, "No labels were read.")
 
 
 @pytest.mark.parametrize("answer", ["great", "6", "", "-", "4.5"])
@@ -80,6 +80,6 @@ def test_a_file_whose_labels_cannot_be_read_exits_with_2_and_stores_nothing(
     path = sample_copy / "l.csv"
     path.write_text(f"conversation,turn,metric,rater,label\n{TURN},0,helpfulness,anna,{answer}\n")
     code, _, err = imported(path)
-    assert (code, err.strip().endswith("No label was read.")) == (2, True)
+    assert (code, err.strip().endswith("No labels were read.")) == (2, True)
     assert "l.csv:2" in err
     assert not list((sample_copy / "data" / "ratings").glob("import-*"))

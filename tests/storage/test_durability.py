@@ -267,7 +267,7 @@ def test_a_folder_that_may_not_be_written_can_be_read(store: Store, tmp_path: Pa
         tmp_path.chmod(0o755)
     assert "[('a', '0', '0')]" in out, err
     assert "Permission denied" in out
-    assert "Give this user the right" in out
+    assert "Grant this user write permission" in out
 
 
 def test_a_missing_folder_is_an_error_and_not_an_empty_store(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_frame_of_the_wrong_shape_leaves_the_old_partition_whole(store: Store)
 
 
 def test_a_row_outside_the_written_partitions_is_refused(store: Store) -> None:
-    with pytest.raises(StoreError, match="1 rows lie outside"):
+    with pytest.raises(StoreError, match="1 rows do not belong to"):
         store.replace(STATE, state(("b", "1", "x")), pairs(("a", "1")), run_id="r")
 
 

@@ -135,8 +135,8 @@ def test_adding_keeps_the_mode_of_the_file(file: Path) -> None:
     ("text", "reason"),
     [
         ("- agent_id: [", "not YAML"),
-        ("- agent_id: a\n...\n", "no longer read"),
-        ("- {agent_id: new, colour: red}\n", "its entry in line 1 is refused: unknown key colour"),
+        ("- agent_id: a\n...\n", "would become invalid"),
+        ("- {agent_id: new, colour: red}\n", "its entry in line 1 is invalid: unknown key colour"),
     ],
 )
 def test_a_file_that_cannot_take_the_entry_stays_as_it_is_with_a_clear_error(

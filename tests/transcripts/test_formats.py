@@ -336,7 +336,7 @@ def test_a_task_definition_that_differs_from_the_simulations_own_checks_is_left_
     assert (report.n_imported, report.n_refused) == (2, 0)
     (note,) = report.notes
     assert note.startswith(
-        "1 of 2 conversations: goal and truth of the task definition are left out, because its "
+        "1 of 2 conversations: the goal and the ground truth of the task definition are omitted because its "
     )
 
 
@@ -538,7 +538,7 @@ def test_a_repeated_conversation_id_is_refused_with_its_record(tmp_path: Path) -
     report, found = take("openai", tmp_path / "a.jsonl")
     assert len(found) == 1
     assert [(r.line, r.reason) for r in report.refusals] == [
-        (2, "conversation_id 'x' occurs earlier in the file; the first counts")
+        (2, "conversation_id 'x' occurs earlier in the file; only the first one is imported")
     ]
 
 

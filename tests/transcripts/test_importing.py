@@ -123,7 +123,7 @@ def test_a_session_of_another_file_or_of_no_import_is_left_alone(
     other.write_bytes(lines(CHAT[:1]))
     before = snapshot(sessions)
     with pytest.raises(
-        SessionExistsError, match=r"holds the import of openai:Chat log.jsonl.*another session id"
+        SessionExistsError, match=r"contains the import of openai:Chat log.jsonl.*another session id"
     ):
         take(other, sessions, session_id="s")
     assert snapshot(sessions) == before

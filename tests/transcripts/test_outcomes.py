@@ -215,7 +215,7 @@ def test_composite_rewards_without_a_success_component_are_unknown_with_their_ze
     assert found.conversations["outcome_correct"].null_count() == 21
     ((file, line, reason),) = found.import_errors.select("file", "line", "reason").rows()
     assert (file, line) == ("x/conversations.jsonl", 0)
-    assert reason.startswith("error of reading: 8 rewards are neither 0 nor 1")
+    assert reason.startswith("reading error: 8 rewards are neither 0 nor 1")
     report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
     assert report.n_rewards_between == 8
 
@@ -279,7 +279,7 @@ def test_success_components_that_contradict_each_other_are_an_error_of_reading(
         assert found.conversations["outcome_correct"].null_count() == 1
         assert f"{format_name} base_success: contradicting values" in found.conversations["outcome_source"]
         ((line, reason),) = found.import_errors.select("line", "reason").rows()
-        assert (line, reason[:27]) == (0, "error of reading: 1 records")
+        assert (line, reason[:24]) == (0, "reading error: 1 records")
     report = import_file(format_name, path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
     assert (report.n_contradicting, report.n_rewards_between) == (1, 0)
 

@@ -53,8 +53,8 @@ def test_conversations_without_rules_of_their_own_have_those_of_the_file(tmp_pat
     ("policy", "text", "reason"),
     [
         ("gone.md", "x", "missing"),
-        ("../rules.md", "x", "leads out of"),
-        ("/etc/hostname", "x", "leads out of"),
+        ("../rules.md", "x", "is outside"),
+        ("/etc/hostname", "x", "is outside"),
         ("sessions", "x", "folder"),
         ("rules.md", " \n\u200b", "is empty"),
         ("rules.md", b"\xff\xfe\x00", "policy"),

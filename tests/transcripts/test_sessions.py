@@ -241,7 +241,7 @@ def test_of_two_sessions_with_one_conversation_id_the_first_by_name_counts(folde
         ),
         ("methodology_versions: ['1.3']", 0, "version '1.3' is not MAJOR.MINOR.PATCH, e.g. 1.3.0"),
         ("methodology_versions: [latest]", 0, "version 'latest' is not MAJOR.MINOR.PATCH, e.g. 1.3.0"),
-        ("methodology_versions: [any, 1.3.0]", 0, "or write any in place of the list"),
+        ("methodology_versions: [any, 1.3.0]", 0, "or write any instead of the list"),
         (ANY + "colour: red", 0, "unknown key colour; allowed: session_id, methodology_versions"),
         (ANY + "session_id: other", 0, "session_id is 'other' in the folder 'bad'"),
         (ANY + "u3_scope: some", 0, "u3_scope is 'some'; allowed: 'single_message' or 'multi_turn'"),
@@ -287,7 +287,7 @@ def test_things_that_are_no_session_are_refused_by_name(folder: Path) -> None:
         "nested/conversations.jsonl",
     }
     assert "cannot be an id" in said["Bad|Name"]
-    assert "contains no conversation" in said["empty/conversations.jsonl"]
+    assert "contains no conversations" in said["empty/conversations.jsonl"]
     assert "the file is missing" in said["bare/session.yaml"]
     assert "a folder; expected a file" in said["nested/conversations.jsonl"]
     assert ids(read_sessions("a", folder)) == ["y"]

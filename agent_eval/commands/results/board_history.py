@@ -1,4 +1,4 @@
-"""Implement `agent-eval leaderboard --changes`: show what changed on a board, and why."""
+"""Implement `agent-eval leaderboard --changes`: show the changes of a board and their causes."""
 
 from collections.abc import Sequence
 
@@ -25,11 +25,11 @@ def show_changes(
     template: str | None = None,
     output_format: str = "table",
 ) -> None:
-    """Print the changes of some versions' boards, the latest first; `json` is one array of the table's rows.
+    """Print the changes of the boards of the given versions, latest first; the format `json` is one array of rows.
 
     Raises:
         UnknownMethodologyError: If a version is not published.
-        UnknownTemplateError: If a version has no such template.
+        UnknownTemplateError: If a version does not have the template.
     """
     for version in versions:
         check_template(project, version, template)
@@ -45,7 +45,9 @@ def show_changes(
     elif output_format == "md":
         print(markdown_table(readable_changes(changes)))  # noqa: T201
     elif changes.is_empty():
-        console.print(f"Nothing has changed on the board of {', '.join(versions)} since it was first made.")
+        console.print(
+            f"Nothing has changed on the board of {', '.join(versions)} since it was first created."
+        )
     else:
         console.print(_grid(f"Changes of the board · methodology {', '.join(versions)}", changes))
 

@@ -1,4 +1,4 @@
-"""Implement `agent-eval compare A B`: compare two agents under one version, with significance."""
+"""Implement `agent-eval compare A B`: compare two agents under one version, with significance tests."""
 
 import math
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NUMBERS = {"detectable", "A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
 
 
 class Compared(NamedTuple):
-    """Hold the stored values of one or two agents, and their comparison."""
+    """Hold the stored values of one or two agents and, for two agents, the comparison."""
 
     outcomes: pl.DataFrame  # from `trial_outcomes`
     sessions: pl.DataFrame  # from `session_values`
@@ -36,11 +36,11 @@ class Compared(NamedTuple):
 
 
 def compared(project: Project, version: str, agent: str, other: str | None) -> Compared:
-    """Return what a comparison of two agents, or a plan for one, is made from.
+    """Return the values and the comparison of two agents, or the values of one agent if `other` is None.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both are one agent.
+        SameAgentError: If both ids are equal.
     """
     project.registry.get(version)
     if agent == other:
@@ -72,11 +72,11 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
 
 
 def compare(project: Project, out: Console, *, version: str, agent: str, other: str, as_json: bool) -> None:
-    """Print the comparison, from what is stored.
+    """Print the comparison of two agents, computed from stored rows.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both are one agent.
+        SameAgentError: If both ids are equal.
     """
     found = compared(project, version, agent, other)
     rows = pl.DataFrame(schema=comparing.SCHEMA) if found.rows is None else found.rows
@@ -96,13 +96,13 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
         for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
             out.print(
-                f"{GOAL_METRIC} repeats the outcome that {same} compares: so it is not tested separately.",
+                f"{GOAL_METRIC} repeats the outcome that {same} compares, so it is not tested separately.",
                 markup=False,
             )
 
 
 def _tested(rows: pl.DataFrame) -> list[str]:
-    """Return which tests were made, and which of them were corrected together."""
+    """Return notes on the statistical tests that were applied, and on the tests that were corrected together."""
     primary = (
         rows.filter(role=comparing.PRIMARY).row(0, named=True) if comparing.PRIMARY in rows["role"] else None
     )
@@ -112,23 +112,23 @@ def _tested(rows: pl.DataFrame) -> list[str]:
         for row in family.iter_rows(named=True)
     ]
     unpaired = (
-        ["No common tasks: conversations are compared by their means; sessions are clusters, of a single session the tasks."]
+        ["No common tasks: conversations are compared by their means, clustered by session, or by task if there is a single session."]
         if CONVERSATIONS in rows["unit"] else []
     )  # fmt: skip
     return [
         *unpaired,
         "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks. Verdicts are at 5 %.",
-        "Primary: none (no composite, no pass@1, no metric with a threshold in two units or more)."
+        "Primary: none (no composite, pass@1 or metric with a threshold has two units or more)."
         if primary is None
-        else f"Primary: {primary['quantity']}, chosen before the data by rule; its p is not corrected.",
-        f"Secondary, corrected together after Holm ({len(names)} tests): {', '.join(names) or 'none'}.",
-        "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected; "
-        "\"> 1\" if even the whole scale would not be shown.",
+        else f"Primary: {primary['quantity']}, chosen by a fixed rule independent of the data; its p is not corrected.",
+        f"Secondary, corrected together with Holm's method ({len(names)} tests): {', '.join(names) or 'none'}.",
+        "Detectable: the true difference that these data detect with 80 % power at a two-sided level of 5 %, uncorrected; "
+        "\"> 1\" if even the width of the whole scale would not be detected.",
     ]  # fmt: skip
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
-    """Yield notes on shares with unknown trials, and on unknown verdicts."""
+    """Return notes on shares with unknown trials and on unknown verdicts."""
     notes = []
     for row in rows.iter_rows(named=True):
         of = f"{row['quantity']}, {row['agent_id']} − {row['other_agent_id']}"
@@ -136,20 +136,20 @@ def _notes(rows: pl.DataFrame) -> list[str]:
             if lacking := shortfall({key: row[f"{side}{key}"] for key in comparing.COUNTS}):
                 bounds = f"{row[f'{side}value_worst']:.3f} to {row[f'{side}value_best']:.3f}"
                 notes.append(f"{row['quantity']} of {row[name]}: {lacking}; worst to best case {bounds}.")
-        if row["reason"] and not row["verdict"].endswith(" better"):  # else `_of_one_session` says it once
+        if row["reason"] and not row["verdict"].endswith(" better"):  # otherwise covered by `_of_one_session`
             notes.append(f"{of}: {row['reason']}.")
     return notes
 
 
 def _of_one_session(rows: pl.DataFrame, conversations: pl.DataFrame) -> list[str]:
-    """Return a warning if conversations are compared of which one agent's all come from one session."""
+    """Return a warning if conversations are compared and all conversations of an agent come from one session."""
     if CONVERSATIONS not in rows["unit"]:
         return []
     sessions = conversations.group_by("agent_id").agg(n=pl.col("session_id").n_unique()).sort("agent_id")
     single = sessions.filter(n=1)["agent_id"].to_list()
     return [
-        f"{' and '.join(single)}: a single session. How much sessions differ is not known and not in the intervals and "
-        "p values: if sessions differ, they are too narrow and too small."
+        f"{' and '.join(single)}: a single session. The variation between sessions is unknown and not included, so the intervals and "
+        "p values are too small if sessions differ."
     ] if single else []  # fmt: skip
 
 
@@ -186,17 +186,20 @@ def _named(row: dict[str, str]) -> str:
 
 
 def detectable(shows: float | None, width: float) -> str:
-    """Return the smallest detectable difference, or that it is wider than the scale: no difference can be shown."""
+    """Return the smallest detectable difference as text, or "> width" if it exceeds the width of the scale.
+
+    In the latter case, the data cannot show any difference.
+    """
     return f"> {width:g}" if shows is not None and shows > width else number(shows)
 
 
 def _width(row: Mapping[str, Any]) -> float:
-    """Return the width of the quantity's scale; infinite for amounts."""
+    """Return the width of the quantity's scale, which is infinite for amounts."""
     largest = max(row["value"] or 0.0, row["other_value"] or 0.0)
     is_amount = row["quantity"] in comparing.LOWER_IS_BETTER
     return math.inf if is_amount else scale_width(row["quantity"], largest)
 
 
 def number(value: float | None) -> str:
-    """Return a number for people, with three digits; a dash for none."""
+    """Return a number as text with three significant digits; None becomes a dash."""
     return "–" if value is None else signed(f"{value:.3g}")

@@ -1,4 +1,4 @@
-"""Implement `agent-eval explain`: trace a score to the turns, the judge's rationale and the rubric."""
+"""Implement `agent-eval explain`: trace a score to its turns, the judge's rationales and the rubric."""
 
 from dataclasses import replace
 
@@ -17,11 +17,11 @@ from agent_eval.scores.worst_answers import worst_answers
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
-PAGE = 160  # lines before they are wrapped
+PAGE = 160  # maximum number of lines before wrapping
 
 EDITED = (
     "This derivation uses the weights and anchors of the edited file of methodology {}; "
-    "it may not give the stored score."
+    "the result may differ from the stored score."
 )
 _BY_PAIR = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",
@@ -38,7 +38,7 @@ def explain(
     as_json: bool,
     is_whole: bool = False,
 ) -> None:
-    """Print the tree of one score: a page of it, or all (`is_whole`; JSON is always all).
+    """Print the derivation tree of a score: one page, or the whole tree if `is_whole` or `as_json` is true.
 
     Raises:
         UnknownAgentError: If the agent has no rows.
@@ -66,11 +66,11 @@ def explain_metric(
     as_json: bool,
     is_whole: bool,
 ) -> None:
-    """Print the worst answers about one metric, the worst first.
+    """Print the worst answers about one metric, worst first.
 
     Raises:
         UnknownAgentError: If the agent has no rows.
-        UnknownMetricError: If there is no such metric.
+        UnknownMetricError: If the metric does not exist.
     """
     project.registry.get(version)
     project.some_agents([agent_id])
@@ -109,7 +109,7 @@ def _tree(node: Node) -> Tree:
 
 
 def _grow(tree: Tree, node: Node, seen: set[str]) -> None:
-    """Add the children; a conversation that several ratings rest on is shown once."""
+    """Add the children of a node to the tree; a conversation that several ratings refer to is shown only once."""
     for child in node.children:
         if child.title in seen:
             tree.add(Text(f"{child.title}: see above", style="dim"))

@@ -45,7 +45,7 @@ class TemplateNotOnBoardError(NotFoundError):
 
 
 class DateError(InputError):
-    """Raised when a named day is not a date."""
+    """Raised when the value of --as-of is not a date."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -59,13 +59,13 @@ def board_of(
     """Return the stored board of one version in display order; empty before the first run.
 
     Args:
-        project: Where it is stored.
-        version: Of the methodology.
-        template: Only the agents of this domain template.
-        as_of: A date or a time, ISO 8601: the board that was stored then.
+        project: The project.
+        version: The methodology version.
+        template: Include only agents with this domain template.
+        as_of: ISO 8601 date or time; return the board that was stored at that time.
 
     Raises:
-        UnknownTemplateError: If the version has no such template.
+        UnknownTemplateError: If the version does not have the template.
         DateError: If `as_of` is not a date.
     """
     check_template(project, version, template)
@@ -81,22 +81,22 @@ def board_of(
 
 
 def logs_of(project: Project, version: str) -> pl.DataFrame:
-    """Return table log_leaderboard of one version: the agents without slots."""
+    """Return the `log_leaderboard` table of one version, which contains the agents without slots."""
     return project.store.read(table("log_leaderboard"), pl.DataFrame({"methodology_version": [version]}))
 
 
 def check_template(project: Project, version: str, template: str | None) -> None:
-    """Raise UnknownTemplateError if a template is named that the version does not have."""
+    """Raise UnknownTemplateError if `template` is given and the version does not have it."""
     slugs = [t.slug for t in project.registry.get(version).templates]
     if template is not None and template not in slugs:
         raise TemplateNotOnBoardError(template, slugs)
 
 
 def end_of(date: str) -> float:
-    """Return the last moment of a day in UTC, or the moment of a time, in seconds since 1970.
+    """Return the end of a date (UTC), or a point in time, in seconds since 1970.
 
     Raises:
-        DateError: If the text is neither.
+        DateError: If the string is neither a date nor a time.
     """
     try:
         if len(date) <= len("2026-01-31"):
@@ -116,9 +116,9 @@ def leaderboard(
     output_format: str = "table",
     as_of: str | None = None,
 ) -> None:
-    """Print the board, as it is or as it was on a day; `json` is one array of the table's rows.
+    """Print the current board, or the board as it was stored at `as_of`; the format `json` is one array of rows.
 
-    The present board comes with the standing of its version; that of a day is printed as it was stored then.
+    The status of the version is shown only with the current board.
     """
     board = board_of(project, version, template, as_of)
     registry = project.registry if as_of is None else None
@@ -151,10 +151,10 @@ def side_by_side(
     output_format: str = "table",
     as_of: str | None = None,
 ) -> None:
-    """Print the boards of several versions, asked for by name: every row shows its version.
+    """Print the boards of several versions in one table with a version column.
 
-    Scores of two versions are not comparable, so there is no common rank; `what_if_composite` puts each raw
-    composite under the current version's penalty.
+    Scores of different versions are not comparable, so there is no common rank; `what_if_composite` applies the
+    current version's penalty to each raw composite.
     """
     current = project.registry.current
     boards = [board_of(project, version, template, as_of) for version in project.methodologies(versions)]
@@ -185,7 +185,7 @@ def side_by_side(
 
 
 def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
-    """Add the current standing of the version to the rows: its status, its successor, and whether a frozen file was edited."""
+    """Add the current state of the version to the rows: its status, its successor, and whether its file was edited."""
     edited = registry.edited()
     versions = pl.DataFrame(
         [(m.version, m.status, m.superseded_by, m.version in edited) for m in registry.all()],
@@ -203,24 +203,24 @@ def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
 
 
 def edited_notes(registry: Registry, version: str) -> Iterator[str]:
-    """Yield what marks the results of a version: it was edited after it was frozen, or a frozen file cannot be read."""
+    """Yield a warning if the version was edited after it was frozen, or if a frozen file cannot be read."""
     for unreadable in registry.unreadable().values():
-        yield f"{unreadable.reason}. Until it can be read, the current version is not known."
+        yield f"{unreadable.reason}. Until it can be read, the current version is unknown."
     if (problem := registry.edited().get(version)) is not None:
         yield (
-            f"Edited after it was frozen: {problem.reason}. This board was made with the frozen content; "
-            "`agent-eval run` scores nothing with the edited file."
+            f"Edited after it was frozen: {problem.reason}. This board was computed with the frozen content; "
+            "`agent-eval run` does not use the edited file."
         )
 
 
 def print_edited(registry: Registry, versions: Iterable[str], err: Console) -> None:
-    """Print the marks of the versions to stderr, for commands whose stdout holds only their results."""
+    """Print the warnings of `edited_notes` to stderr, for commands whose stdout contains only results."""
     for note in dict.fromkeys(n for version in versions for n in edited_notes(registry, version)):
         err.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)
 
 
 def standing_notes(registry: Registry, version: str) -> Iterator[str]:
-    """Return notes on a version: that it was edited, was superseded, or is a draft."""
+    """Yield a note if a version was edited or superseded, or is a draft."""
     yield from edited_notes(registry, version)
     methodology = registry.get(version)
     if methodology.superseded_by:
@@ -241,14 +241,14 @@ def print_board(
     as_of: str | None = None,
     logs: pl.DataFrame | None = None,
 ) -> None:
-    """Print the board: the standing of its version, one table per template, and why rows are unranked.
+    """Print the board: notes on its version, one table per template, and the reasons why rows are unranked.
 
-    Agents of `logs`, rows of table log_leaderboard, have a table of their own instead.
+    The agents in `logs` (rows of the `log_leaderboard` table) are printed in a separate table instead.
     """
     for note in standing_notes(registry, methodology.version) if registry else ():
         console.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)
     if board.is_empty() and as_of is not None:
-        console.print(f"No board of {methodology.version} was recorded by {as_of}.", markup=False)
+        console.print(f"No board of {methodology.version} was stored by {as_of}.", markup=False)
     elif board.is_empty():
         console.print("The board has no rows yet. Next: agent-eval run", markup=False)
     on = "" if as_of is None else f" · as of {as_of}"
@@ -273,7 +273,7 @@ def print_board(
 
 
 def _uncalibrated(*boards: pl.DataFrame | None) -> list[str]:
-    """Return the sentences on judges that are not calibrated; an agent of several boards is named once."""
+    """Return the sentences on judges that are not calibrated; an agent on several boards is listed once."""
     names = ["agent_id", "name", "calibration"]
     held = [board.select(names) for board in boards if board is not None]
     said = uncalibrated(pl.concat(held).unique("agent_id", maintain_order=True))
@@ -281,7 +281,7 @@ def _uncalibrated(*boards: pl.DataFrame | None) -> list[str]:
 
 
 def _badges(row: dict[str, object]) -> list[str]:
-    """Return a row's badges; that its judge is not calibrated is said once, below the table."""
+    """Return a row's badges, except "not calibrated", which is printed once below the table."""
     return [badge for badge in badges(row) if badge != NOT_CALIBRATED]
 
 

@@ -1,4 +1,4 @@
-"""Implement `agent-eval plan`: show the detectable difference, and the data needed for a given one."""
+"""Implement `agent-eval plan`: show the detectable difference, and the data needed for a given difference."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _HEADS = ("quantity", "over", "has", "trials", "detectable", "wanted", "needs", 
 
 
 class WantedDifferenceError(InputError):
-    """Raised when the wanted difference is not on the scale."""
+    """Raised when the requested difference is outside the scale."""
 
     def __init__(self, points: float) -> None:
         super().__init__(f"--difference {points:g}: expected a number above 0 and at most 100.")
@@ -37,12 +37,12 @@ def plan(
     points: float,
     as_json: bool,
 ) -> None:
-    """Print the plan of one agent, or of the comparison of two.
+    """Print the plan for one agent, or for the comparison of two agents.
 
     Raises:
-        WantedDifferenceError: If the wanted difference is not above 0 and at most 100.
+        WantedDifferenceError: If the requested difference is not above 0 and at most 100.
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both are one agent.
+        SameAgentError: If both ids are equal.
     """
     if not 0 < points <= 100:
         raise WantedDifferenceError(points)
@@ -59,20 +59,20 @@ def plan(
         return
     if rows.is_empty():
         out.print(
-            "Nothing to plan with: there is no score, task or judged conversation. Run `agent-eval run` first."
+            "No data to plan with: there are no scores, tasks or judged conversations. Run `agent-eval run` first."
         )
         return
     out.print(_table(rows, f"{agent} and {other}" if other else agent, version, points))
     design = (
-        "the two agents as they are compared"
+        "the two agents"
         if other
-        else "this agent and another one with as much data of the same spread, on the same tasks"
+        else "this agent and another one with the same amount of data and the same spread, on the same tasks"
     )
     out.print(
         sanitize(
-            f"Detectable: the true difference between {design} that is found with 80 % power at a two-sided 5 %. "
-            f"Wanted: {points:g} points of 100 of each scale. Needs: units of each agent at the present spread, "
-            "which few units show only roughly."
+            f"Detectable: the true difference between {design} that is detected with 80 % power at a two-sided level of 5 %. "
+            f"Wanted: {points:g} % of each scale. Needs: units of each agent at the current spread, "
+            "which is only a rough estimate if there are few units."
         ),
         markup=False,
     )
@@ -104,7 +104,10 @@ def _table(rows: pl.DataFrame, name: str, version: str, points: float) -> Fittin
 
 
 def _width(row: Mapping[str, Any], points: float) -> float:
-    """Return the width of the quantity's scale, of which `wanted` is so many points of 100; infinite for amounts."""
+    """Return the width of the quantity's scale, which is infinite for amounts.
+
+    `points` is the requested difference on a scale of 100, and `wanted` the same difference on the quantity's scale.
+    """
     return math.inf if row["quantity"] in LOWER_IS_BETTER else row["wanted"] / points * 100
 
 

@@ -30,9 +30,9 @@ class TooFewTrialsError(InputError):
     def __init__(self, k: int, largest: int) -> None:
         imports = "Import transcripts with outcomes, or judge goal completion, then run agent-eval run."
         super().__init__(
-            f"k = {k}: no task has that many trials of known outcome; the largest n is {largest}. "
+            f"k = {k}: no task has that many trials with a known outcome; the largest n is {largest}. "
             + (
-                f"How more than {largest} trials of a task go together is not identified. Ask for k ≤ {largest}, or for "
+                f"The correlation of more than {largest} trials of a task is not identified. Use k ≤ {largest}, or "
                 "--estimator plug_in or pooled, which assume that trials are independent."
                 if largest
                 else imports
@@ -41,7 +41,11 @@ class TooFewTrialsError(InputError):
 
 
 def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
-    """Return the given estimators, or raise UnknownEstimatorError."""
+    """Check the given estimators and return them.
+
+    Raises:
+        UnknownEstimatorError: If an estimator is unknown.
+    """
     for name in named:
         if name not in trials.ESTIMATORS:
             raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)
@@ -58,15 +62,16 @@ def reliability(
     as_json: bool,
     estimators: Sequence[trials.StoredEstimator] = (),
 ) -> None:
-    """Print reliability rows of one version: those stored, or for `ks` computed from the stored trials.
+    """Print reliability rows of one version: the stored rows, or rows computed for `ks` from the stored trials.
 
-    An agent without a task of k trials has a row without estimates for that k. Default estimator: unbiased; for
-    people the Bayesian row is shown beside it where there are fewer than 30 trials and the k is identified.
+    If no task of an agent has k trials, its row for that k has no estimates. The default estimator is unbiased. The
+    printed table also shows the Bayesian estimate if there are fewer than 30 trials and k is identified.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        TrialCountError: If a wanted k is less than 1.
-        TooFewTrialsError: If a wanted k exceeds every task's number of trials, for the unbiased and Bayesian estimates.
+        TrialCountError: If a requested k is less than 1.
+        TooFewTrialsError: If a requested k exceeds the number of trials of every task, for the unbiased and Bayesian
+            estimators.
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
@@ -104,13 +109,13 @@ def show_interactions(
     as_json: bool,
     estimators: Sequence[trials.StoredEstimator] = (),
 ) -> None:
-    """Print `interaction_pass_at_k`: attempts read as the interactions of one conversation, not as trials.
+    """Print `interaction_pass_at_k`, in which the attempts are the interactions of one conversation rather than trials.
 
-    Default estimator: plug_in. `bayesian` gives the posterior of each conversation, with its interval.
+    The default estimator is plug_in; `bayesian` shows the posterior of each conversation with its interval.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        TrialCountError: If a wanted k is less than 1.
+        TrialCountError: If a requested k is less than 1.
     """
     project.registry.get(version)
     outcomes = trials.trial_outcomes(
@@ -150,7 +155,7 @@ def show_interactions(
 
 
 def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
-    """Return the given agents (default: all) under one version, as keys of stored tables."""
+    """Return a frame of the given agents (default: all) under one version, for use as keys of stored tables."""
     wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     return wanted.with_columns(pl.lit(version).alias("methodology_version"))
 
@@ -165,7 +170,7 @@ def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
 
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
-    """Compute table `reliability` for these k; the stored table contains only the default ones."""
+    """Compute the `reliability` table for these k; the stored table contains only the default values of k."""
     s = project.settings
     tables, threshold = trial_tables(project, pairs), s.answer_threshold
     rows = trials.reliability(
@@ -178,9 +183,10 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_e
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the columns of `corrected_rates`: of k = 1 where goal completion decides, or why not.
+    """Return the rows with the columns of `corrected_rates`, or with the reason why there is no correction.
 
-    Where the declared outcome or interactions decide some trials, the rate is not that of the judge.
+    A row is corrected only if k = 1 and goal completion decides all trials. If the declared outcome or interactions
+    decide some trials, the rate is not the judge's rate.
     """
     found = corrections(project, pairs, by_task=True).drop("judge").rename({"quantity": "task_set"})
     key = ["methodology_version", "agent_id", "task_set"]
@@ -207,7 +213,7 @@ def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame)
 
 
 def _corrected(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield pass@1 corrected for the judge's errors by agent and task set, or why it is not."""
+    """Yield pass@1 corrected for the judge's errors by agent and task set, or the reason why it is not corrected."""
     known = rows.filter(pl.any_horizontal(pl.col("corrected", "correction_refused").is_not_null()))
     for row in known.unique(["agent_id", "task_set"], maintain_order=True).iter_rows(named=True):
         of = f"{row['agent_id']} on {row['task_set']}: pass@1"
@@ -238,7 +244,7 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:
 
 
 def _assessed(row: dict[str, Any]) -> str:
-    """Return the assessment; where the pair of rates is not rated, with pass^k beside it."""
+    """Return the assessment of a row, with pass^k appended if the combination of rates is not assessed."""
     word = row["assessment"]
     return f"{word}, pass^k {row['pass_hat_k']:.3f}" if word == NOT_RATED else word or "–"
 
@@ -256,13 +262,13 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     excluded = rows.filter(pl.col("excluded_tasks").list.len() > 0)
     apart = excluded.select("agent_id", "excluded_tasks").unique(maintain_order=True)
     for agent, names in apart.iter_rows():
-        more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
+        more = f" and {len(names) - 10} more (--json lists all)" if len(names) > 10 else ""
         notes.append(sanitize(f"{agent}: too few trials for the largest k of {', '.join(names[:10])}{more}."))
     return notes + [sanitize(line) for line in _shortfalls(rows)]
 
 
 def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield, for each agent and task set with unknown trials, what is missing and how it could change the result."""
+    """Yield sentences on the unknown trials of each agent and task set, and on their possible effect on the result."""
     for of_set in rows.partition_by("agent_id", "task_set", maintain_order=True):
         first = of_set.row(0, named=True)
         if lacking := shortfall(first):
@@ -277,7 +283,7 @@ def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
-    """Return the number of conversations without a task set, by agent."""
+    """Return a sentence for each agent with the number of its conversations without a task set."""
     columns = ["methodology_version", "agent_id", "task_id", "is_admitted"]
     rows = project.store.read(table("transcripts"), pairs, columns=columns)
     lacking = rows.filter("is_admitted", pl.col("task_id").is_null()).group_by("agent_id").len()

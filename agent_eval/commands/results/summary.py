@@ -30,22 +30,22 @@ from agent_eval.scores.statistics.quality import top_errors
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 from agent_eval.tables import table
 
-TOP = 5  # error clusters of an agent
-FINDINGS = 3  # at the end of a run
+TOP = 5  # number of error clusters shown per agent
+FINDINGS = 3  # number of findings printed at the end of a run
 LONGEST_QUOTE = 240  # characters
 NO_TRANSCRIPTS = (
     "This project has no transcripts yet. Next: agent-eval import auto PATH… --agent ID, or agent-eval init . --sample to "
     "look at the sample first."
 )
 CORRECTED_MEANS = (
-    "corrected: the judge's rate without its errors against people, with both uncertainties, by labels of these "
-    "conversations or else by its sensitivity and specificity; scores and ranks are not corrected."
+    "corrected: the judge's rate, corrected for its errors with human labels of these "
+    "conversations, else with its sensitivity and specificity; the interval includes both uncertainties. Scores and ranks are not corrected."
 )
 _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 
 
 def summary(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> None:
-    """Print the summary of each agent from what is stored; JSON rows are those of table quality_summary.
+    """Print the summary of each agent from stored rows; JSON rows are those of the `quality_summary` table.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -63,7 +63,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
     for agent in pairs["agent_id"]:
         of_agent = rows.filter(agent_id=agent)
         if of_agent.is_empty():
-            out.print(f"{agent}: nothing is summarised yet. Run `agent-eval run`.", markup=False)
+            out.print(f"{agent}: there is no summary yet. Run `agent-eval run`.", markup=False)
             continue
         out.print(_table(f"{agent} · methodology {version}", of_agent))
         for line in refused_corrections(of_agent.select("quantity", REFUSED)):
@@ -71,17 +71,17 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
         print_errors(out, errors.filter(agent_id=agent))
     shown = [CORRECTED_MEANS] if rows["corrected"].count() else []
     shown += [
-        "mean: over conversations. Interval: over new sessions; of a single session, over its tasks or conversations."
+        "mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."
     ]
     if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
-        shown.append("no judge asked: only a judge model can answer; agent-eval run --judge MODEL.")
+        shown.append("no judge called: only a judge model can answer; agent-eval run --judge MODEL.")
     out.print(Text(" ".join(shown), style="dim"))
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return table quality_summary with the columns of `corrected_rates`.
+    """Return the `quality_summary` table with the columns of `corrected_rates`.
 
-    The success rate has the correction of goal completion where that alone decides it.
+    The success rate is corrected in the same way as goal completion if goal completion alone decides it.
     """
     rows = project.store.read(table("quality_summary"), pairs)
     found = corrections(project, pairs).drop("judge")
@@ -102,7 +102,7 @@ def corrected_text(row: Mapping[str, Any]) -> str:
 
 
 def refused_corrections(rows: pl.DataFrame) -> list[str]:
-    """Return a sentence for each rate (first column) that people's labels do not correct, with the reason."""
+    """Return a sentence for each rate (first column) that is not corrected by human labels, with the reason."""
     return [
         sanitize(f"{name} is not corrected for the judge's errors: {reason}.")
         for name, reason in rows.rows()
@@ -124,7 +124,7 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
 
 
 def print_errors(out: Console, clusters: pl.DataFrame) -> None:
-    """Print error clusters, one line each: severity, name, rate and trend."""
+    """Print one line per error cluster with its severity, name, rate and trend."""
     if clusters.is_empty():
         return
     grid = FittingTable("Most severe errors", ("severity", "error", "turns", "per 100", "trend"), numbers=("turns", "per 100"))  # fmt: skip
@@ -138,7 +138,7 @@ def print_errors(out: Console, clusters: pl.DataFrame) -> None:
 
 
 def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
-    """Return table log_leaderboard as a terminal table, by agent id and without ranks."""
+    """Return the `log_leaderboard` table as a terminal table, by agent id and without ranks."""
     grid = FittingTable(
         f"Logs · methodology {version} · not ranked, because each agent has different conversations",
         ("agent", "conversations", *HEADINGS.values(), "unscored answers", "by"),
@@ -155,14 +155,14 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
 
 
 def _by(row: dict[str, object]) -> str:
-    """Return who judged an agent's logs and, if people labelled some of them, how far they agree."""
+    """Return the judges of an agent's logs and, if people labelled some of them, the agreement with people."""
     judges, standing = row["judges"], calibration(row)
     names = ", ".join(judges) if isinstance(judges, list) and judges else "–"
     return names if standing in (None, NOT_CALIBRATED) else f"{names}\n{standing}"
 
 
 def print_findings(project: Project, out: Console, *, version: str, agents: Sequence[str]) -> None:
-    """Print the three worst findings over the agents, each with a quote and where it is, then the next commands."""
+    """Print the three worst findings over all agents, each with a quote and its location, and the next commands."""
     pairs = pairs_of(project, version, agents)
     clusters = worst_clusters(project.store.read(table("error_clusters"), pairs), FINDINGS)
     failures = failures_to_quote(project.store.read(table("failures"), clusters.select(CLUSTER)))

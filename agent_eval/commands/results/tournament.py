@@ -1,4 +1,4 @@
-"""Implement `agent-eval tournament`: rank agents by pairwise verdicts, recorded or from a judge model."""
+"""Implement `agent-eval tournament`: rank agents by pairwise verdicts, either recorded or from a judge model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,30 +33,30 @@ class NoVerdictsError(NotFoundError):
 
 
 class NoPairsError(NotFoundError):
-    """Raised when no two agents have a common task."""
+    """Raised when no two agents have a task in common."""
 
     def __init__(self, agents: Sequence[str]) -> None:
         super().__init__(
-            f"No two of the agents {', '.join(agents) or '(none yet)'} have a task in common. A task is shared where the "
-            "conversations of both name the same task_id in the same set of tasks."
+            f"No two of the agents {', '.join(agents) or '(none yet)'} have a task in common. Agents share a task if "
+            "their conversations have the same task_id in the same task set."
         )
 
 
 def show_tournament(
     project: Project, out: Console, err: Console, *, folder: Path | None, agents: Sequence[str], as_json: bool
 ) -> int:
-    """Print standings, win matrix, circles and the judge's position bias; `as_json`: the standings.
+    """Print the standings, the win matrix, cycles and position bias; if `as_json` is true, only the standings.
 
     Returns:
-        0, or 1 when a line was refused.
+        0 if all lines were read; 1 if a line was rejected.
 
     Raises:
-        NoVerdictsError: If there are no verdicts (between the named agents).
+        NoVerdictsError: If there are no verdicts between the given agents.
     """
     source = folder or project.home.data / "pairwise"
     verdicts, refusals = read_pairwise(source)
     for refusal in refusals:
-        err.print(sanitize(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(sanitize(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     if agents:
         verdicts = verdicts.filter(pl.col(side).is_in(list(agents)) for side in ("first", "second"))
     if verdicts.is_empty():
@@ -70,15 +70,15 @@ def ask_tournament(
 ) -> int:
     """Ask the configured judge models to compare all pairs of agents on their common tasks, and print the results.
 
-    Answers are stored as they come and asked once; the caps of the settings hold.
+    Answers are stored as they arrive, and each question is sent only once. The caps in the settings apply.
 
     Returns:
-        0, 1 when some comparisons have no verdict, 2 when none has.
+        0 if all comparisons have a verdict; 1 if some comparisons have no verdict; 2 if no comparison has a verdict.
 
     Raises:
         NoPairsError: If no two agents have a task in common.
-        UnknownAgentError: If an agent is named that is not known.
-        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+        UnknownAgentError: If an agent is unknown.
+        UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
     """
     judge = project.own_judge
     if judge is None:
@@ -149,9 +149,11 @@ def _notes(result: Tournament) -> list[str]:
         for cycle in result.cycles
     ]
     if not result.standings["wins"].sum():
-        notes.append("No pair was decided the same way both ways round: nothing is known of who is better.")
+        notes.append(
+            "No pair was decided the same way in both orders, so it is unknown which agent is better."
+        )
     if result.n_one_way:
-        notes.append(f"{result.n_one_way} verdicts were given one way round only and do not count.")
+        notes.append(f"{result.n_one_way} verdicts were given in one order only and do not count.")
     if result.n_unscored:
         notes.append(f"{result.n_unscored} verdicts could not be read; their pairs do not count.")
     return notes

@@ -53,17 +53,15 @@ class NotAFolderError(InputError):
     """Raised when a project cannot be created in the given folder."""
 
     def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(
-            f"Cannot create a project in {str(folder)!r}: {why}. Choose a folder that can be written."
-        )
+        super().__init__(f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder.")
 
 
 def init(out: Console, folder: Path, *, with_sample: bool) -> None:
     """Create the project and print the next command. Existing files are kept.
 
     Raises:
-        NoSampleError: If the sample is requested and not installed.
-        NotAFolderError: If the folder cannot be created or written.
+        NoSampleError: If the sample is requested but not installed.
+        NotAFolderError: If the folder cannot be created or is not writable.
     """
     source = _sample() if with_sample else None
     is_new = not (folder / "agent_eval.toml").exists()
@@ -77,7 +75,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
             _copy(source, folder / "data")
     except OSError as error:
         raise NotAFolderError(folder, error.strerror or str(error)) from error
-    made = "Project made" if is_new else "The project was there already, its files are kept"
+    made = "Project made" if is_new else "The project already exists; its files are kept"
     out.print(one_line(f"{made}: {folder.resolve()}"), markup=False, soft_wrap=True)
     then = "agent-eval run" if with_sample else "agent-eval import auto PATH… --agent ID"
     go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
@@ -85,7 +83,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
 
 
 def _sample() -> Path:
-    """Return the folder of the sample: in the package if it was installed from a wheel, data/ in a checkout."""
+    """Return the folder of the sample: in the package if installed from a wheel, or data/ in a checkout."""
     for folder in (PACKAGE / "sample", PACKAGE.parent / "data"):
         if (folder / "sessions").is_dir():
             return folder
@@ -93,7 +91,7 @@ def _sample() -> Path:
 
 
 def _copy(source: Path, data: Path) -> None:
-    """Copy what belongs to the sample, files that exist apart."""
+    """Copy the files of the sample, except files that already exist."""
     for name in ("README.md", "agents.yaml", "ratings", "sessions", "verdicts"):
         files = [source / name] if (source / name).is_file() else sorted((source / name).rglob("*"))
         for file in files:

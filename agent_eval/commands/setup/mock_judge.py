@@ -1,9 +1,9 @@
 """Serve a mock judge with an OpenAI-compatible API, for `agent-eval mock-judge` and load tests.
 
-Every answer is valid and gives full marks; error clusters keep the words and the severity that the rules gave them. A hash of
-the request and its attempt decides the faults of the configuration.
+Every answer is valid and contains the best rating; error clusters keep the names and severities given by the rules.
+A hash of the request and its attempt determines which of the configured faults occur.
 
-POST /v1/chat/completions, GET /stats, POST /reset with a JSON configuration.
+The endpoints are POST /v1/chat/completions, GET /stats, and POST /reset with a JSON configuration.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ PREFIXES: set[bytes] = set()
 
 
 async def chat(request: Request) -> JSONResponse:
-    """Answer one request, or fail as the configuration says."""
+    """Answer one request, or fail as configured."""
     body = await request.body()
     key = hashlib.blake2b(body, digest_size=12).digest()
     attempt = SEEN[key]
@@ -77,7 +77,7 @@ async def chat(request: Request) -> JSONResponse:
 
 
 def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, object]:
-    """Return names of error clusters made from their own texts; empty for other questions."""
+    """Return names of error clusters, derived from the request; empty for other questions."""
     lines = [
         line for m in asked["messages"] for line in str(m["content"]).splitlines() if line.startswith('{"id"')
     ]
@@ -95,7 +95,7 @@ def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, o
 
 
 def instance(schema: dict[str, object], name: str = "") -> object:
-    """Return a value that is valid under a JSON schema."""
+    """Return a value that conforms to a JSON schema."""
     if isinstance(options := schema.get("anyOf"), list):
         return instance(options[0], name)
     properties, kind = schema.get("properties"), schema.get("type")
@@ -117,7 +117,7 @@ def instance(schema: dict[str, object], name: str = "") -> object:
 
 
 def _cached(text: str) -> int:
-    """Return the number of cached tokens as OpenAI documents it: from 1,024 tokens on, in steps of 128."""
+    """Return the number of cached tokens as documented by OpenAI: multiples of 128, starting at 1,024 tokens."""
     n = len(text) // 4
     keys = [hashlib.blake2b(text[: i * 4].encode(), digest_size=12).digest() for i in range(1024, n + 1, 128)]
     hits = 0
@@ -130,7 +130,7 @@ def _cached(text: str) -> int:
 
 
 async def stats(_: Request) -> JSONResponse:
-    """Return how many calls, tokens and faults there were."""
+    """Return the numbers of calls, tokens and faults."""
     return JSONResponse(
         dict.fromkeys(("calls", "ok", "cached_tokens", "prompt_tokens", "duplicate_ok_calls"), 0) | COUNTS
     )
@@ -154,5 +154,5 @@ app = Starlette(
 
 
 def serve(port: int) -> None:
-    """Answer on 127.0.0.1 until interrupted."""
+    """Serve requests on 127.0.0.1 until interrupted."""
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def init(project: Project, out: Console) -> None:
-    """Make the lake of the settings; making it twice changes nothing.
+    """Create the lake that is configured in the settings; if it exists, it is not changed.
 
     Raises:
         StoreError: If the catalog cannot be used, or the folder belongs to another lake.
@@ -29,7 +29,7 @@ def init(project: Project, out: Console) -> None:
 
 
 def check(project: Project, out: Console) -> int:
-    """Read the whole lake, print the number of rows and every problem; return the exit code.
+    """Read the whole lake, print the number of rows and all problems, and return the exit code.
 
     Raises:
         StoreError: If the lake cannot be opened.
@@ -56,14 +56,14 @@ def compact(project: Project, out: Console) -> None:
     from agent_eval.storage.lake.upkeep import compact as compact_lake
 
     before, after = compact_lake(lake)
-    _say(out, f"{before:,} files before, {after:,} after. A file that was replaced is removed an hour later.")
+    _say(out, f"{before:,} files before, {after:,} after. Replaced files are removed after an hour.")
 
 
 def copy(project: Project, out: Console, *, source: Path | None, target: Path | None) -> None:
-    """Copy a store file into the lake, or the lake into a new store file, with unmerged answers and the ledger.
+    """Copy a store file into the lake, or the lake into a new store file, including unmerged answers and the ledger.
 
     Raises:
-        ConfigurationError: If not exactly one of source and target is given.
+        ConfigurationError: If neither or both of source and target are given.
         CopyError: If the copy would lose rows.
         StoreError: If one of the stores cannot be opened.
     """
@@ -72,7 +72,7 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
 
     ours = project.beside_store
     if (source is None) == (target is None):
-        raise ConfigurationError("Give either --from FILE, to fill the lake, or --to FILE, to copy it out.")
+        raise ConfigurationError("Use either --from FILE to fill the lake or --to FILE to copy it.")
     if source is not None:
         other = FilesBesideStore(Store.at(source), source)
         other.merge()
@@ -86,14 +86,14 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
 
 
 def _lake(project: Project) -> "LakeStore":
-    """Return the lake of the settings.
+    """Return the lake that is configured in the settings.
 
     Raises:
         ConfigurationError: If the store is a file.
     """
     if not isinstance(project.settings.store, LakeSettings):
         raise ConfigurationError(
-            f"The store is the file {project.store.attach}, which the first run makes; `agent-eval backup` copies it. For "
+            f"The store is the file {project.store.attach}, which the first run creates; `agent-eval backup` copies it. For "
             "several workers write a table [store] into agent_eval.toml: docs/howto/use-several-workers.md."
         )
     from agent_eval.storage.lake import LakeStore

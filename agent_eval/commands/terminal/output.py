@@ -18,13 +18,16 @@ class SafeConsole(Console):
     """Print to the terminal with control characters replaced by U+FFFD."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield segments with sanitised text; rich's own control segments are unchanged."""
+        """Yield segments with sanitised text; Rich's control segments are unchanged."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=sanitize(segment.text))
 
 
 def consoles() -> tuple[Console, Console]:
-    """Return consoles for stdout and stderr. In a pipe, colours are off and the width is COLUMNS, else 160."""
+    """Return consoles for stdout and stderr.
+
+    If the output is not a terminal, colours are disabled and the width is COLUMNS or 160.
+    """
     out, err = SafeConsole(highlight=False), SafeConsole(stderr=True, highlight=False)
     for console in (out, err):
         if not console.is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
@@ -33,7 +36,7 @@ def consoles() -> tuple[Console, Console]:
 
 
 def print_csv(rows: pl.DataFrame) -> None:
-    """Print rows as CSV to stdout, see `csv_text`."""
+    """Print rows as CSV to stdout (see `csv_text`)."""
     print(csv_text(rows), end="")  # noqa: T201
 
 
@@ -43,4 +46,4 @@ def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
         sys.stdout.write(json_text(rows))
         return
     text = json.dumps(list(rows), ensure_ascii=False, indent=1, default=as_text, allow_nan=False)
-    sys.stdout.write(f"{escaped_json(text)}\n")  # whole or not at all
+    sys.stdout.write(f"{escaped_json(text)}\n")  # written in one call, so never partially

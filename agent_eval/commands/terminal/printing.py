@@ -19,12 +19,15 @@ SHOWN = 20
 def print_run(
     project: Project, out: Console, err: Console, report: RunReport, *, version: str, as_json: bool
 ) -> None:
-    """Print rejected records, warnings and counts to stderr, and board and gates to stdout (`as_json`: the rows of the board)."""
+    """Print rejected records, warnings and counts to stderr, and the board and the gates to stdout.
+
+    If `as_json` is true, the rows of the board are printed as JSON instead.
+    """
     for warning in report.warnings:
         err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
     for refusal in report.refusals[:SHOWN]:
         err.print(
-            one_line(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"),
+            one_line(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"),
             markup=False,
             soft_wrap=True,
         )
@@ -61,9 +64,9 @@ def print_run(
 
 
 def _print_audit(err: Console, found: pl.DataFrame) -> None:
-    """Print where separate calls per metric gave other answers than one call for all, if both were asked."""
+    """Print how often separate calls per metric and one call for all metrics gave different answers."""
     if found.is_empty():
-        err.print("No question was answered in both modes yet: run with judge_mode one_call as well.")
+        err.print("No question was answered in both modes yet; also run with judge_mode one_call.")
     for judge, metric, n_both, n_equal, mean in found.iter_rows():
         off = "" if mean is None else f", per metric {mean:+.2f} on average"
         err.print(f"Audit of {judge}: {metric}: {n_equal} of {n_both} equal{off}.", markup=False)

@@ -1,4 +1,4 @@
-"""Show the progress of a run: a line for each finished stage, and a bar while judge models are called."""
+"""Show the progress of a run: a line per finished stage, and a progress bar while judge models are called."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from agent_eval.judge.protocol import NotApplicable, Scored, Verdict
 
 @dataclass
 class ProgressDisplay:
-    """Display the progress of one run; in a pipe it prints a line at intervals instead."""
+    """Display the progress of one run; if the output is not a terminal, print a line at intervals instead of a bar."""
 
     console: Console
     bars: Progress
@@ -23,11 +23,11 @@ class ProgressDisplay:
     judging: TaskID | None = None
 
     def say(self, line: str) -> None:
-        """Print a finished stage."""
+        """Print the line of a finished stage."""
         self.bars.update(self.stage, description=f"Done: {line}")
 
     def watch(self, asked: Asked) -> None:
-        """Update the progress of the judge models."""
+        """Update the progress of the judge models' calls."""
         if not self.console.is_terminal:
             self.console.print(asked.line(), markup=False)
             return
@@ -40,7 +40,7 @@ class ProgressDisplay:
             self._forget()
 
     def heard(self, call: JudgeCall, model: str, answers: Mapping[str, Verdict]) -> None:
-        """Print the answers of one call: a line for each, with the judge's reason."""
+        """Print the answers of one call, one line each, with the judge's reason."""
         for metric, verdict in answers.items():
             question = call.question_of(metric)
             first = question.conversations[0].conversation_id if question.conversations else "error clusters"
@@ -56,7 +56,7 @@ class ProgressDisplay:
 
 
 def _said(verdict: Verdict) -> str:
-    """Return an answer with its reason, such as '4: …', 'unsafe action: …' or 'unscored: …'."""
+    """Return an answer with its reason, e.g. '4: …', 'unsafe action: …' or 'unscored: …'."""
     if isinstance(verdict, Scored):
         given = (verdict.rating_1to5, verdict.label, verdict.value)
         value = next((answer for answer in given if answer is not None), "no value")
@@ -68,9 +68,9 @@ def _said(verdict: Verdict) -> str:
 
 @contextlib.contextmanager
 def shown_progress(console: Console) -> Iterator[ProgressDisplay]:
-    """Yield a display on this console, which is removed when the block ends."""
+    """Yield a progress display on this console; it is removed when the block ends."""
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield ProgressDisplay(console, bars, bars.add_task("Reading what has changed …", total=None))
+        yield ProgressDisplay(console, bars, bars.add_task("Reading changes …", total=None))

@@ -1,4 +1,4 @@
-"""Lay out tables for the terminal, so that no number, name or status is truncated at any width."""
+"""Lay out tables for the terminal so that numbers, names and statuses are never truncated."""
 
 from collections.abc import Iterable
 
@@ -7,23 +7,23 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-SHORT = 20  # columns: cells up to here are never broken
-NARROWEST = 14  # columns of a text that is broken
-CARDS_BELOW = 100  # columns of a terminal in which a table that does not fit becomes cards
+SHORT = 20  # characters; shorter cells are never wrapped
+NARROWEST = 14  # characters; minimum width of a wrapped column
+CARDS_BELOW = 100  # characters; in narrower terminals, a table that does not fit becomes cards
 
 
 class FittingTable(Table):
-    """Render a table that wraps long texts to fit the terminal, or one card per row if that is not enough."""
+    """Render a table with long texts wrapped to fit the terminal, or one card per row if it still does not fit."""
 
     def __init__(self, title: str, columns: Iterable[str] = (), *, numbers: Iterable[str] = ()) -> None:
-        """Start a table with these columns; those in `numbers` are aligned to the right."""
+        """Create a table with these columns; columns in `numbers` are right-aligned."""
         super().__init__(title=title, title_justify="left", header_style="bold")
         right = set(numbers)
         for name in columns:
             self.add_column(name, justify="right" if name in right else "left", overflow="fold")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render as a table where it fits, folded where its short cells fit, else as cards."""
+        """Render as a table if it fits, as a table with wrapped texts if the short cells fit, else as cards."""
         widths = [self._natural(console, options, column) for column in self.columns]
         borders = 3 * len(self.columns) + 1
         least = sum(w if w <= SHORT else min(w, NARROWEST) for w in widths) + borders

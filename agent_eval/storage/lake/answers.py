@@ -1,8 +1,8 @@
-"""Keep claims of questions and the answers of judge models in the catalog, until they are merged into the lake.
+"""Keep claims on questions and the answers of judge models in the catalog until they are merged into the lake.
 
-They have the part that a journal in a folder has beside a store file: an answer is durable here before its
-call counts as done, and any worker merges it, also if the worker that asked is gone. All times are the
-catalog's: a worker whose clock is wrong neither keeps nor takes claims for too long.
+The catalog has the same role as the journals beside a store file: an answer is stored durably before its call counts
+as completed, and any worker can merge it, even if the worker that sent the call has stopped. All times are taken
+from the catalog's clock, so that a wrong clock on a worker does not affect how long claims last.
 """
 
 import contextlib
@@ -43,11 +43,11 @@ _PUBLISH = f"""
     ON CONFLICT (cache_key) DO UPDATE SET answer = excluded.answer, worker = excluded.worker, is_merged = false"""
 _BATCH = 5_000  # answers merged in one transaction
 KEPT = "7 days"
-"""How long a merged answer is kept for a worker that looked for it before it was merged."""
+"""How long merged answers are kept for workers that searched the cache before the merge."""
 
 
 class AnswersNotStoredError(OSError):
-    """Raised when an answer cannot be written to the catalog: no further call is sent."""
+    """Raised when an answer cannot be written to the catalog; no further calls are sent."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(
@@ -57,9 +57,10 @@ class AnswersNotStoredError(OSError):
 
 @dataclass(frozen=True)
 class ClaimedQuestions:
-    """Claim questions for one worker, through a session of its own (a `ClaimTable`).
+    """Claim questions for one worker through a separate catalog session (implements `ClaimTable`).
 
-    A claim ends when it expires or when this session ends, so the questions of a killed worker are free at once.
+    A claim ends when it expires or when the session ends, so the questions of a killed worker are released
+    immediately.
     """
 
     session: CatalogSession
@@ -67,11 +68,11 @@ class ClaimedQuestions:
 
     @cached_property
     def worker(self) -> str:
-        """Return the name of the session."""
+        """Return the name of the session, which identifies the worker."""
         return self.session.name()
 
     def claim(self, keys: Collection[str]) -> bool:
-        """Claim all keys or none; return False if one is claimed by another worker or answered."""
+        """Claim either all keys or none; return False if a key is already answered or claimed by another worker."""
         try:
             with self.session.transaction():
                 claimed = self.session.rows(_CLAIM, self._values(keys))
@@ -82,22 +83,25 @@ class ClaimedQuestions:
         return True
 
     def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
-        """Return the answers to the keys (rows of judge_cache), and the keys that another worker still asks."""
+        """Return the answers for the keys, and the keys that another worker still claims.
+
+        The answers are rows of the `judge_cache` table.
+        """
         found = self.session.rows(_ARRIVED, self._values(keys))
         rows = _frame([answer for _, answer, _ in found if answer is not None])
         return rows, {key for key, _, is_open in found if is_open}
 
     def release(self, keys: Collection[str] | None = None) -> None:
-        """Give up own claims without an answer: those of `keys`, or all."""
+        """Release this worker's unanswered claims: those of `keys`, or all of them if `keys` is None."""
         only = "" if keys is None else " AND cache_key = ANY(%(keys)s)"
         self.session.rows(_RELEASE + only, self._values(keys or ()))
 
     def renew(self) -> None:
-        """Renew all own claims."""
+        """Renew all claims of this worker."""
         self.session.rows(_RENEW, self._values(()))
 
     def close(self) -> None:
-        """Release all own claims and end the session."""
+        """Release all claims of this worker and end the session."""
         with contextlib.suppress(StoreError):  # they expire
             self.release()
         self.session.close()
@@ -107,11 +111,11 @@ class ClaimedQuestions:
 
 
 class _NotAllError(Exception):
-    """Raised within `claim` to roll its transaction back."""
+    """Raised within `claim` to roll back its transaction."""
 
 
 def publish(session: CatalogSession, rows: Sequence[Mapping[str, object]]) -> None:
-    """Store answers (rows of judge_cache) durably, where waiting workers find them.
+    """Store answers (rows of the `judge_cache` table) durably in the catalog, where waiting workers find them.
 
     Raises:
         AnswersNotStoredError: If the catalog cannot be written.
@@ -124,7 +128,7 @@ def publish(session: CatalogSession, rows: Sequence[Mapping[str, object]]) -> No
 
 
 def merge(store: LakeStore) -> None:
-    """Move answers that are not merged yet into judge_cache, whoever asked for them; merging twice changes nothing.
+    """Merge the new answers of all workers into the `judge_cache` table; repeated merges change nothing.
 
     Raises:
         StoreError: If the lake cannot be written.
@@ -147,7 +151,7 @@ def _unmerged(session: CatalogSession) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def forget_merged(session: CatalogSession) -> None:
-    """Delete merged answers that no running worker can still need."""
+    """Delete merged answers that running workers can no longer need."""
     session.rows(
         f"DELETE FROM {_ANSWER} WHERE is_merged AND expires_at < clock_timestamp() - INTERVAL '{KEPT}'"
     )

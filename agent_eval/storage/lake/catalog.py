@@ -1,7 +1,7 @@
-"""Use the Postgres server of a lake's catalog: sessions that hold locks, and the holders of sections.
+"""Use the Postgres server of a lake's catalog for locks and exclusive sections.
 
-A lock is an advisory lock of a Postgres session. It is released when the session ends, for any reason, so a
-killed process leaves none. Postgres serves waiting sessions in the order in which they came.
+A lock is an advisory lock of a Postgres session. It is released when the session ends for any reason, so a killed
+process does not leave a lock behind. Postgres serves waiting sessions in the order of arrival.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from agent_eval.storage import locks
 from agent_eval.storage.lake.errors import CatalogError, ClusterExtraError, LostLockError, NotInitialisedError
 
 SCHEMA = "agent_eval"
-"""The Postgres schema of this program's own tables, beside DuckLake's."""
+"""The Postgres schema of agent_eval's tables, separate from DuckLake's."""
 TABLES = (
     f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.lake (data_path text, marker text, secret bytea)",
@@ -32,9 +32,9 @@ TABLES = (
     "PRIMARY KEY (day, run, model, session))",
 )
 SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_start IS NOT NULL"
-"""The names of all sessions of the server; no two sessions ever have the same."""
+"""Query for the names of all sessions on the server; names are never reused."""
 LARGEST_SKEW_S = 60.0
-"""A worker writes only if its clock and the catalog's differ by less."""
+"""Maximum difference in seconds between the clocks of a worker that writes and of the catalog."""
 _CONNECT_S = 10
 _ALIVE = {"keepalives": 1, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 _HOLDER = """
@@ -43,11 +43,11 @@ _HOLDER = """
 
 
 def connection_string(given: str) -> str:
-    """Return a catalog's address as key=value pairs with a limit on the time to connect.
+    """Return a catalog's address as key=value pairs with a connection timeout.
 
     Raises:
         ClusterExtraError: If psycopg2 is not installed.
-        CatalogError: If the address cannot be read.
+        CatalogError: If the address is invalid.
     """
     extensions = _psycopg2().extensions
     try:
@@ -68,7 +68,7 @@ def _psycopg2() -> Any:
 
 @dataclass
 class CatalogSession:
-    """Hold one connection to the catalog; its locks last as long as it does."""
+    """Represent one connection to the catalog; its locks are released when it ends."""
 
     attach: str
     _con: Any
@@ -76,10 +76,10 @@ class CatalogSession:
 
     @classmethod
     def open(cls, attach: str, conninfo: str, doing: str) -> "CatalogSession":
-        """Connect.
+        """Open a connection to the catalog.
 
         Raises:
-            CatalogError: If the server does not answer.
+            CatalogError: If the server does not respond.
         """
         name = f"agent_eval on {socket.gethostname()[:30]}, process {os.getpid()}"
         try:
@@ -90,7 +90,7 @@ class CatalogSession:
         return cls(attach, con)
 
     def rows(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
-        """Execute a statement and return its rows; a statement without rows returns none.
+        """Execute a statement and return its rows; the list is empty if the statement returns no rows.
 
         Raises:
             NotInitialisedError: If a table of this program is missing.
@@ -107,7 +107,7 @@ class CatalogSession:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit the statements of the block together, or none of them."""
+        """Commit all statements of the block, or none if an exception is raised."""
         self.rows("BEGIN")
         try:
             yield
@@ -118,7 +118,7 @@ class CatalogSession:
         self.rows("COMMIT")
 
     def name(self) -> str:
-        """Return the name of this session among `SESSIONS`."""
+        """Return the name of this session, as `SESSIONS` lists it."""
         return str(self.rows(f"{SESSIONS} AND pid = pg_backend_pid()")[0][0])
 
     def wrong_clock(self) -> str | None:
@@ -130,7 +130,7 @@ class CatalogSession:
         return f"the clock of this machine is {abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the catalog's"
 
     def is_alive(self) -> bool:
-        """Return whether the server still has this session, and with it every lock that it took."""
+        """Return whether this session still exists on the server, and with it all locks that it acquired."""
         try:
             self.rows("SELECT 1")
         except CatalogError:
@@ -138,9 +138,13 @@ class CatalogSession:
         return True
 
     def lock(self, name: str, *, limit_s: float | None, what: str, shared: bool = False) -> bool:
-        """Take a lock, in the order of arrival; return False if others hold it for longer than the limit.
+        """Acquire a lock in order of arrival; return False if others hold it for longer than the limit.
 
-        None: wait without limit. A long wait is logged once. `shared`: with others that take it so.
+        Args:
+            name: The lock.
+            limit_s: Time limit in seconds; None: wait without limit.
+            what: Name of the resource in messages; a long wait is logged once.
+            shared: Acquire the lock together with other shared holders.
         """
         key = lock_key(name)
         waits = [0.0] if limit_s == 0 else _waits(limit_s)
@@ -165,7 +169,7 @@ class CatalogSession:
         return True
 
     def holder(self, name: str) -> str:
-        """Return the program that holds a lock, for messages."""
+        """Return the name of the program that holds a lock, for messages."""
         found = self.rows(_HOLDER, [lock_key(name)])
         return str(found[0][0]) if found else "another process"
 
@@ -174,14 +178,14 @@ class CatalogSession:
         self.rows("SELECT pg_advisory_unlock(%s)", [lock_key(name)])
 
     def close(self) -> None:
-        """End the session, and release its locks; a forked child leaves the session of its parent alone."""
+        """End the session and release its locks; in a forked child, the session of the parent is not affected."""
         if self.process == os.getpid():
             with contextlib.suppress(_psycopg2().Error):
                 self._con.close()
 
 
 def _waits(limit_s: float | None) -> Iterator[float]:
-    """Yield the lengths of the waits: a short one, after which the holder is logged, then the rest."""
+    """Yield the durations of the waits in seconds: a short wait, after which the holder is logged, then the rest."""
     yield locks.SAY_AFTER_S if limit_s is None else min(limit_s, locks.SAY_AFTER_S)
     while limit_s is None:
         yield 600.0
@@ -190,7 +194,7 @@ def _waits(limit_s: float | None) -> Iterator[float]:
 
 
 def lock_key(name: str) -> int:
-    """Return the number of a lock, 63 bits."""
+    """Return the 63-bit key of a lock, derived from its name."""
     return int.from_bytes(hashlib.sha256(f"agent_eval {name}".encode()).digest()[:8], "big") >> 1
 
 
@@ -199,7 +203,7 @@ _Held = dict[tuple[str, str, int], CatalogSession]
 
 @dataclass
 class _Sections:
-    """Hold the sections of this process: (attach, purpose, thread) → the session that holds it."""
+    """Hold the sections of this process: (attach, purpose, thread) → the session that holds the section."""
 
     process: int = field(default_factory=os.getpid)
     held: _Held = field(default_factory=_Held)
@@ -220,7 +224,7 @@ def _own() -> _Held:
 def section(attach: str, conninfo: str, purpose: str, *, wait: bool) -> Iterator[bool]:
     """Hold a section exclusively among all workers; re-entrant within one thread.
 
-    Yields whether it is held: always True, unless `wait` is false and another holder exists.
+    Yields whether the section is held: always True, unless `wait` is False and another worker holds it.
     """
     held, place = _own(), (attach, purpose, threading.get_ident())
     if place in held:
@@ -248,8 +252,8 @@ def scope_section(
 ) -> Iterator[None]:
     """Hold the section for runs together with runs on other agents, or on other versions of these agents.
 
-    `versions` None: what is common to all versions of the agents. Within the exclusive section of this thread it does
-    nothing.
+    If `versions` is None, the run writes rows that all versions of the agents share. If this thread already holds the
+    exclusive section, the call has no effect.
     """
     held, place = _own(), (attach, "run", threading.get_ident())
     if place in held:
@@ -262,7 +266,7 @@ def scope_section(
         names = [(f"agent {agent}", versions is not None) for agent in sorted(agents)]
         for version in sorted(versions or ()):
             names += [(f"agent {agent} version {version}", False) for agent in sorted(agents)]
-        for name, is_shared in names:  # in one order: no two runs wait for each other
+        for name, is_shared in names:  # in a fixed order, so that two runs never wait for each other
             session.lock(name, limit_s=None, what=f"{name} in the store {attach}", shared=is_shared)
         held[place] = session
         try:
@@ -272,10 +276,10 @@ def scope_section(
 
 
 def refuse_lost_sections(attach: str) -> None:
-    """Check that the catalog still has the session of every section that this process holds.
+    """Check that the session of every section that this process holds still exists.
 
     Raises:
-        LostLockError: If one has ended.
+        LostLockError: If a session has ended.
     """
     for (place, purpose, _), session in list(_own().items()):
         if place == attach and not session.is_alive():

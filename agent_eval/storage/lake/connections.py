@@ -1,6 +1,6 @@
-"""Keep connections to a lake open: attaching takes many times as long as a small write.
+"""Keep connections to a lake open, because attaching takes many times as long as a small write.
 
-Connections are separate per process, since a forked child cannot use its parent's.
+Each process has separate connections, since a forked child cannot use those of its parent.
 """
 
 import atexit
@@ -19,14 +19,14 @@ from agent_eval.storage.lake.errors import LostLockError
 
 @dataclass
 class Lake:
-    """Hold a DuckDB connection with the lake attached as `store`, and the session that takes its table locks."""
+    """Hold a DuckDB connection with the lake attached as `store`, and the catalog session for table locks."""
 
     con: duckdb.DuckDBPyConnection
     locks: CatalogSession
 
     @classmethod
     def attached(cls, setup: Sequence[str], attach: str, session: CatalogSession) -> "Lake":
-        """Open a connection, with the statements that set it up and the one that attaches the lake.
+        """Open a connection and execute the setup statements and the statement that attaches the lake.
 
         Raises:
             duckdb.Error: If the lake cannot be attached.
@@ -41,16 +41,16 @@ class Lake:
         return cls(con, session)
 
     def refuse_lost_locks(self) -> None:
-        """Check that the catalog still has the session of the table locks.
+        """Check that the session of the table locks still exists.
 
         Raises:
-            LostLockError: If it has ended.
+            LostLockError: If the session has ended.
         """
         if not self.locks.is_alive():
             raise LostLockError(self.locks.attach, "the tables that are written")
 
     def close(self) -> None:
-        """End both connections; an open transaction is rolled back, and the locks are released."""
+        """Close both connections; an open transaction is rolled back and the locks are released."""
         self.con.close()
         self.locks.close()
 
@@ -60,9 +60,9 @@ _idle: dict[tuple[int, Hashable], list[Lake]] = defaultdict(list)
 
 @contextlib.contextmanager
 def pooled(make: Callable[[], Lake], key: Hashable) -> Iterator[Lake]:
-    """Yield a connection to the lake, kept for reuse at the end; after an error it is closed.
+    """Yield a connection to the lake; it is kept for reuse at the end, or closed after an error.
 
-    A connection whose catalog was restarted is replaced.
+    A connection is replaced if the catalog was restarted.
     """
     idle = _idle[os.getpid(), key]
     lake = None

@@ -1,4 +1,4 @@
-"""Copy all rows of a store file into a lake, or of a lake into a new file. Ids of runs and times of writes are kept."""
+"""Copy all rows of a store file into a lake, or of a lake into a new file. Run ids and write times are preserved."""
 
 import contextlib
 import os
@@ -19,33 +19,36 @@ from agent_eval.tables import TABLES, Table
 
 
 class CopyError(StorageError):
-    """Raised when a store is not copied: a copy would lose rows. Both stores are unchanged."""
+    """Raised when a store cannot be copied without losing rows. Both stores are unchanged."""
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"Nothing was copied to {target}: {why}.")
 
 
 def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
-    """Copy every table of a store file into a lake without rows; return the number of rows by table.
+    """Copy every table of a store file into an empty lake; return the number of rows per table.
 
-    All tables are copied in one transaction. Runs on either store wait meanwhile.
+    All tables are copied in one transaction. Runs on either store wait until the copy is complete.
 
     Raises:
-        CopyError: If there is no such file, it is of an earlier version, or the lake has rows.
+        CopyError: If the file does not exist or has an earlier version, or the lake is not empty.
         StoreError: If one of the stores cannot be opened.
     """
     if not file.is_file():
-        raise CopyError(lake.attach, f"there is no store file {file}")
+        raise CopyError(lake.attach, f"the store file {file} does not exist")
     source = Store.at(file)
     with source.exclusive_section("run"), source.session(read_only=True) as con:
         if stamped(con)[0] < SCHEMA_VERSION:
-            raise CopyError(lake.attach, f"{file} is of an earlier release; run `agent-eval run` on it first")
+            raise CopyError(
+                lake.attach,
+                f"{file} was written by an earlier release; migrate it with `agent-eval run` first",
+            )
         tables = _present(con)
     rows = dict[str, int]()
 
     def write(con: duckdb.DuckDBPyConnection) -> None:
         if any(_n_rows(con, "store", table) for table in _present(con)):
-            raise CopyError(lake.attach, "it has rows already; copy into a new lake")
+            raise CopyError(lake.attach, "it already contains rows; use a new lake")
         rows.update(_copied(con, "other", "store", tables))
 
     with (
@@ -59,16 +62,16 @@ def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
 
 
 def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
-    """Copy every table of a lake into a new store file; return the number of rows by table.
+    """Copy every table of a lake into a new store file; return the number of rows per table.
 
-    The file gets its name when it is complete. Runs on the lake wait meanwhile.
+    The file appears under its final name when it is complete. Runs on the lake wait until then.
 
     Raises:
         CopyError: If the file exists.
         StoreError: If one of the stores cannot be opened.
     """
     if file.exists():
-        raise CopyError(str(file), "the file exists; name a new one")
+        raise CopyError(str(file), "the file already exists; choose another name")
     if not file.parent.is_dir():
         raise MissingFolderError(file, "write")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
@@ -88,7 +91,7 @@ def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _with_file(lake: LakeStore, file: Path, option: str = "") -> Iterator[LakeStore]:
-    """Yield the lake with the file attached as `other` to its connections; close them at the end."""
+    """Yield the lake, with the file attached as `other` to its connections; close the connections at the end."""
     place = str(file).replace("'", "''")
     try:
         yield replace(lake, setup=(f"ATTACH '{place}' AS other{option}",))
@@ -97,7 +100,7 @@ def _with_file(lake: LakeStore, file: Path, option: str = "") -> Iterator[LakeSt
 
 
 def _present(con: duckdb.DuckDBPyConnection) -> list[Table[Any]]:
-    """Return the tables that were written to the attached store."""
+    """Return the tables that exist in the attached store."""
     return [TABLES[name] for name in sorted(TABLES) if columns_of(con, TABLES[name])]
 
 

@@ -1,4 +1,4 @@
-"""Describe errors of a lake in one line: the problem and the fix. No message holds a password."""
+"""Define the errors of a lake; each message is one line with the problem and the fix, without passwords."""
 
 from agent_eval.errors import StorageError
 from agent_eval.storage.store_errors import StoreError
@@ -7,7 +7,7 @@ INSTALL = "Install `dagster-agent-eval[cluster]` with `pip install -c constraint
 
 
 class ClusterExtraError(StorageError):
-    """Raised when a library of the extra `cluster` is missing or does not fit the installed duckdb."""
+    """Raised when a library of the extra `cluster` is missing or incompatible with the installed duckdb."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"The store is a DuckLake, but {why}. {INSTALL}.")
@@ -27,14 +27,16 @@ class CatalogError(StoreError):
 
 
 class NotInitialisedError(StoreError):
-    """Raised when the catalog's database holds no lake yet."""
+    """Raised when the catalog's database does not contain a lake yet."""
 
     def __init__(self, attach: str, doing: str) -> None:
-        super().__init__(attach, doing, "its catalog holds no lake yet", "Run `agent-eval store init` once")
+        super().__init__(
+            attach, doing, "its catalog does not contain a lake yet", "Run `agent-eval store init` once"
+        )
 
 
 class DataFolderError(StoreError):
-    """Raised when the folder of Parquet files is missing, or is the folder of another lake."""
+    """Raised when the folder of Parquet files is missing or belongs to another lake."""
 
     def __init__(self, attach: str, doing: str, why: str) -> None:
         super().__init__(
@@ -57,16 +59,19 @@ class ConflictError(StoreError):
 
 
 class LostLockError(StoreError):
-    """Raised when the session that held a lock has ended: another worker may have taken it, so nothing is committed."""
+    """Raised when the session that held a lock has ended.
+
+    Another worker may have acquired the lock, so nothing is committed.
+    """
 
     def __init__(self, attach: str, what: str) -> None:
         super().__init__(
             attach,
             "write",
-            f"the catalog ended the session that held the lock of {what}, so that another worker may hold it now",
-            "Run again: the next run does the rest",
+            f"the catalog ended the session that held the lock of {what}, so another worker may have acquired it",
+            "Run the command again; it resumes the remaining work",
         )
 
 
 def _first_line(why: str) -> str:
-    return (why.strip().splitlines() or ["no reason is given"])[0].strip().rstrip(".")
+    return (why.strip().splitlines() or ["unknown reason"])[0].strip().rstrip(".")

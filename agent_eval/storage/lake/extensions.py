@@ -11,10 +11,10 @@ _WHEELS = {"postgres_scanner": "duckdb_extension_postgres_scanner", "ducklake": 
 
 
 def load_statements() -> tuple[str, ...]:
-    """Return the statements that load the extensions of the installed duckdb.
+    """Return the statements that load the extensions for the installed duckdb.
 
     Raises:
-        ClusterExtraError: If a wheel is missing, or was made for another duckdb.
+        ClusterExtraError: If an extension's package is missing or was built for another duckdb version.
     """
     return tuple(f"LOAD '{_file(name, wheel)}'" for name, wheel in _WHEELS.items())
 

@@ -1,7 +1,7 @@
-"""Count judge calls and their cost in the catalog: the ledger that all workers of a project share.
+"""Count judge calls and their cost in the catalog, in a ledger that all workers of a project share.
 
-As with the ledger beside a store file, a call is reserved before it is sent, so caps in calls are never
-exceeded, and a cap in dollars only by the calls in progress. Days are those of the catalog's clock, in UTC.
+As with the ledger beside a store file, a call is reserved before it is sent. Caps in calls are therefore never
+exceeded, and a cap in dollars is exceeded at most by the calls in progress. Days follow the catalog's clock, in UTC.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from agent_eval.storage.store_errors import StoreError
 
 _SPENDING = f"{catalog.SCHEMA}.spending"
 _DAY = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
-# Two messages to the server for each call; the lock lets one worker at a time compare the sums with the caps.
+# Each call needs two round trips; the lock allows only one worker at a time to compare the sums with the caps.
 _BEGIN = f"""
     BEGIN; SELECT pg_advisory_xact_lock({lock_key("ledger")});
     SELECT {_DAY}, sum(n_calls), sum(cost_usd),
@@ -45,17 +45,17 @@ _CLOSE_LOST = f"""
 
 
 class CatalogLedgerError(StorageError):
-    """Raised when the ledger in the catalog cannot be used; no judge is called, as calls must be counted."""
+    """Raised when the ledger in the catalog cannot be used; no judge is called, because calls must be counted."""
 
     def __init__(self, error: StoreError) -> None:
-        super().__init__(f"The ledger of judge calls cannot be used, so no judge is asked. {error}")
+        super().__init__(f"The ledger of judge calls cannot be used, so no judge is called. {error}")
 
 
 @dataclass
 class CatalogLedger:
     """Record the calls of one process in the ledger of the catalog.
 
-    `of_run` caps all processes that work for the same run together.
+    `of_run` is the cap for all processes of the same run together.
     """
 
     store: LakeStore
@@ -65,7 +65,7 @@ class CatalogLedger:
     per_day: SpendingCap
     of_automation: SpendingCap  # per day
     of_run: SpendingCap
-    _days: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # model → of its open calls
+    _days: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # model → its open calls
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
@@ -77,10 +77,10 @@ class CatalogLedger:
         return self._session.name()
 
     def reserve(self, model: str) -> str | None:
-        """Count a call before it is sent; if a cap does not allow it, return which one.
+        """Count a call before it is sent; if a cap is reached, return a description of the cap.
 
         Raises:
-            CatalogLedgerError: If it cannot be counted; the call must not be sent then.
+            CatalogLedgerError: If the call cannot be counted; it must not be sent in this case.
         """
         by = "automation" if self.is_automatic else "person"
         try:
@@ -99,7 +99,7 @@ class CatalogLedger:
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Record the cost of a reserved call; `cost_usd` None: unknown."""
+        """Record the tokens and the cost of a reserved call; None means unknown."""
         with self._lock:
             row = {
                 "n_in": n_in or 0,
@@ -126,7 +126,7 @@ class CatalogLedger:
 
 
 def spent(store: LakeStore) -> pl.DataFrame:
-    """Return table spending. Calls left open by a worker that is gone have an unknown cost.
+    """Return the `spending` table. Open calls of a worker that has stopped have an unknown cost.
 
     Raises:
         StoreError: If the catalog cannot be used.
@@ -146,7 +146,7 @@ def spent(store: LakeStore) -> pl.DataFrame:
 
 
 def add_spent(store: LakeStore, spending: pl.DataFrame) -> None:
-    """Add the spending of another store (table spending), so that caps of the day and in all count it.
+    """Add the spending of another store (the `spending` table), so that daily and total caps include it.
 
     Raises:
         StoreError: If the catalog cannot be used.

@@ -1,9 +1,10 @@
 """Read and write the tables of a DuckLake that several workers share.
 
-DuckLake has no keys, and sees a conflict only where another commit changed the same table: two writers that
-replace the same empty partition would both commit. So a write takes the lock of each of its tables, which
-orders the writers, and updates each table's row in the lake's table `fence`, so that of two writers the second
-fails even if a lock was lost. It is then repeated. A writer whose lock session has ended commits nothing.
+DuckLake has no keys, and detects a conflict only if another commit changed existing data of the same table: two
+writers that replace the same empty partition would both commit. A write therefore acquires the lock of each of its
+tables, which serialises writers. It also updates each table's row in the lake's table `fence`, so that the second of
+two concurrent writers fails, and is retried, even if a lock was lost. A writer whose lock session has ended does
+not commit.
 """
 
 import contextlib
@@ -34,9 +35,9 @@ from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamped
 from agent_eval.tables import Table
 
 LAKE_SCHEMA = "ducklake"
-"""The Postgres schema of DuckLake's own tables."""
+"""The Postgres schema of DuckLake's internal tables."""
 MARKER = "agent_eval.lake"
-"""The file in the data folder that names its lake: a disk that is not mounted is an empty folder."""
+"""File in the data folder that identifies its lake; it is missing if the disk is not mounted."""
 _CONFLICT = re.compile(
     r"transaction conflict|maximum retry count|could not serialize|violates unique constraint \"ducklake",
     re.IGNORECASE,
@@ -48,8 +49,8 @@ class LakeStore(Store):
     """Read and write the tables of one lake.
 
     Args:
-        given: The address of the catalog, as libpq takes it, without a password.
-        data: The folder of the Parquet files, which every worker mounts under the same path.
+        given: The address of the catalog as a libpq connection string, without a password.
+        data: The folder of the Parquet files, which must have the same path on every worker.
     """
 
     given: str = ""
@@ -61,7 +62,7 @@ class LakeStore(Store):
         return cls(attach=f"ducklake:postgres:{given}", given=given, data=data)
 
     def attach_statement(self, name: str, *, create: bool = False) -> str:
-        """Return the statement that attaches the lake under a name; with `create`, it may not exist yet."""
+        """Return the statement that attaches the lake under a name, and creates it if `create` is true."""
         place, folder = (
             text.replace("'", "''") for text in (f"ducklake:postgres:{self.conninfo}", f"{self.data}/")
         )
@@ -70,7 +71,7 @@ class LakeStore(Store):
 
     @cached_property
     def conninfo(self) -> str:
-        """Return the address of the catalog with a limit on the time to connect."""
+        """Return the address of the catalog with a connection timeout."""
         return catalog.connection_string(self.given)
 
     def catalog_session(self, doing: str) -> catalog.CatalogSession:
@@ -78,7 +79,7 @@ class LakeStore(Store):
         return catalog.CatalogSession.open(self.attach, self.conninfo, doing)
 
     def prompt_secret(self) -> bytes:
-        """Return the random key of the codes that fence transcripts in prompts; the first caller makes it."""
+        """Return the random key for the codes that delimit transcripts in prompts; the first call creates it."""
         with contextlib.closing(self.catalog_session("read")) as session:
             found = session.rows(
                 f"UPDATE {catalog.SCHEMA}.lake SET secret = COALESCE(secret, %s) RETURNING secret",
@@ -96,9 +97,10 @@ class LakeStore(Store):
 
     @contextlib.contextmanager
     def run_section(self, scope: RunScope | None, run_id: str) -> Iterator[None]:
-        """Hold the section for a run, together with runs on other agents or versions unless the run is of all.
+        """Hold the section for a run; runs on other agents or versions may hold it at the same time.
 
-        The run is recorded before it waits.
+        If `scope` is None, the run includes all agents and holds the section exclusively. The run is recorded before it
+        waits.
         """
         section = (
             self.exclusive_section("run")
@@ -110,12 +112,12 @@ class LakeStore(Store):
 
     @property
     def is_shared(self) -> bool:
-        """Return True: other workers use the lake."""
+        """Return True, because other workers may use the lake."""
         return True
 
     @contextlib.contextmanager
     def process_of_run(self, run_id: str) -> Iterator[None]:
-        """Record in the catalog that this process works for a run, with a session that ends with the process."""
+        """Record in the catalog that this process works on a run, with a session that ends with the process."""
         with contextlib.closing(self.catalog_session("write")) as session:
             session.rows(
                 f"INSERT INTO {catalog.SCHEMA}.run_process VALUES (%s, %s) "
@@ -129,7 +131,7 @@ class LakeStore(Store):
                     session.rows(f"DELETE FROM {catalog.SCHEMA}.run_process WHERE run_id = %s", [run_id])
 
     def abandoned_runs(self) -> list[str]:
-        """Return the recorded runs whose session has ended: the process or its machine is gone."""
+        """Return the recorded runs whose session has ended because the process or its machine stopped."""
         with contextlib.closing(self.catalog_session("read")) as session:
             found = session.rows(
                 f"SELECT run_id FROM {catalog.SCHEMA}.run_process WHERE session NOT IN ({catalog.SESSIONS}) ORDER BY run_id"
@@ -137,7 +139,7 @@ class LakeStore(Store):
         return [run_id for (run_id,) in found]
 
     def forget_runs(self, run_ids: Collection[str]) -> None:
-        """Forget abandoned runs."""
+        """Remove the records of abandoned runs."""
         with contextlib.closing(self.catalog_session("write")) as session:
             session.rows(f"DELETE FROM {catalog.SCHEMA}.run_process WHERE run_id = ANY(%s)", [list(run_ids)])
 
@@ -148,10 +150,10 @@ class LakeStore(Store):
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the lake attached as `store`; a reader sees one snapshot of it. Only for this package.
+        """Yield the lake attached as `store`; a reader sees one snapshot of it. Use it only within this package.
 
         Raises:
-            StoreError: If it cannot be opened, is of a later version, or an operation on it fails.
+            StoreError: If the lake cannot be opened or has a later version, or if an operation on it fails.
         """
         with self._lake("read" if read_only else "write") as lake:
             if not read_only:
@@ -180,7 +182,7 @@ class LakeStore(Store):
 
     @contextlib.contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Raise errors of the database as StoreError, with DuckLake's reason."""
+        """Convert errors of the database to StoreError, with DuckLake's reason."""
         try:
             with super().translated(doing):
                 yield
@@ -197,19 +199,19 @@ class LakeStore(Store):
             with contextlib.closing(self.catalog_session(doing)) as session:
                 if not session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{catalog.SCHEMA}'"):
                     raise NotInitialisedError(self.attach, doing)
-            what = "holds no lake" if self.data.is_dir() else "does not exist"
+            what = "does not contain a lake" if self.data.is_dir() else "does not exist"
             raise DataFolderError(self.attach, doing, f"its data folder {self.data} {what}")
 
     def transact(
         self, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
     ) -> None:
-        """Call `write` in a transaction under the locks of its tables, again after each conflict.
+        """Call `write` in a transaction that holds the locks of its tables, and retry after each conflict.
 
         Raises:
             BusyStoreError: If another worker held a lock for longer than `patience_s`.
             ClockError: If the clocks of this machine and of the catalog differ by more than a minute.
-            ConflictError: If conflicts lasted longer than that.
-            LostLockError: If the session of a lock, or of a section of this process, has ended.
+            ConflictError: If conflicts lasted for longer than `patience_s`.
+            LostLockError: If the session of a lock or of a section of this process has ended.
         """
         patience = locks.Backoff(self.patience_s, f"the store {self.attach}")
         while True:
@@ -239,7 +241,7 @@ class LakeStore(Store):
 
     @contextlib.contextmanager
     def _table_locks(self, lake: Lake, tables: Sequence[Table[Any]]) -> Iterator[None]:
-        """Hold the locks of the tables, taken in the order of their names: no two writers wait for each other."""
+        """Hold the locks of the tables, acquired in order of name so that two writers never wait for each other."""
         names = [f"table {table.name}" for table in sorted(tables, key=lambda table: table.name)]
         what = f"the store {self.attach}"
         try:
@@ -249,13 +251,13 @@ class LakeStore(Store):
                     raise BusyStoreError(self.attach, "write", holder, self.patience_s)
             yield
         except BaseException:
-            lake.locks.close()  # releases them all
+            lake.locks.close()  # releases all locks
             raise
         for name in names:
             lake.locks.unlock(name)
 
     def _fence(self, lake: Lake, table: Table[Any]) -> None:
-        """Make the table if needed, and change its row in `fence`: a second writer's commit then conflicts."""
+        """Create the table if needed, and update its row in `fence`, so that a second writer's commit conflicts."""
         is_new = not columns_of(lake.con, table)
         ensure_columns(lake.con, table)
         if is_new:
@@ -269,6 +271,6 @@ class LakeStore(Store):
             raise StoreError(
                 self.attach,
                 "write",
-                f"its table fence has {n_rows} rows for {table.name}, not one",
+                f"its table fence has {n_rows} rows for {table.name} instead of one",
                 "Restore the catalog from a backup, or copy the lake into a new one with `agent-eval store copy`",
             )

@@ -17,16 +17,16 @@ from agent_eval.storage.store import columns_of, quoted
 from agent_eval.storage.versions import SCHEMA_VERSION, stamp, stamped
 from agent_eval.tables import TABLES
 
-_KEPT = "1 hour"  # readers of older snapshots have ended by then
+_KEPT = "1 hour"  # readers of older snapshots have finished by then
 
 
 def initialise(store: LakeStore) -> bool:
-    """Make the lake: its tables in the catalog, and its data folder; return False if it exists.
+    """Create the lake's tables in the catalog and its data folder; return False if the lake already exists.
 
     Raises:
         StoreError: If the catalog cannot be used, or the data folder belongs to another lake.
     """
-    with contextlib.closing(store.catalog_session("make")) as session, store.translated("make"):
+    with contextlib.closing(store.catalog_session("create")) as session, store.translated("make"):
         session.lock("init", limit_s=None, what=f"the store {store.attach}")
         for statement in catalog.TABLES:
             session.rows(statement)
@@ -49,36 +49,38 @@ def initialise(store: LakeStore) -> bool:
 
 
 def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) -> None:
-    """Write the marker into the data folder, unless it holds the one of this lake."""
+    """Write the marker file to the data folder, unless the folder already has the marker of this lake."""
     file = store.data / MARKER
     if data != store.data:
-        raise DataFolderError(store.attach, "make", f"its files are in {data}, not in {store.data}")
+        raise DataFolderError(store.attach, "create", f"its files are in {data}, not in {store.data}")
     held = file.read_text().strip() if file.is_file() else None
     if held not in (None, marker):
-        raise DataFolderError(store.attach, "make", f"{store.data} is the folder of another lake")
+        raise DataFolderError(store.attach, "create", f"{store.data} is the folder of another lake")
     if held == marker:
         return
     if not is_new:
-        raise DataFolderError(store.attach, "make", f"its data folder {store.data} does not hold its files")
+        raise DataFolderError(
+            store.attach, "create", f"its data folder {store.data} does not contain its files"
+        )
     try:
         store.data.mkdir(parents=True, exist_ok=True)
         file.write_text(marker + "\n")
     except OSError as error:
         raise DataFolderError(
-            store.attach, "make", f"{store.data} cannot be written ({error.strerror})"
+            store.attach, "create", f"{store.data} cannot be written ({error.strerror})"
         ) from error
 
 
 @dataclass
 class Checked:
-    """Hold what a check found: rows per table, and one sentence per problem."""
+    """Hold the result of a check: the number of rows per table, and one sentence per problem."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
 
 
 def check(store: LakeStore) -> Checked:
-    """Read the whole lake: the rows of every table, its key, its row in `fence`, its files, and the clocks.
+    """Read and check the whole lake: the rows, key, files and `fence` row of every table, and the clocks.
 
     Raises:
         StoreError: If the lake cannot be opened.
@@ -88,7 +90,7 @@ def check(store: LakeStore) -> Checked:
         skew = session.wrong_clock()
         held = session.rows(f"SELECT marker FROM {catalog.SCHEMA}.lake")
     if skew:
-        found.problems.append(f"T{skew[1:]}: set both by NTP.")
+        found.problems.append(f"T{skew[1:]}: synchronise both with NTP.")
     with store.session(read_only=True) as con:
         marker = (store.data / MARKER).read_text().strip()
         if [(marker,)] != held:
@@ -105,10 +107,10 @@ def check(store: LakeStore) -> Checked:
 
 
 def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str]) -> int:
-    """Return the number of rows of a table that was written; add what is wrong with it to `problems`."""
+    """Return the number of rows of a table, and add a sentence for each problem with it to `problems`."""
     (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
     if n_fences != 1:
-        problems.append(f"Table {name} has {n_fences} rows in `fence`, not one: restore the catalog.")
+        problems.append(f"Table {name} has {n_fences} rows in `fence` instead of one; restore the catalog.")
     key = ", ".join(map(quoted, TABLES[name].key))
     try:
         (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
@@ -119,14 +121,14 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
         problems.append(f"Table {name} cannot be read: {str(error).splitlines()[0]}")
         return 0
     if n_double:
-        problems.append(f"Table {name} holds {n_double:,} keys more than once: make its partitions again.")
+        problems.append(f"Table {name} contains {n_double:,} duplicate keys; recompute its partitions.")
     return int(n_rows)
 
 
 def compact(store: LakeStore) -> tuple[int, int]:
-    """Merge small files and remove what no snapshot of the last hour needs; return the files before and after.
+    """Merge small files and remove files that only snapshots older than an hour need.
 
-    Other workers may read and write meanwhile; a run waits.
+    Return the number of files before and after. Other workers can read and write at the same time, but runs wait.
 
     Raises:
         StoreError: If the lake cannot be opened or changed.

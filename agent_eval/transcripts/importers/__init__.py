@@ -1,7 +1,8 @@
 """Import foreign formats, one module per format; only `importing` writes the native form.
 
-A module reads its format into conversations and refusals, one record at a time; `importing` writes them. `auto` imports
-many files, `detection` detects their formats, `inputs` finds them. To add a format, see docs/formats.md.
+Each module converts the records of its format, one at a time, to conversations or, if they are invalid, to `Refusal`
+objects; `importing` writes both. `auto` imports many files, `detection` detects their formats, and `inputs` finds
+them. To add a format, see docs/formats.md.
 """
 
 from agent_eval.transcripts.importers.catalog import FORMATS

@@ -1,4 +1,4 @@
-"""Know what an agent's sessions hold: conversation ids, source sessions, and the files they were imported from."""
+"""Index an agent's sessions: conversation ids, source sessions, and the files they were imported from."""
 
 import hashlib
 import re
@@ -19,7 +19,10 @@ _SOURCE = re.compile(
 
 
 class RecordOrigin(NamedTuple):
-    """Name the record that a conversation was imported from; `record` is equal for equal records of a format."""
+    """Identify the record that a conversation was imported from.
+
+    `record` is equal for equal records of a format.
+    """
 
     file_of_format: str  # openai:chats.jsonl
     format_name: str
@@ -29,7 +32,7 @@ class RecordOrigin(NamedTuple):
 
     @classmethod
     def of(cls, source: object) -> "RecordOrigin | None":
-        """Read a conversation's `source`; None if it was not written by an import."""
+        """Parse a conversation's `source`; return None if it was not written by an import."""
         match = _SOURCE.fullmatch(source) if isinstance(source, str) else None
         if match is None:
             return None
@@ -38,7 +41,7 @@ class RecordOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownConversation:
-    """Describe a conversation of a session as far as it is needed to recognise it."""
+    """Hold the attributes by which a conversation of a session is recognised."""
 
     conversation_id: str
     record: str | None  # None: not written by an import
@@ -46,12 +49,12 @@ class KnownConversation:
 
     @classmethod
     def of(cls, conversation: Conversation) -> "KnownConversation":
-        """Describe a conversation."""
+        """Return the attributes of a conversation."""
         return cls.of_fields(conversation.conversation_id, conversation.source, conversation.metadata)
 
     @classmethod
     def of_fields(cls, name: str, source: object, metadata: object) -> "KnownConversation":
-        """Describe a conversation from its fields."""
+        """Return the attributes of a conversation with these fields."""
         origin = RecordOrigin.of(source)
         names = listed(metadata.get(SOURCE_SESSIONS)) if isinstance(metadata, dict) else []
         keys = tuple(f"{origin.format_name}:{key}" for key in names) if origin else ()
@@ -60,7 +63,7 @@ class KnownConversation:
 
 @dataclass
 class FileContent:
-    """Identify the content of a file, whatever its name and folder: records, their numbers, and refusals."""
+    """Identify the content of a file by its records and rejected records, independent of its path."""
 
     file: str | None = None
     _conversations: "hashlib._Hash" = field(default_factory=hashlib.sha256)
@@ -68,7 +71,7 @@ class FileContent:
     _is_empty: bool = True
 
     def watching(self, found: Iterable[Found]) -> Iterator[Found]:
-        """Yield the items, adding conversations and refusals to the content."""
+        """Yield the items, and add the conversations and rejected records to the content."""
         for item in found:
             if isinstance(item, Conversation):
                 self.add(item.source)
@@ -83,18 +86,18 @@ class FileContent:
             self._conversations.update(f"{origin.format_name} {origin.number} {origin.record}\n".encode())
 
     def refuse(self, file: str, line: int, reason: str) -> None:
-        """Add a refusal."""
+        """Add a rejected record."""
         self.file, self._is_empty = self.file or file, False
         self._refusals.update(f"{line} {reason}\n".encode())
 
     @property
     def name(self) -> str | None:
-        """Return the name of the content; None if there is none."""
+        """Return a hash that identifies the content, or None if the content is empty."""
         return None if self._is_empty else f"{self._conversations.hexdigest()} {self._refusals.hexdigest()}"
 
 
 class HeldConversation(NamedTuple):
-    """Name a conversation of a session."""
+    """Identify a conversation of a session."""
 
     session: str
     conversation_id: str
@@ -102,7 +105,7 @@ class HeldConversation(NamedTuple):
 
 
 class AgentIds:
-    """Hold what is known of an agent's sessions; conversation ids are unique within an agent.
+    """Index the conversations of an agent's sessions; conversation ids are unique within an agent.
 
     The session folders are read once; a command that imports many files passes the same object to each
     import.
@@ -118,18 +121,18 @@ class AgentIds:
             self.put(path.parent.name, known, content)
 
     def elsewhere(self, conversation_id: str, own: str) -> HeldConversation | None:
-        """Return where another session than `own` has this id."""
+        """Return the conversation with this id in a session other than `own`, or None."""
         return _first_other(self._by_id.get(id_key(conversation_id), {}), own)
 
     def continued(self, known: KnownConversation, own: str) -> HeldConversation | None:
-        """Return the conversation of another session that is of the same source session."""
+        """Return the conversation in a session other than `own` that has the same source session, or None."""
         for key in known.source_sessions:
             if place := _first_other(self._by_source_session.get(key, {}), own):
                 return place
         return None
 
     def holder(self, content: FileContent) -> tuple[str, str] | None:
-        """Return the session that holds the content of a file, and the file's name there."""
+        """Return the session that contains the content of a file, and the file's name in it, or None."""
         held = ((s, file) for s, (name, file) in self._contents.items() if name == content.name)
         return next(held, None)
 
@@ -138,7 +141,7 @@ class AgentIds:
         return {known.conversation_id for known in self._of.get(session, ())}
 
     def put(self, session: str, found: Iterable[KnownConversation], content: FileContent) -> None:
-        """Record that a session now contains exactly these conversations."""
+        """Record that a session contains exactly these conversations; earlier entries are removed."""
         for known in self._of.get(session, ()):
             self._by_id.get(id_key(known.conversation_id), {}).pop(session, None)
             for key in known.source_sessions:
@@ -153,7 +156,7 @@ class AgentIds:
             self._contents[session] = (content.name, content.file or "")
 
     def extend(self, place: HeldConversation, known: KnownConversation) -> None:
-        """Record that a conversation was continued by a part of another file."""
+        """Record that a part from another file continues a conversation."""
         for key in known.source_sessions:
             self._by_source_session.setdefault(key, {}).setdefault(place.session, known)
 
@@ -164,7 +167,7 @@ def _first_other(of: Mapping[str, KnownConversation], own: str) -> HeldConversat
 
 
 def _read(path: Path) -> tuple[list[KnownConversation], FileContent]:
-    """Return the distinct conversations of a session's file, and the content that it was imported from."""
+    """Return the distinct conversations in a session's file, and the content from which it was imported."""
     content = FileContent()
     found: dict[str, KnownConversation] = {}
     for record in json_lines(path, path.name) if path.is_file() else ():

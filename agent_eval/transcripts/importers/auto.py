@@ -1,4 +1,4 @@
-"""Import many files at once, detecting the format of each from its content."""
+"""Import many files, detecting the format of each file from its content."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from agent_eval.transcripts.importers.inputs import InputFile, session_ids
 from agent_eval.transcripts.importers.slots import Slots
 
 AUTO = "auto"
-"""Name of the format that is detected from the file's content."""
+"""Format name that requests detection from the file's content."""
 
 
 @dataclass(frozen=True)
 class FileReport:
-    """Report the import of one file. If it failed, `report` is None and `reason` gives the cause."""
+    """Hold the result of importing one file. If it failed, `report` is None and `reason` describes the cause."""
 
     name: str
     format_name: str | None
     report: ImportReport | None
     reason: str = ""
     is_recognised: bool = False  # its format was detected from its content
-    is_skipped: bool = False  # neither JSON nor packed, and found in a folder or an archive, so not expected to be a transcript
+    is_skipped: bool = False  # in a folder or archive, and neither JSON nor compressed
 
 
 def import_files(
@@ -39,17 +39,17 @@ def import_files(
     task_set: str | None = None,
     slots: Slots | None = None,
 ) -> Iterator[FileReport]:
-    """Import each file into its own session, and yield its report when it is finished.
+    """Import each file into a separate session, and yield its report as soon as it is imported.
 
-    A file that cannot be imported is reported; the others are imported.
+    A file that cannot be imported is reported, and the others are imported.
 
     Args:
-        format_name: A key of `catalog.FORMATS`, or `auto`: the format of each file is detected.
+        format_name: A key of `catalog.FORMATS`, or `auto` to detect the format of each file.
         files: The files.
         sessions_folder: data/sessions.
         agent_id: The agent that the transcripts belong to.
-        session_id: For a single file: its session.
-        methodology_versions: The versions that the sessions were run for; None: any.
+        session_id: The session, if there is only one file.
+        methodology_versions: The versions that the sessions were run for; None: any version.
         task_set: As for `import_file`.
         slots: Slots and disclosures by task.
 

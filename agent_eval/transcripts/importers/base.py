@@ -1,4 +1,4 @@
-"""Share code of all importers: convert records to native conversations, and invalid records to refusals."""
+"""Provide code for all importers: convert valid records to native conversations, and reject invalid records."""
 
 import hashlib
 import math
@@ -23,27 +23,27 @@ from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_er
 
 LONGEST_ID = 512
 RECORDED_REWARD = "recorded_reward"
-"""Key of `metadata`: a reward that the file gives as true or false, unchanged."""
+"""Key of `metadata`: the unchanged reward, if it is true or false in the file."""
 DEFINITION_REFUSED = "task_definition_refused"
-"""Key of `metadata`: why the definition of a conversation's task was omitted."""
+"""Key of `metadata`: the reason why the definition of a conversation's task was omitted."""
 SOURCE_SESSIONS = "source_sessions"
-"""Key of `metadata`: ids of the source's session that a conversation is, a list of texts; other files may continue it."""
+"""Key of `metadata`: ids (list of strings) of the conversation's session in the source; other files may continue it."""
 _Item = TypeVar("_Item")
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""
 
 
 class NotThisFormatError(Exception):
-    """Raised when a record or a whole file is not of the format; the message says what was expected."""
+    """Raised when a record or a whole file is not in the format; the message describes the expected form."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Identify the imported file. `session_id` makes ids unique that the format does not number globally."""
+    """Identify the imported file. `session_id` makes ids unique if the format does not provide unique ones."""
 
     path: Path | ZipMember
     session_id: str
-    name: str | None = None  # shown instead of the path's name
+    name: str | None = None  # displayed instead of the path's name
 
     @property
     def file(self) -> str:
@@ -53,7 +53,7 @@ class Source:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Represent an omitted part of a file that is not a conversation; `import` counts each reason."""
+    """Represent a part of a file that is omitted because it is not a conversation; `import` counts each reason."""
 
     reason: str
 
@@ -66,7 +66,7 @@ Importer = Callable[[Source], Iterator[Found]]
 
 
 class Ids:
-    """Assign conversation ids and trial numbers that are unique and the same in every import of the file."""
+    """Assign conversation ids and trial numbers that are unique, and identical in every import of the file."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -75,7 +75,7 @@ class Ids:
         self._ids: set[str] = set()
 
     def of_record(self, task_id: str | None, trial: JsonValue, number: int) -> Fields:
-        """Return task_id, trial and conversation_id; without a task id the record's number names it."""
+        """Return task_id, trial and conversation_id; if there is no task id, the record's number is used."""
         if task_id is None:
             return {"conversation_id": self.named(str(number)), "trial": trial_of(trial)}
         return self.numbered(task_id, trial)
@@ -83,11 +83,11 @@ class Ids:
     def numbered(self, task_id: str, trial: JsonValue) -> Fields:
         """Return task_id, trial and conversation_id for a record without an id.
 
-        A trial number already in use is replaced by the task's lowest free number: some files give the
-        task's index as the trial, and trials with equal numbers would count as one.
+        A trial number that is already in use is replaced by the task's lowest free number, because some files
+        use the task's index as the trial number, and trials with equal numbers would count as one.
 
         Raises:
-            NotThisFormatError: If the trial is neither null nor a number of a trial.
+            NotThisFormatError: If the trial is neither null nor a valid trial number.
         """
         taken = self._trials.setdefault(task_id, set())
         number = trial_of(trial)
@@ -97,12 +97,12 @@ class Ids:
         return {"task_id": task_id, "trial": number, "conversation_id": self.named(f"{task_id}-{number}")}
 
     def named(self, name: str) -> str:
-        """Return an id that no other session of the agent has."""
+        """Return an id that is unique among the sessions of the agent."""
         full = f"{self._session_id}:{name}"
         return full if len(full) <= LONGEST_ID else f"{full[:400]}…{digest(full)}"
 
     def is_claimed(self, conversation_id: str) -> bool:
-        """Return whether the id was used earlier in the file."""
+        """Return whether an earlier record of the file uses the id."""
         return id_key(conversation_id) in self._ids
 
     def claim(self, conversation_id: str) -> None:
@@ -118,13 +118,13 @@ class Ids:
 
 
 Convert = Callable[[Mapping[str, JsonValue], Ids, int], Fields]
-"""Converts a record, with the ids used so far and the record's number; raises NotThisFormatError."""
+"""Function that converts a record, given the ids in use and the record's number; it raises NotThisFormatError."""
 
 
 def conversations(
     source: Source, format_name: str, records: Iterator[Record | Refusal | LeftOut], convert: Convert
 ) -> Iterator[Found]:
-    """Convert each record; one that is not a conversation becomes a refusal with its number."""
+    """Convert each record; a record that is not a conversation becomes a `Refusal` with the record's number."""
     ids = Ids(source.session_id)
     for record in records:
         if isinstance(record, Refusal | LeftOut):
@@ -152,7 +152,7 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     name = conversation.conversation_id
     if ids.is_claimed(name):
         raise NotThisFormatError(
-            f"conversation_id {name[:80]!r} occurs earlier in the file; the first counts"
+            f"conversation_id {name[:80]!r} occurs earlier in the file; only the first one is imported"
         )
     ids.claim(name)
     return conversation
@@ -161,16 +161,16 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
 def unrepeated(
     source: Source, records: Iterator[Record | Refusal], transcript: str, names: Sequence[str]
 ) -> Iterator[Record | Refusal]:
-    """Reject each record that repeats an earlier one exactly.
+    """Reject each record that is an exact repetition of an earlier one.
 
-    Equal records are separate trials unless they name their trial: a deterministic agent repeats its output,
-    and runs without any message can be equal too.
+    Equal records are separate trials unless they identify their trial: a deterministic agent repeats its output,
+    and runs without any messages can be equal too.
 
     Args:
         source: The file.
         records: Its records.
         transcript: The key of a record's messages.
-        names: Keys that each identify one trial; a record without any of them is a separate trial.
+        names: Keys, each of which identifies one trial; a record without any of them is a separate trial.
     """
     seen: dict[bytes, int] = {}
     for record in records:
@@ -193,10 +193,10 @@ def _fingerprint(record: Record) -> bytes:
 
 
 def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
-    """Yield the elements of an array of a JSON file: `item`, or under keys, e.g. `simulations.item`.
+    """Yield the elements of an array in a JSON file; `prefix` is `item` or a path such as `simulations.item`.
 
-    An unreadable element becomes a refusal. If the file is truncated, the elements before are kept and the
-    truncation is a refusal.
+    An unreadable element yields a `Refusal`. If the file is truncated, the preceding elements are kept and a `Refusal`
+    for the truncation is yielded.
     """
     number = 0
     keys = prefix.split(".")[:-1]
@@ -212,7 +212,7 @@ def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
 
 
 def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) -> Iterator[_Item | Refusal]:
-    """Yield the records; if there are none, one refusal that says what was expected."""
+    """Yield the records; if there are none, yield one `Refusal` that describes the expected form."""
     is_empty = True
     for record in records:
         is_empty = is_empty and isinstance(record, LeftOut)
@@ -222,17 +222,17 @@ def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) ->
 
 
 def mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    """Return the object, or an empty one for anything else."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: JsonValue) -> list[JsonValue]:
-    """Return the list, or an empty one for anything else."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def text_of(value: JsonValue) -> str | None:
-    """Return a text unchanged, null as None, any other value as its JSON."""
+    """Return a string unchanged, None for null, and any other value as JSON."""
     return value if value is None or isinstance(value, str) else dumps(value)
 
 
@@ -243,27 +243,30 @@ def number_of(value: JsonValue) -> float | None:
 
 
 def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
-    """Return the record's task id as text; None if missing, null or empty. Ids that look equal are one id."""
+    """Return the record's task id as text, or None if it is missing, null or empty.
+
+    Ids with the same text, such as 1 and "1", are the same id.
+    """
     return unicodedata.normalize("NFC", text_of(record.get("task_id")) or "") or None
 
 
 def reward_of(value: JsonValue) -> float | None:
-    """Return a reward, also from text; true and false are 1 and 0. None if it is not a finite number."""
+    """Return a reward as a number, or None if it is not finite; true is 1, false is 0, and strings are parsed."""
     if isinstance(value, bool):
         return float(value)
     return _number_in(value) if isinstance(value, str) else number_of(value)
 
 
 def reward_note(value: JsonValue) -> dict[str, JsonValue]:
-    """Return the entry of `metadata` for a reward that is true or false; empty for any other."""
+    """Return the `metadata` entry for a reward that is true or false; empty for any other reward."""
     return {RECORDED_REWARD: value} if isinstance(value, bool) else {}
 
 
 def trial_of(value: JsonValue) -> int | None:
-    """Return the number of a trial, also from text; None for null.
+    """Return a trial number as an integer; strings are parsed, and null becomes None.
 
     Raises:
-        NotThisFormatError: If it is not a whole number from 0 to 2**63 − 1.
+        NotThisFormatError: If the value is not a whole number from 0 to 2**63 − 1.
     """
     number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value) else value
     if number is None or (isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63):
@@ -272,10 +275,10 @@ def trial_of(value: JsonValue) -> int | None:
 
 
 def id_of(record: Mapping[str, JsonValue], key: str) -> str | None:
-    """Return the id under a key, a whole number as its digits; None if it is missing, null or empty.
+    """Return the id under a key; None if it is missing, null or empty. A whole number is converted to text.
 
     Raises:
-        NotThisFormatError: If it is anything else.
+        NotThisFormatError: If the value is neither a string nor a whole number.
     """
     value = record.get(key)
     if value is None or isinstance(value, str):
@@ -286,10 +289,10 @@ def id_of(record: Mapping[str, JsonValue], key: str) -> str | None:
 
 
 def success_of(record: Mapping[str, JsonValue], key: str) -> bool | None:
-    """Return the success under a key: true, false, 1 or 0; None if it is missing or null.
+    """Return the success under a key, given as true, false, 1 or 0; None if it is missing or null.
 
     Raises:
-        NotThisFormatError: If it is anything else.
+        NotThisFormatError: If the value is anything else.
     """
     value = record.get(key)
     said = yes_or_no(value)
@@ -304,7 +307,7 @@ def _shown(value: JsonValue) -> str:
 
 
 def paid(value: JsonValue) -> float | None:
-    """Return a recorded cost; None for 0, which is written when the price is unknown."""
+    """Return a recorded cost; None for 0, which sources write if the price is unknown."""
     cost = number_of(value)
     return cost if cost is not None and cost > 0 else None
 
@@ -315,7 +318,7 @@ def without_nulls(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def yes_or_no(value: JsonValue) -> bool | None:
-    """Return true or false, also from 1 and 0 (within 1e-6); None for anything else."""
+    """Return a value of true, false, 1 or 0 (within 1e-6) as a boolean; None for anything else."""
     if isinstance(value, bool):
         return value
     number = number_of(value)
@@ -325,13 +328,13 @@ def yes_or_no(value: JsonValue) -> bool | None:
 
 
 def base_success(record: Mapping[str, JsonValue], transcript: str) -> Success:
-    """Return the success component of a composite reward, at any place in the record.
+    """Return the success component of a composite reward, which may occur anywhere in the record.
 
-    Several are "contradicting" unless they are equal; a single number other than 0 and 1 is ignored.
+    Several unequal components are "contradicting"; a single number other than 0 and 1 is ignored.
 
     Args:
         record: The record.
-        transcript: The key of its messages, which are not searched: a transcript's text never decides an
+        transcript: The key of its messages, which are not searched: a transcript's text never determines an
             outcome.
     """
     found: set[bool | None] = set()
@@ -349,7 +352,7 @@ def _inside(value: JsonValue) -> Iterable[JsonValue]:
 
 
 def _number_in(text: str) -> float | None:
-    """Return a reward that the file writes as text; null if it is not a finite number."""
+    """Return the value of a reward that the file stores as text; None if it is not a finite number."""
     try:
         number = float(text)
     except ValueError:
@@ -360,13 +363,16 @@ def _number_in(text: str) -> float | None:
 def reward_outcome(
     format_name: str, reward: JsonValue, success: Success, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
-    """Return `correct` from the success component, else from a reward within 1e-6 of 0 or 1, else unknown.
+    """Return the outcome of a record from its success component, else its error, else its reward.
+
+    The error decides unless the reward is above 0. A reward decides only if it is within 1e-6 of 0 or 1; otherwise
+    the outcome is unknown.
 
     Args:
         format_name: The format.
-        reward: As recorded.
-        success: From `base_success`.
-        error: The key of the record's error, and its value; it decides if no reward above 0 does.
+        reward: The reward as recorded.
+        success: The result of `base_success`.
+        error: The key of the record's error, and its value.
     """
     number = reward_of(reward)
     place, text = error or ("", None)
@@ -395,7 +401,10 @@ def reward_outcome(
 
 
 def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue]] | None:
-    """Return expected calls from a task's actions; None without any, since read calls are unknown then."""
+    """Return the expected calls from a task's actions, or None if there are none.
+
+    The result is None rather than an empty list, because a task without actions may still require calls that only read data.
+    """
     calls = [mapping(action) for action in listed(actions)]
     found: list[dict[str, JsonValue]] = [
         {"name": call.get("name"), "arguments": call.get(arguments) or {}} for call in calls
@@ -406,12 +415,12 @@ def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue
 def whole_truth(
     tools: list[dict[str, JsonValue]] | None, answer: str | None, assertions: list[JsonValue]
 ) -> list[Fields]:
-    """Return `expected` for the whole conversation; empty if the task defines nothing."""
+    """Return `expected` for the whole conversation; empty if the task does not define any ground truth."""
     if tools is None and answer is None and not assertions:
         return []
     return [{"turn_index": None, "tools": tools, "answer": answer, "assertions": assertions}]
 
 
 def joined(values: JsonValue) -> str | None:
-    """Return several texts joined, one per line; None without any."""
+    """Return several strings joined with line breaks, or None if there are none."""
     return "\n".join(text_of(v) or "" for v in listed(values)) or None

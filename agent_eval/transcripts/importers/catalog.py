@@ -1,4 +1,4 @@
-"""List every format that can be imported, by name, and how its files are detected."""
+"""List the formats that can be imported, and how their files are detected."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Record = Mapping[str, JsonValue]
 
 @dataclass(frozen=True)
 class Format:
-    """Describe a format: its reader, and a test whether one record of a file looks like it."""
+    """Describe a format by its reader and a function that tests whether a record is in the format."""
 
     name: str
     read: Importer
@@ -45,31 +45,31 @@ RECOGNISED = (
     Format(openai_responses.NAME, openai_responses.read, openai_responses.looks_like),
     Format(openai.NAME, openai.read, openai.looks_like),
 )
-"""Every format; the first that a file looks like is the one that `import auto` reads it as."""
+"""All formats, in the order in which `import auto` tests them; the first match is used."""
 FORMATS: Mapping[str, Importer] = {entry.name: entry.read for entry in RECOGNISED}
 TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain, inspect.NAME: inspect.task}
-"""Readers of the task set that a file names, for formats that name it."""
+"""Functions that read the task set from a file, for formats that contain it."""
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Describe a format that is detected but not read: why, and what to import instead."""
+    """Describe a format that is detected but not supported, with the reason and what to import instead."""
 
     name: str
     reason: str
     looks_like: Callable[[Record], bool]
     is_beside: bool = (
-        False  # it comes with conversations and holds none, so it is skipped in a folder or an archive
+        False  # accompanies conversations but contains none, so it is skipped in a folder or an archive
     )
 
 
 def _keys(*alternatives: str) -> Callable[[Record], bool]:
-    """Return a test whether a record has all keys of one of the alternatives, each keys with spaces between."""
+    """Return a function that tests whether a record has all keys of an alternative (keys separated by spaces)."""
     return lambda record: any(set(keys.split()) <= set(record) for keys in alternatives)
 
 
 def _exchange(*alternatives: str) -> Callable[[Record], bool]:
-    """Return a test whether a record has two texts under the keys of one of the alternatives."""
+    """Return a function that tests whether a record has strings under both keys of an alternative."""
     pairs = [keys.split() for keys in alternatives]
     return lambda record: any(all(isinstance(record.get(key), str) for key in pair) for pair in pairs)
 
@@ -103,49 +103,49 @@ def _is_autogen(record: Record) -> bool:
     return any("source" in value and "models_usage" in value for value in values)
 
 
-_CHAT = 'write each conversation as {"messages": [{"role", "content"}]}, one a line'
-_TRACES = f"not read; export OpenTelemetry traces and import otel-genai, or {_CHAT}"
-_SPEAKERS = f"it does not say who is the agent; {_CHAT}"
+_CHAT = 'write each conversation as {"messages": [{"role", "content"}]}, one per line'
+_TRACES = f"not supported; export OpenTelemetry traces and import otel-genai, or {_CHAT}"
+_SPEAKERS = f"it does not identify the agent; {_CHAT}"
 UNSUPPORTED = (
     Unsupported(
         "ragas annotations",
-        "it holds single answers with metric verdicts, no conversations; ratings of people go into data/ratings",
+        "it contains single answers with metric verdicts rather than conversations; human ratings belong in data/ratings",
         _is_ragas,
     ),
     Unsupported(
         "openclaw",
-        "its session log is a tree of entries that is not read; export the traces by OpenTelemetry and import otel-genai",
+        "its session log is a tree of entries, which is not supported; export the traces with OpenTelemetry and import otel-genai",
         _is_openclaw,
     ),
     Unsupported(
         "langfuse ChatML check",
-        "it is the expected result of a test of Langfuse, without times and order; import the trace itself",
+        "it is the expected result of a Langfuse test, without times and order; import the trace itself",
         _is_langfuse_check,
     ),
-    Unsupported("tau2 tasks", "it holds tasks without simulations; import a result file", _is_tau2_task),
+    Unsupported("tau2 tasks", "it contains tasks without simulations; import a result file", _is_tau2_task),
     Unsupported(
         "inspect header",
-        "it holds the header of a log without samples; write it with log_samples=true",
+        "it contains the header of a log without samples; write it with log_samples=true",
         _is_inspect_header,
     ),
     Unsupported(
         "preference pairs",
-        f"it holds two replies to one prompt, of which neither is known to be the agent's; {_CHAT}",
+        f"it contains two replies to each prompt, and it is unknown which one is the agent's; {_CHAT}",
         _keys("chosen rejected", "preferred_output non_preferred_output"),
     ),
     Unsupported(
         "batch responses",
-        'it holds responses without their requests; join both files by custom_id to {"request", "response"}',
+        'it contains responses without their requests; join both files by custom_id to {"request", "response"}',
         _keys("custom_id response", "custom_id result"),
     ),
     Unsupported(
         "batch requests",
-        'it holds requests without responses; join both files by custom_id to {"request", "response"}',
+        'it contains requests without responses; join both files by custom_id to {"request", "response"}',
         _keys("custom_id body", "custom_id params"),
     ),
     Unsupported(
         "single exchanges",
-        f"whether the second text is the agent's reply or the expected one is not known; {_CHAT}",
+        f"it is unknown whether the second text is the agent's reply or the expected one; {_CHAT}",
         _exchange(*("prompt completion", "prompt response", "question answer", "input output")),
     ),
     Unsupported("alpaca", f"it is training data; {_CHAT}", _keys("instruction output")),
@@ -160,21 +160,21 @@ UNSUPPORTED = (
     Unsupported("bedrock invocation log", _TRACES, _keys("schemaType modelId")),
     Unsupported(
         "openhands events",
-        f"not read; run the agent under Harbor, which writes atif, or {_CHAT}",
+        f"not supported; run the agent under Harbor, which writes atif, or {_CHAT}",
         _keys("source action", "source observation", "instance_id history"),
     ),
     Unsupported("discord export", _SPEAKERS, _keys("guild channel messages")),
     Unsupported("slack export", _SPEAKERS, _keys("type ts text")),
     Unsupported("librechat export", _SPEAKERS, _keys("conversationId endpoint messages")),
-    Unsupported("rasa tracker", f"not read; {_CHAT}", _keys("sender_id events")),
-    Unsupported("promptfoo results", f"not read; {_CHAT}", _keys("evalId results")),
-    Unsupported("deepeval test cases", f"not read; {_CHAT}", _keys("conversationalTestCases")),
-    Unsupported("openassistant trees", f"not read; {_CHAT}", _keys("message_tree_id")),
+    Unsupported("rasa tracker", f"not supported; {_CHAT}", _keys("sender_id events")),
+    Unsupported("promptfoo results", f"not supported; {_CHAT}", _keys("evalId results")),
+    Unsupported("deepeval test cases", f"not supported; {_CHAT}", _keys("conversationalTestCases")),
+    Unsupported("openassistant trees", f"not supported; {_CHAT}", _keys("message_tree_id")),
     Unsupported(
         "account data",
-        "it holds no conversations",
+        "it contains no conversations",
         _keys("full_name email_address", "id email", "uuid docs"),
         True,
     ),
 )
-"""Formats that are named in the message when detected, instead of \"not recognised\"."""
+"""Unsupported formats that are named in the message when detected, instead of \"not recognised\"."""

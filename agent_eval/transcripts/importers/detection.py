@@ -1,4 +1,4 @@
-"""Detect the format of a file from its content; its name does not matter."""
+"""Detect the format of a file from its content, independent of its name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from agent_eval.transcripts.importers.shared.dialects import is_chat_message
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
 
 LARGEST_SAMPLE = 20 * MEGABYTE
-"""Largest JSON value that is read whole for detection, bytes; only the keys of a larger one are read."""
+"""Largest JSON value, in bytes, that detection reads entirely; of a larger value, only the keys are read."""
 _LINES = 50
 _PACKED = {
     b"PK\x03\x04": "a zip archive in an archive; unpack it first",
@@ -35,22 +35,22 @@ _OTHER = {b"\x89PNG": "a picture", b"%PDF": "a PDF document", b"\x7fELF": "a pro
 
 
 _TABLE = "CSV with the columns role and content (and conversation_id), or messages"
-_AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one a line'
+_AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one per line'
 
 
 @dataclass(frozen=True)
 class Detected:
-    """Report the format's name, or why none was detected."""
+    """Hold the name of the detected format, or the reason why no format was detected."""
 
     format_name: str | None
     reason: str = ""
-    may_hold_transcripts: bool = True  # false: neither JSON nor packed
+    may_hold_transcripts: bool = True  # false if neither JSON nor compressed
 
 
 def detect(source: Source) -> Detected:
     """Detect the format of a file from its first records.
 
-    A format that is detected but not supported gives a reason that begins with its name.
+    For a format that is detected but not supported, the reason begins with the name of the format.
     """
     try:
         if inspect.is_archive(source.path):
@@ -68,13 +68,13 @@ def detect(source: Source) -> Detected:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
     if not samples and refused:
         first = f"record {refused[0].line}: {refused[0].reason}"
-        return Detected(None, f"none of its records is JSON; {first}{_hint(refused[0].reason)}")
+        return Detected(None, f"none of its records are JSON; {first}{_hint(refused[0].reason)}")
     return _named(samples)
 
 
 def _hint(reason: str) -> str:
-    """Return what helps where values are not one a line."""
-    return ". Write one JSON value a line, as `jq -c .` does" if "Extra data" in reason else ""
+    """Return a hint for files that do not have one JSON value per line."""
+    return ". Write one JSON value per line, e.g. with `jq -c .`" if "Extra data" in reason else ""
 
 
 def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
@@ -82,7 +82,7 @@ def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
 
 
 def _packed(head: bytes) -> str | None:
-    """Return why a file that may hold transcripts is not read."""
+    """Return the reason why a file that may contain transcripts is not read, or None."""
     magic, offset = _TAR
     if head[offset : offset + len(magic)] == magic:
         return "it is a tar archive; unpack it first"
@@ -102,7 +102,10 @@ def _no_json(head: bytes) -> str | None:
 
 
 def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal]]:
-    """Return the first records and refusals; for a large single value an object with its keys and no values."""
+    """Return the first values of the file, and a `Refusal` for each record that cannot be read.
+
+    If the file is one large object, only its keys are read, and all values are None.
+    """
     if head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document"):
         with opened(source.path) as stream:
             text = stream.read(LARGEST_SAMPLE + 1)
@@ -117,7 +120,7 @@ def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal
 
 def _named(samples: list[JsonValue]) -> Detected:
     if not any(samples):
-        return Detected(None, "it holds no records", may_hold_transcripts=False)
+        return Detected(None, "it contains no records", may_hold_transcripts=False)
     lists = [value for value in samples if isinstance(value, list) and value]
     records: list[Record] = [value for value in samples if isinstance(value, dict)]
     records += [{"messages": value} for value in lists if is_chat_message(value[0])]

@@ -15,7 +15,7 @@ class UnknownFormatError(NotFoundError):
 
 
 class InvalidAgentIdError(InputError):
-    """Raised when the text is not valid as an agent's folder name and partition key."""
+    """Raised when a string cannot be used as an agent's folder name and partition key."""
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(
@@ -24,7 +24,7 @@ class InvalidAgentIdError(InputError):
 
 
 class InvalidSessionIdError(InputError):
-    """Raised when the text is not valid as a session's folder name."""
+    """Raised when a string cannot be used as a session's folder name."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class NoTranscriptsError(NotFoundError):
     """Raised when the path has no file to read."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}. Name one file with transcripts, gzipped or not.")
+        super().__init__(f"{path}: {reason}. Specify a transcript file (plain or gzipped).")
 
 
 class SessionExistsError(InputError):
@@ -51,15 +51,15 @@ class SessionExistsError(InputError):
 
     def __init__(self, session_id: str, agent_id: str, reason: str) -> None:
         super().__init__(
-            f"Session {session_id!r} of agent {agent_id!r} exists and was left as it is: {reason}. "
+            f"Session {session_id!r} of agent {agent_id!r} already exists and was not changed: {reason}. "
             "Import it under another session id."
         )
 
 
 class OutsideProjectError(InputError):
-    """Raised when the session's folder would lie outside the sessions folder."""
+    """Raised when the session's folder would be outside the sessions folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"{folder} leads out of the sessions folder by a link. Remove the link, then import again."
+            f"{folder} is a link to a folder outside the sessions folder. Remove the link and import again."
         )

@@ -1,4 +1,7 @@
-"""Import a file of a foreign format into a session folder in native form, completely or not at all."""
+"""Import a file in a foreign format into a session folder in native form.
+
+An import either succeeds completely or changes nothing.
+"""
 
 import os
 import re
@@ -63,7 +66,7 @@ _HEAD = 64 * 1024
 
 @dataclass(frozen=True)
 class ImportReport:
-    """Report one import. `is_changed` is false if an identical session existed already."""
+    """Hold the result of one import. `is_changed` is false if an identical session existed already."""
 
     session_id: str
     n_imported: int
@@ -73,36 +76,36 @@ class ImportReport:
     folder: Path
     n_rewards_between: int = 0  # rewards above 0 that are not 1, of trials whose success is unknown
     n_passed: int = 0
-    notes: tuple[str, ...] = ()  # omitted or reinterpreted parts of the file, one sentence each
+    notes: tuple[str, ...] = ()  # one sentence for each kind of omitted or reinterpreted part of the file
     n_contradicting: int = 0  # records whose success components contradict each other
     n_before: int = 0  # conversations of the session before this import
     n_turns: int = 0
-    n_removed: int = 0  # those of them that were removed, by conversation_id
-    n_known: int = 0  # conversations that other sessions of the agent hold already
+    n_removed: int = 0  # conversations of `n_before` that were removed, matched by conversation_id
+    n_known: int = 0  # conversations that other sessions of the agent already contain
     continued: tuple[str, ...] = ()  # sessions whose conversations the file continues
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Describe one import: input and target. `origin` is the prefix of each conversation's source."""
+    """Describe the input and the target of an import. `origin` is the prefix of each conversation's source."""
 
     source: Source
     origin: str
     agent_id: str
     folder: Path
-    settings: Mapping[str, object]  # requested settings; the rest of an existing session.yaml stays
+    settings: Mapping[str, object]  # requested settings; other settings in an existing session.yaml are kept
     task_set: str
-    may_join: bool  # the session was not named: what other sessions hold or began belongs to them
+    may_join: bool  # no session was named, so parts may be merged into other sessions
 
     def under(self, session: str, file: str) -> "_Wanted":
-        """Return the same import into a session that holds the content under another name of the file."""
+        """Return the same import with another target: the session and file name under which the content is stored."""
         source = replace(self.source, session_id=session, name=file)
         origin = f"{self.origin.partition(':')[0]}:{source.file}"
         return replace(self, source=source, origin=origin, folder=self.folder.with_name(session))
 
 
 class _HeldElsewhereError(Exception):
-    """Raised when another session of the agent holds the content of the file."""
+    """Raised when another session, or this session under another file name, already contains the file's content."""
 
     def __init__(self, session: str, file: str) -> None:
         super().__init__(session)
@@ -123,30 +126,31 @@ def import_file(
     slots: Slots | None = None,
     may_join: bool | None = None,
 ) -> ImportReport:
-    """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>, by default named after the file.
+    """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>.
 
-    Invalid records are rejected one by one, reported, and stored beside the session. Importing the same file
-    again changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps
-    manual additions; the report has the number of removed conversations. If every record is rejected, a
-    session with conversations stays unchanged; if there is none, a session without conversations is written,
-    so that its rejected records are counted. Any import replaces it.
+    Invalid records are rejected individually, reported, and stored beside the session. Importing the same file
+    again changes nothing. A changed file of the same name replaces its session; manual additions to session.yaml
+    are kept, and the report contains the number of removed conversations. If every record is rejected, an existing
+    session with conversations is not changed. If there is no such session, a session without conversations is
+    written, so that its rejected records are counted; any later import replaces it.
 
-    Content that a session of the agent already contains is not imported again, whatever the name of the file. If another
-    session contains a part of the same source session (a coding session that was resumed in another file, or one
-    `session_id` in two files), the new part is merged into that conversation.
+    Content that a session of the agent already contains is not imported again, even if the file name differs. If
+    another session contains a part of the same source session (a coding session that was resumed in another file, or
+    one `session_id` in two files), the new part is merged into that conversation.
 
     Args:
         format_name: A key of FORMATS.
         path: The file, gzipped or not.
         sessions_folder: data/sessions.
         agent_id: The agent that the transcripts belong to.
-        session_id: Default: the file's name without its endings, as a slug.
-        methodology_versions: The versions that the session was run for; None: any.
-        task_set: Default: the domain that a tau2 file names, else the format's name.
-        name: The file's name for display and storage; default: the path's.
-        ids: The ids of the agent's sessions, if several files are imported; it is updated.
+        session_id: The session; default: a slug of the file's name without its extensions.
+        methodology_versions: The versions that the session was run for; None: any version.
+        task_set: The task set; default: the domain in a tau2 file, else the format's name.
+        name: The file's name for display and storage; default: the path's name.
+        ids: The index of the agent's sessions, if several files are imported; it is updated.
         slots: Slots and disclosures by task; they are added to the conversations and to session.yaml.
-        may_join: Look for content and source sessions in other sessions of the agent. Default: if no session is named.
+        may_join: Search for the content and the source sessions in other sessions of the agent. Default: True if
+            `session_id` is None.
 
     Raises:
         AgentEvalError: If the format, an id or the file is invalid, or the session belongs to another file.
@@ -186,7 +190,7 @@ def _own_task_set(format_name: str, source: Source) -> str | None:
 
 
 def default_session_id(file: str) -> str:
-    """Return the slug of a file's name without its endings such as .gz, .json; 'session' if that is empty."""
+    """Return a slug of a file's name without extensions such as .gz and .json, or 'session' if it is empty."""
     name = file.lower()
     while name.endswith(_ENDINGS):
         name = name.rpartition(".")[0]
@@ -222,15 +226,15 @@ def _import_locked(
         except _HeldElsewhereError as held:
             report = _imported(wanted.under(held.session, held.file), importer, ids, slots)
     with suppress(OSError):
-        agent_folder.rmdir()  # only if it was created for nothing
+        agent_folder.rmdir()  # succeeds only if the folder is empty
     return report
 
 
 def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots | None) -> ImportReport:
-    """Write the session and what continues other sessions.
+    """Write the session, and merge conversations that continue other sessions into those sessions.
 
     Raises:
-        _HeldElsewhereError: If another session holds the file's content, or this one under another name of the file.
+        _HeldElsewhereError: If another session contains the file's content, or this one under another file name.
         SessionExistsError: If the session belongs to another file.
     """
     session, content = wanted.folder.name, FileContent()
@@ -274,7 +278,7 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
 
 
 def _continue(wanted: _Wanted, session: str, parts: Mapping[str, list[Conversation]], ids: AgentIds) -> bool:
-    """Fold parts into another session; return whether that changed it."""
+    """Merge parts into another session; return whether the session changed."""
     changed = continue_session(wanted.folder.with_name(session), parts)
     for name, whole in (changed or {}).items():
         ids.extend(HeldConversation(session, name, None), KnownConversation.of(whole))
@@ -282,7 +286,10 @@ def _continue(wanted: _Wanted, session: str, parts: Mapping[str, list[Conversati
 
 
 def _refuse_held(wanted: _Wanted, held: tuple[str, str] | None) -> None:
-    """Raise if a session holds the content under another name; a session that the user named is not looked past."""
+    """Raise `_HeldElsewhereError` if the content is already stored under another session or file name.
+
+    If the user named the session, other sessions are ignored.
+    """
     if held is None or held == (wanted.folder.name, wanted.source.file):
         return
     if wanted.may_join or held[0] == wanted.folder.name:
@@ -290,7 +297,7 @@ def _refuse_held(wanted: _Wanted, held: tuple[str, str] | None) -> None:
 
 
 def _with_parts(found: Iterator[Found], before: SessionParts) -> Iterator[Found]:
-    """Yield the items; a conversation that other files continue is put together with their parts."""
+    """Yield the items; a conversation that other files continue is merged with the parts in those files."""
     for item in found:
         is_part = isinstance(item, Conversation) and item.conversation_id in before
         yield before.put(item.conversation_id, item) if is_part and isinstance(item, Conversation) else item
@@ -298,25 +305,28 @@ def _with_parts(found: Iterator[Found], before: SessionParts) -> Iterator[Found]
 
 @dataclass
 class _Seen:
-    """Count the conversations of an import while they pass. `not_seen`: earlier ids that did not pass."""
+    """Count the conversations of an import as they are read.
+
+    `not_seen` holds the ids of earlier conversations that have not occurred in the new file.
+    """
 
     not_seen: set[str]
     n_passed: int = 0
     n_between: int = 0
     n_contradicting: int = 0
-    n_flags: int = 0  # rewards that the file gives as true or false
+    n_flags: int = 0  # rewards that are true or false in the file
     n_turns: int = 0
     ids: dict[str, KnownConversation] = field(default_factory=dict[str, KnownConversation])
     left_out: Counter[str] = field(default_factory=Counter[str])
     definitions_left_out: Counter[str] = field(default_factory=Counter[str])
     n_known: int = 0
-    held_by: list[str] = field(default_factory=list[str])  # sessions that hold the known conversations
+    held_by: list[str] = field(default_factory=list[str])  # sessions that contain the known conversations
     continuing: dict[str, dict[str, list[Conversation]]] = field(
         default_factory=dict[str, dict[str, list[Conversation]]]
     )  # session → conversation → parts
 
     def watching(self, found: Iterator[Found]) -> Iterator[Conversation | Refusal]:
-        """Yield the conversations and refusals, counting all items."""
+        """Yield the conversations and rejected records, and count all items."""
         for item in found:
             if isinstance(item, LeftOut):
                 self.left_out[item.reason] += 1
@@ -337,21 +347,21 @@ class _Seen:
             yield item
 
     def known(self, place: HeldConversation) -> None:
-        """Count a conversation that another session holds."""
+        """Count a conversation that another session contains."""
         self.n_known += 1
         if place.session not in self.held_by:
             self.held_by.append(place.session)
 
     def continues(self, place: HeldConversation, part: Conversation) -> None:
-        """Remember a part of another session's conversation."""
+        """Record a part of another session's conversation."""
         self.known(place)
         self.continuing.setdefault(place.session, {}).setdefault(place.conversation_id, []).append(part)
 
     def notes(self, n_imported: int) -> tuple[str, ...]:
-        """Return what was left out or read in another way, one sentence each."""
+        """Return one sentence for each kind of part that was omitted or reinterpreted."""
         of = f"of {n_imported} conversations:"
         notes = [
-            f"{n} {of} goal and truth of the task definition are left out, because {why}."
+            f"{n} {of} the goal and the ground truth of the task definition are omitted because {why}."
             for why, n in sorted(self.definitions_left_out.items())
         ]
         if self.n_flags:
@@ -360,7 +370,7 @@ class _Seen:
 
 
 def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:
-    """Yield the found items; conversations get their slots."""
+    """Yield the items, with slots and disclosures added to the conversations."""
     for item in found:
         if not isinstance(item, Conversation):
             yield item
@@ -374,15 +384,16 @@ def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterato
 
 
 def _number(item: Conversation) -> int:
-    """Return the number of the record that a conversation was read from."""
+    """Return the number of the record from which a conversation was read."""
     origin = RecordOrigin.of(item.source)
     return origin.number if origin else 0
 
 
 def _session_text(wanted: _Wanted) -> bytes | SessionExistsError:
-    """Return session.yaml: the existing one with the requested settings, or a new one.
+    """Return the content of session.yaml: the existing settings updated with the requested ones, or new settings.
 
-    If the folder exists and was not written from this file, the error is returned: the file may have its content.
+    If the folder exists and was not written from this file, the error is returned rather than raised, because the
+    file may turn out to have the same content.
     """
     settings = {"methodology_versions": "any", "task_set": wanted.task_set, **wanted.settings}
     notes = f"Imported from {wanted.origin}."
@@ -412,27 +423,28 @@ def _has_conversations(folder: Path) -> bool:
 
 
 def _other_origin(wanted: _Wanted) -> str | None:
-    """Return why a session was not written from this file; None if it was."""
+    """Return the reason why a session does not belong to this file, or None if it was written from the file."""
     path = wanted.folder / CONVERSATIONS
     if (wanted.folder / ERRORS).is_file() and not _has_conversations(wanted.folder):
-        return None  # an import whose records were all rejected
+        return None  # an import of which all records were rejected
     first = next(json_lines(path, path.name), None) if path.is_file() else None
     value = first.value if isinstance(first, Record) else None
     origin = RecordOrigin.of(value.get("source")) if isinstance(value, dict) else None
     if origin is None:
         return "it was not written by an import"
     if origin.file_of_format != wanted.origin:
-        return f"it holds the import of {origin.file_of_format}, not of {wanted.origin}"
+        return f"it contains the import of {origin.file_of_format}, not of {wanted.origin}"
     return None
 
 
 def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: _Seen) -> Iterator[Found]:
-    """Yield what the agent does not have yet.
+    """Yield the items that are new to the agent.
 
-    A conversation with the id of another session's is rejected, because only one of the two would be read. If no
-    session is named, one that another session holds unchanged is counted instead, and one that it holds in part is
-    remembered. A file of which one record has such an id and another content is another run: none of it is counted
-    as held, and its equal records are rejected at the end.
+    A conversation is rejected if another session has a conversation with its id, because only one of the two would be
+    read. If no session is named, there are two exceptions: an identical conversation is counted as known, and a
+    continuation of another session's conversation is recorded, to be merged later. But if any conversation of the
+    file has a known id with different content, the file is a separate run, so its identical conversations are
+    rejected at the end rather than counted as known.
     """
     own = wanted.folder.name
     equal: list[tuple[int, str, HeldConversation]] = []
@@ -462,7 +474,7 @@ def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: 
 
 
 def _taken(wanted: _Wanted, number: int, name: str, place: HeldConversation) -> Refusal:
-    """Reject a conversation whose id another session of the agent has."""
+    """Return a `Refusal` for a conversation whose id another session of the agent already uses."""
     reason = (
         f"conversation_id {name!r} is already in session {place.session!r} of this agent; give it a unique id"
     )

@@ -1,4 +1,7 @@
-"""Find the files to import: walk folders and archives, match patterns, follow no link out of a folder."""
+"""Find the files to import: walk folders and archives, and match patterns.
+
+Symbolic links that lead out of a folder are not followed.
+"""
 
 import glob
 import os
@@ -24,32 +27,32 @@ _PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True)
 class InputFile:
-    """Represent a file to import. If it cannot be read, `path` is None and `reason` gives the cause."""
+    """Represent a file to import. If it cannot be read, `path` is None and `reason` describes the cause."""
 
-    name: str  # for display: with the folders or the archive that it was found in
+    name: str  # for display, with the folders or the archive in which the file was found
     path: Path | ZipMember | None
     reason: str = ""
-    is_named: bool = True  # false: found in a folder or an archive, which may have other files too
+    is_named: bool = True  # false if found in a folder or an archive
 
     @property
     def file(self) -> str:
-        """Return the name without folders."""
+        """Return the file's name without its folders."""
         return PurePath(self.name).name or "file"
 
 
 def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFile]:
-    """Return the files that the paths name, in the order of the paths, those of a folder by name.
+    """Return the files that the paths refer to, in the order of the paths; files of a folder are sorted by name.
 
-    A folder is walked with its sub-folders; hidden names are left out. A pattern (`*`, `?`, `[…]`, `**`) that is not
-    itself the name of a file is matched. A zip archive is walked like a folder; an Inspect archive is one file. A file
-    that is named in two ways occurs once.
+    A folder is walked recursively; hidden files and folders are omitted. A path with `*`, `?`, `[…]` or `**` is a
+    pattern unless a file of that name exists. A zip archive is walked like a folder, except that an Inspect archive is
+    one file. A file that several paths refer to is returned once.
 
     Args:
         paths: Paths and patterns, or `-`.
         stdin: The file with the content of standard input.
 
     Raises:
-        NoTranscriptsError: If a path does not exist or a pattern matches nothing, or there are more than 100,000 files.
+        NoTranscriptsError: If a path does not exist, a pattern matches nothing, or there are more than 100,000 files.
     """
     found: list[InputFile] = []
     for text in paths:
@@ -58,12 +61,12 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
         except (OSError, ValueError) as error:
             raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
         if len(found) > MOST_FILES:
-            raise NoTranscriptsError(Path(text), f"holds more than {MOST_FILES:,} files")
+            raise NoTranscriptsError(Path(text), f"contains more than {MOST_FILES:,} files")
     return _each_once(found)
 
 
 def _each_once(files: Sequence[InputFile]) -> list[InputFile]:
-    """Drop a file that is named again, by its path or by a pattern or folder that holds it."""
+    """Drop repeated files, which several paths, patterns or folders refer to."""
     kept: dict[object, InputFile] = {}
     for file in files:
         key = os.path.realpath(file.path) if isinstance(file.path, Path) else id(file)
@@ -74,10 +77,10 @@ def _each_once(files: Sequence[InputFile]) -> list[InputFile]:
 
 
 def spooled(stream: BinaryIO) -> Path:
-    """Write standard input to a temporary file, as files are read more than once. The caller removes it.
+    """Write standard input to a temporary file, because files are read more than once. The caller removes the file.
 
     Raises:
-        NoTranscriptsError: If it is longer than 1 GB; no file is left then.
+        NoTranscriptsError: If the input is longer than 1 GB; the temporary file is removed.
     """
     size = 0
     with NamedTemporaryFile(prefix="agent-eval-", suffix=".stdin", delete=False) as file:
@@ -98,7 +101,7 @@ def spooled(stream: BinaryIO) -> Path:
 
 
 def session_ids(files: Sequence[InputFile]) -> list[str]:
-    """Return the session id of each file: its name, with its folders if several files have the same name."""
+    """Return the session id of each file: its name, prefixed by its folders if several files have the same name."""
     short = [default_session_id(file.file) for file in files]
     n_uses = Counter(short)
     taken = Counter[str]()
@@ -136,7 +139,10 @@ def _named(text: str, stdin: Path | None) -> Iterator[InputFile]:
 
 
 def _walked(folder: Path) -> Iterator[InputFile]:
-    """Yield the files below a folder; links to folders are not followed, links to files only within it."""
+    """Yield the files below a folder.
+
+    Symbolic links to folders are not followed; links to files are followed only if the file is below the folder.
+    """
     root = Path(os.path.realpath(folder))
     for base, folders, names in os.walk(folder, onerror=None, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -146,7 +152,7 @@ def _walked(folder: Path) -> Iterator[InputFile]:
                 continue
             shown = str(path.relative_to(folder))
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
-                yield InputFile(shown, None, "a link that leads out of the folder; name the file itself")
+                yield InputFile(shown, None, "a link to a file outside the folder; specify the file itself")
             else:
                 yield from _file(path, shown, is_named=False)
 

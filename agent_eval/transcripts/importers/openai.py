@@ -51,20 +51,23 @@ _KNOWN |= {"functions", "system", "instructions", PAIR}
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations of a chat file, or of a proxy's log of requests and responses.
 
-    Records of one session are one conversation. A record that repeats the beginning of a later one is left out.
+    The records of a session form one conversation. A record that equals the beginning of a later one is omitted.
     """
     records = or_nothing_found(source, folded(source, lambda: _whole(source)), EXPECTED)
     return conversations(source, NAME, records, _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a chat, or a request with its response."""
+    """Return whether a record is a chat or a request with its response."""
     is_unanswered = "messages" in value and value["messages"] is None
     return has_chats(value) or is_pair(dict(value)) or is_unanswered
 
 
 def _whole(source: Source) -> Iterator[Item]:
-    """Yield the records; lists of messages, wrapped chats and request/response pairs become objects with messages."""
+    """Yield the records as objects with messages.
+
+    Lists of messages, wrapped chats and request/response pairs are converted.
+    """
     for record in unwrapped(source, lambda: records_of(source, EXPECTED, is_chat_message)):
         if isinstance(record, Record) and is_pair(record.value):
             try:
@@ -126,7 +129,7 @@ def _knowledge(value: JsonValue) -> list[str]:
 
 
 def _outcome(record: Mapping[str, JsonValue]) -> object:
-    """Return the declared outcome unchanged, else from `correct`, base_success, `error` and `reward`."""
+    """Return the declared outcome unchanged, else one derived from `correct`, base_success, `error` and `reward`."""
     if record.get("outcome") is not None:
         return record["outcome"]
     error = record.get("error")
@@ -140,7 +143,7 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
     outcome = {"correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct"}
     if error in (None, False, ""):
         return outcome
-    text = text_of(error) or ""  # the whole text decides: a traceback ends with its exception
+    text = text_of(error) or ""  # classify the whole text, because a traceback ends with its exception
     named = {} if correct else {"outcome_class": class_of_error(text)}
     return outcome | {"error": shorten(text)} | named
 

@@ -1,7 +1,7 @@
-"""Put together one conversation whose source session is spread over several files.
+"""Merge conversations whose source session is split over several files.
 
-The parts, as they were imported, are in `parts.jsonl` of the session folder. The conversation is computed from all of
-them, so that the order of imports does not matter and importing a file again changes nothing.
+The session folder's `parts.jsonl` contains the parts as they were imported. The conversation is computed from all
+parts, so that the order of imports does not matter and importing a file again changes nothing.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from agent_eval.transcripts.models import OPERATOR, Conversation, Message
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION
 
 _COST = "agent_cost_usd"
-_SURE = 2  # user messages that two parts must share, at least, where no times show that they are the same
+_SURE = 2  # minimum number of user messages that two parts must share if timestamps do not identify messages
 
 
 class SessionParts:
@@ -49,12 +49,12 @@ class SessionParts:
         return conversation_id in self._of
 
     def put(self, conversation_id: str, part: Conversation) -> Conversation:
-        """Add a part, or replace that of the same file; return the whole conversation."""
+        """Add a part, or replace the part from the same file; return the merged conversation."""
         self._put(conversation_id, part)
         return merged(list(self._of[conversation_id].values()))
 
     def write(self, folder: Path, conversation_ids: Container[str] | None = None) -> None:
-        """Write the parts of these conversations (None: of all) into a folder, if there are any."""
+        """Write the parts of these conversations (None: of all conversations) to a folder, if there are any."""
         wanted = (name for name in self._of if conversation_ids is None or name in conversation_ids)
         if lines := [line_of(part) for name in wanted for part in self._of[name].values()]:
             write(folder / PARTS, b"".join(lines))
@@ -69,10 +69,12 @@ class SessionParts:
 def continue_session(
     folder: Path, parts: Mapping[str, Sequence[Conversation]]
 ) -> dict[str, Conversation] | None:
-    """Fold parts into conversations of a session; return the conversations by id, None if nothing changed.
+    """Merge parts into conversations of a session; return the changed conversations by id, or None.
+
+    None means that the session's files did not change.
 
     Args:
-        folder: The session.
+        folder: The session folder.
         parts: The parts, by the id of the conversation that they belong to.
     """
     held = SessionParts(folder)
@@ -98,11 +100,12 @@ def continue_session(
 
 
 def merged(parts: Sequence[Conversation]) -> Conversation:
-    """Return one conversation of parts, in order of their first times, else in the given order.
+    """Merge parts into one conversation, ordered by their first timestamps, or in the given order without timestamps.
 
-    Messages that an earlier part has are left out: a part that repeats all that was said, or that begins with the end
-    of the part before. With times a message is the same if its time is; without, only a repetition of all messages or
-    of two turns counts. Other fields are those of the first part given.
+    Messages that an earlier part already contains are dropped: a part may repeat all earlier messages, or begin with
+    the last messages of the previous part. Messages with timestamps are equal if content and timestamp are equal.
+    Without timestamps, an overlap is recognised only if it covers all earlier messages or at least two user messages.
+    The other fields are those of the first given part.
     """
     times = [next((m.timestamp for m in part.messages if m.timestamp), None) for part in parts]
     ordered = list(parts)
@@ -148,7 +151,7 @@ def _are_timed(part: Conversation) -> bool:
 
 
 def _n_shared(second: Conversation, mine: Sequence[bytes], theirs: Sequence[bytes]) -> int:
-    """Return how many messages at the beginning of the second part are the end of the first one."""
+    """Return the number of messages at the beginning of the second part that repeat the end of the first part."""
     for n in range(min(len(mine), len(theirs)), 0, -1):
         if mine[-n] != theirs[0] or mine[-n:] != theirs[:n]:
             continue
@@ -172,7 +175,7 @@ def _metadata(first: Conversation, second: Conversation, added: Sequence[int]) -
     if moved:
         found[REASONING] = [*listed(mine.get(REASONING)), *moved]
     costs = [cost for cost in (mine.get(_COST), theirs.get(_COST)) if isinstance(cost, int | float)]
-    if costs:  # a part that repeats what was said repeats its cost too
+    if costs:  # a part that repeats messages repeats their cost too
         found[_COST] = sum(costs) if len(added) == len(second.messages) else max(costs)
     return found
 

@@ -1,4 +1,4 @@
-"""Write the files of a session folder, completely or not at all."""
+"""Write the files of a session folder without ever leaving incomplete files."""
 
 import filecmp
 import shutil
@@ -12,9 +12,9 @@ from agent_eval.formats.refusals import MORE_REFUSED, Refusal
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES
 
-MOST_TOLD = 10_000  # refusals of one import that are listed one by one
+MOST_TOLD = 10_000  # maximum number of rejected records that are listed individually
 PARTS = "parts.jsonl"
-"""File of a session folder with the parts of its conversations that several files hold."""
+"""File in a session folder with the parts of conversations that are split over several source files."""
 _WRITTEN = (*FILES, PARTS)
 
 
@@ -31,7 +31,10 @@ def temporary(folder: Path) -> Iterator[Path]:
 
 
 def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
-    """Stream conversations.jsonl, then import_errors.jsonl if needed; return the counts and refusals."""
+    """Write conversations.jsonl as a stream, then import_errors.jsonl if records were rejected.
+
+    Return the number of conversations, the number of rejected records, and the listed rejected records.
+    """
     n_imported = n_refused = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:
@@ -53,7 +56,7 @@ def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tupl
 
 
 def line_of(conversation: Conversation) -> bytes:
-    """Return the line of a conversation in a session's file."""
+    """Return a conversation as a line of conversations.jsonl."""
     return conversation.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
@@ -65,7 +68,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def is_same(old: Path, new: Path) -> bool:
-    """Return whether identical files exist already."""
+    """Return whether the old folder already contains identical files."""
     pairs = [(old / name, new / name) for name in _WRITTEN]
     return all(
         filecmp.cmp(a, b, shallow=False) if a.is_file() and b.is_file() else a.exists() == b.exists()
@@ -74,7 +77,7 @@ def is_same(old: Path, new: Path) -> bool:
 
 
 def put_in_place(new: Path, folder: Path) -> None:
-    """Move a new session atomically; in an existing one replace each file atomically and keep other files."""
+    """Move a new session atomically; in an existing session, replace each file atomically and keep other files."""
     if not folder.exists():
         sync_folder(new)
         new.rename(folder)

@@ -28,13 +28,13 @@ class SlotsFileError(InputError):
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(
-            f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} if wanted."
+            f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} optionally."
         )
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Represent one row: the slot of a task, and the disclosures of its conversations."""
+    """Represent one row of the file: the slot of a task, and the disclosures of its conversations."""
 
     line: int
     slot: str | None
@@ -43,7 +43,7 @@ class Slot:
 
 @dataclass
 class Slots:
-    """Hold the slots of a file by task id, and its disclosures of the session.
+    """Hold the slots of a file by task id, and the file's disclosures for the session.
 
     `met` collects the task ids for which a conversation was found.
     """
@@ -54,13 +54,13 @@ class Slots:
     met: set[str] = field(default_factory=set[str])
 
     def placed(self, conversation: Conversation, session_id: str) -> Conversation:
-        """Return the conversation with its slot and disclosures; unchanged if no row names it.
+        """Return the conversation with its slot and disclosures, or unchanged if no row refers to it.
 
-        A row names it by its task id, by its conversation id with or without the session in front, or by the id of
-        one of its traces.
+        A row refers to a conversation by its task id, by its conversation id (with or without the session prefix),
+        or by the id of one of its traces.
 
         Raises:
-            ValidationError: If a row's disclosures are not valid for the conversation.
+            ValidationError: If a row's disclosures are invalid for the conversation.
         """
         name = next((key for key in _names(conversation, session_id) if key in self.by_task), None)
         if name is None:
@@ -84,14 +84,15 @@ class Slots:
 
 
 def read_slots(path: Path) -> Slots:
-    """Read a file of slots; the optional column `task_family` names the family of the task.
+    """Read a file of slots; the optional column `task_family` contains the family of the task.
 
     `slot` is D1 to D5, standardised_task, hallucination, error_injection or empty. `disclosures` is empty, a JSON
-    object, or `key=value` joined by `;`. Of the session: u3_scope, repeatability_tested, date, session_run,
-    benchmark_id, evaluator. Of the conversation: injected_error, interventions (`none`: there were none).
+    object, or `key=value` pairs separated by `;`. The keys for the session are u3_scope, repeatability_tested, date,
+    session_run, benchmark_id and evaluator. The keys for the conversation are injected_error and interventions
+    (`none` if there were no interventions).
 
     Raises:
-        SlotsFileError: If the file cannot be read, or a row is not valid; the message names the line.
+        SlotsFileError: If the file cannot be read or a row is invalid; the message contains the line number.
     """
     by_task: dict[str, Slot] = {}
     session: dict[str, JsonValue] = {}
@@ -101,7 +102,7 @@ def read_slots(path: Path) -> Slots:
         if not task:
             raise SlotsFileError(path, line, "task_id is empty")
         if task in by_task:
-            raise SlotsFileError(path, line, f"task_id {task[:80]!r} is in line {by_task[task].line} already")
+            raise SlotsFileError(path, line, f"task_id {task[:80]!r} is already in line {by_task[task].line}")
         if slot is not None and slot not in get_args(Scenario):
             allowed = ", ".join(get_args(Scenario))
             raise SlotsFileError(path, line, f"slot is {slot[:40]!r}; allowed: {allowed}, or empty")
@@ -109,7 +110,7 @@ def read_slots(path: Path) -> Slots:
         for key in OF_SESSION:
             if key in said and session.setdefault(key, said[key]) != said[key]:
                 raise SlotsFileError(
-                    path, line, f"{key} differs from an earlier line; it is one for the session"
+                    path, line, f"{key} differs from an earlier line; the session has only one value"
                 )
         family = row.get(FAMILY, "").strip()
         fields = {key: said[key] for key in OF_CONVERSATION if key in said}
@@ -144,7 +145,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 continue
             if len(row) != len(header):
                 raise SlotsFileError(
-                    path, rows.line_num, f"{len(row)} cells; quote a cell that holds a comma"
+                    path, rows.line_num, f"{len(row)} cells; quote cells that contain a comma"
                 )
             yield rows.line_num, dict(zip(header, row, strict=True))
     except OSError as error:
@@ -167,7 +168,7 @@ def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
     allowed = (*OF_SESSION, *OF_CONVERSATION)
     if not isinstance(found, dict) or (unknown := sorted(set(found) - set(allowed))):
         named = (
-            f"disclosures: {', '.join(unknown)[:80]!r} is not known"
+            f"disclosures: {', '.join(unknown)[:80]!r} is unknown"
             if isinstance(found, dict)
             else "disclosures"
         )

@@ -1,8 +1,9 @@
 """Import tau2-bench result files: one JSON object with `tasks` and `simulations`.
 
-The ground truth of a simulation is what it was checked against: `reward_info.action_checks[].action`. The
-task definition with its id adds goal, profile and what the checks omit, but only if it matches: in some files
-the simulations use another numbering of the tasks.
+The ground truth of a simulation consists of the actions it was checked against:
+`reward_info.action_checks[].action`. The task definition with the same id adds the goal, the profile and the ground
+truth that the checks omit, but only if it matches the simulation: in some files the simulations use another
+numbering of the tasks.
 """
 
 import re
@@ -68,7 +69,7 @@ Call = dict[str, JsonValue]
 
 @dataclass(frozen=True)
 class _Definition:
-    """Hold the definition of one task in the file."""
+    """Hold a task definition from the file."""
 
     fields: Fields  # goal and profile
     calls: list[Call]
@@ -83,8 +84,8 @@ _NO_DEFINITION = _Definition({}, [], None, [], frozenset())
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations of a tau2 result file.
 
-    The file is read twice, for tasks and for simulations, so that their order does not matter and
-    only the tasks' definitions and one simulation are in memory.
+    The file is read twice, first for tasks and then for simulations, so that their order does not matter and
+    only the task definitions and one simulation are in memory.
     """
     definitions, orders = dict(_definitions(source)), _orders(source)
 
@@ -98,12 +99,12 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a document is a result file of tau2."""
+    """Return whether a document is a tau2 result file."""
     return "simulations" in value
 
 
 def domain(source: Source) -> str | None:
-    """Return the domain of the file's tasks, e.g. airline; None if its first task does not name one."""
+    """Return the domain of the file's tasks, e.g. airline; None if the first task does not specify one."""
     for record in islice(array_records(source, "tasks.item"), 1):
         scenario = mapping(mapping(getattr(record, "value", None)).get("user_scenario"))
         named = mapping(scenario.get("instructions")).get("domain")
@@ -123,7 +124,7 @@ def _orders(source: Source) -> Mapping[str, JsonValue]:
         return {}
     try:
         environment = mapping(JSONDecoder().raw_decode(head, place.end() - 1)[0])
-    except ValueError:  # longer than the head, or invalid: reported when the simulations are read
+    except ValueError:  # longer than the bytes read, or invalid; reported when the simulations are read
         return {}
     tools = environment.get("tool_defs")
     of_dicts = isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)
@@ -167,7 +168,10 @@ def _conversation(
 
 
 def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
-    """Return the outcome: success by the reward, else the termination reason's class, else the reward."""
+    """Return the outcome of a simulation from its reward and its termination reason.
+
+    The termination reason decides only if the reward indicates a failure or is missing.
+    """
     success = base_success(record, "messages")
     said = reward_outcome(NAME, reward, success)
     reason = text_of(record.get("termination_reason")) or ""
@@ -191,14 +195,17 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
 
 
 def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[Fields]:
-    """Mark the agent's message that ended the simulation: the harness rejected it, so it was not read."""
+    """Mark the agent's message that ended the simulation as an error.
+
+    The harness rejected the message, so the user did not receive it.
+    """
     if termination_reason == "agent_error" and messages and messages[-1].get("role") == "assistant":
         messages[-1]["is_error"] = True
     return messages
 
 
 def _truth(reward: Mapping[str, JsonValue], definition: _Definition) -> list[Fields]:
-    """Return what the simulation was checked against; if it was not checked, what the definition expects."""
+    """Return the ground truth from the simulation's checks; unchecked parts come from the task definition."""
     calls = _checked_calls(reward)
     said = [mapping(check).get("info") for check in listed(reward.get("communicate_checks"))]
     wanted = [mapping(check).get("nl_assertion") for check in listed(reward.get("nl_assertions"))]
@@ -212,7 +219,7 @@ def _truth(reward: Mapping[str, JsonValue], definition: _Definition) -> list[Fie
 
 
 def _checked_calls(reward: Mapping[str, JsonValue]) -> list[Call] | None:
-    """Return the calls that the simulation was checked against; None if it was not checked."""
+    """Return the calls that the simulation was checked against, or None if it was not checked."""
     if isinstance(checks := reward.get("action_checks"), list):
         return _calls(mapping(check).get("action") for check in checks)
     note = mapping(mapping(reward.get("info")).get("action")).get("note")
@@ -225,7 +232,10 @@ def _action_matches(reward: Mapping[str, JsonValue]) -> list[JsonValue] | None:
 
 
 def _calls(actions: Iterable[JsonValue]) -> list[Call]:
-    """Return expected calls of both sides. All arguments are compared, or those that `compare_args` names."""
+    """Return the expected calls of the agent and the user.
+
+    All arguments are compared, or only those listed in `compare_args`.
+    """
     return [
         {"name": action.get("name"), "arguments": action.get("arguments") or {}, "match": "exact"}
         | without_nulls({"compare_args": action.get("compare_args")})
@@ -237,19 +247,19 @@ def _calls(actions: Iterable[JsonValue]) -> list[Call]:
 def _why_refused(
     definition: _Definition, reward: Mapping[str, JsonValue], messages: Iterable[Fields]
 ) -> str | None:
-    """Return why the definition does not match the task that was run; None if it does."""
+    """Return the reason why the definition does not match the simulation, or None if it matches."""
     calls = _checked_calls(reward)
     if calls is not None and sorted(calls, key=canonical) != sorted(definition.calls, key=canonical):
         return "its expected actions are not those that the simulation was checked against"
     texts = [text for message in messages if isinstance(text := message.get("content"), str)]
     is_named = any(user_id in text for user_id in definition.user_ids for text in texts)
     if definition.user_ids and not is_named and any(_named_by_tools(texts)):
-        return "its user id does not occur in the conversation, whose tools name another"
+        return "its user id does not occur in the conversation, and the tools returned another one"
     return None
 
 
 def _named_by_tools(texts: Iterable[str]) -> Iterator[str]:
-    """Yield user ids returned by the environment; ids in an agent's calls may be invented."""
+    """Yield the user ids that the environment returned; ids in an agent's calls may be hallucinated."""
     for text in texts:
         if '"user_id"' in text:
             try:
@@ -261,7 +271,7 @@ def _named_by_tools(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _flat(messages: JsonValue) -> JsonValue:
-    """Return the messages, with several tool answers in one message split into single ones."""
+    """Return the messages; a message with several tool results is split into one message per result."""
     if not isinstance(messages, list):
         return messages
     flat: list[JsonValue] = []
@@ -286,7 +296,7 @@ def _metadata(record: Mapping[str, JsonValue], trial: object) -> dict[str, JsonV
 
 
 def _definitions(source: Source) -> Iterator[tuple[str, _Definition]]:
-    """Yield the file's tasks by id. A truncated file is reported when its simulations are read."""
+    """Yield (id, definition) for the file's tasks; a truncated file is reported when its simulations are read."""
     for record in array_records(source, "tasks.item"):
         task = mapping(getattr(record, "value", None))
         if task_id := text_of(task.get("id")):

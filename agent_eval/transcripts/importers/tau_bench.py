@@ -38,7 +38,7 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a trial of tau-bench."""
+    """Return whether a record is a tau-bench trial."""
     return "traj" in value and "task_id" in value
 
 
@@ -62,7 +62,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _error(record: Mapping[str, JsonValue], info: Mapping[str, JsonValue]) -> tuple[str, JsonValue]:
-    """Return the key of the record's error, in `info` or beside it, and its value."""
+    """Return the key and the value of the record's error, which may be inside `info` or at the top level."""
     is_beside = info.get("error") in (None, False, "")
     return ("error", record.get("error")) if is_beside else ("info.error", info.get("error"))
 

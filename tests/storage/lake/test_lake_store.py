@@ -91,7 +91,9 @@ def test_a_writer_whose_section_ended_with_the_catalog_has_its_commit_refused(
     lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
     with lake.exclusive_section("run"):
         server.restart()
-        with pytest.raises(LostLockError, match=r"'run'.*another worker may hold it.*Run again"):
+        with pytest.raises(
+            LostLockError, match=r"'run'.*another worker may have acquired it.*Run the command again"
+        ):
             lake.replace(STATE, state(("a", "1", "late")), pairs(("a", "1")), run_id="late")
     assert lake.read(STATE)["spec"].to_list() == ["x"]
     lake.replace(STATE, state(("a", "1", "next")), pairs(("a", "1")), run_id="next")
@@ -207,7 +209,7 @@ def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_pass
     elsewhere = replace(empty, data=tmp_path / "elsewhere")
     assert "Mount the shared folder" in message(elsewhere, DataFolderError)
     elsewhere.data.mkdir()  # as a mount point without its disk
-    assert "holds no lake" in message(elsewhere, DataFolderError)
+    assert "does not contain a lake" in message(elsewhere, DataFolderError)
     monkeypatch.setenv("PGPASSWORD", "wrong-" + PASSWORD)
     assert "PGPASSWORD" in message(
         LakeStore.of(empty.given + " application_name=x", empty.data), CatalogError
@@ -221,9 +223,9 @@ def test_check_finds_double_keys_lost_fences_and_lost_files(lake: LakeStore) -> 
     with lake.session(read_only=False) as con:
         con.execute("INSERT INTO judge_state SELECT * FROM judge_state WHERE agent_id = '7'")
         con.execute("DELETE FROM fence")
-    assert [problem.split(":")[0] for problem in check(lake).problems] == [
-        "Table judge_state has 0 rows in `fence`, not one",
-        "Table judge_state holds 1 keys more than once",
+    assert [problem.split(";")[0] for problem in check(lake).problems] == [
+        "Table judge_state has 0 rows in `fence` instead of one",
+        "Table judge_state contains 1 duplicate keys",
     ]
     for file in lake.data.rglob("*.parquet"):
         file.unlink()
@@ -242,7 +244,7 @@ def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
     monkeypatch.setattr("agent_eval.storage.lake.catalog.datetime", AnHourAhead)
     (problem,) = check(lake).problems
     assert re.fullmatch(
-        r"The clock of this machine is 3,\d+ s ahead of the catalog's: set both by NTP\.", problem
+        r"The clock of this machine is 3,\d+ s ahead of the catalog's: synchronise both with NTP\.", problem
     )
     with pytest.raises(StoreError, match=r"clock of this machine is 3,\d+ s ahead.* Set the clocks"):
         lake.replace(STATE, state(("a", "1", "y")), pairs(("a", "1")), run_id="r")

@@ -142,6 +142,6 @@ def test_what_is_no_text_is_named_in_brackets_and_an_unknown_role_is_refused() -
     )
     assert message["content"] == "[image_url]\nSee."
     with pytest.raises(
-        NotThisFormatError, match="message 0 has no role that is known; allowed: assistant, developer"
+        NotThisFormatError, match="message 0 has no known role; allowed: assistant, developer"
     ):
         native_messages([{"role": "narrator", "content": "x"}])

@@ -112,7 +112,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in" / "circle").symlink_to(tmp_path / "in" / "circle")
     os.mkfifo(tmp_path / "in" / "pipe")
     found = {f.name: f.reason for f in input_files([str(tmp_path / "in")])}
-    assert found["link.jsonl"].startswith("a link that leads out of the folder")
+    assert found["link.jsonl"].startswith("a link to a file outside the folder")
     assert found["pipe"] == "not a regular file"
     assert all(f.path is None for f in input_files([str(tmp_path / "in")]))
 
@@ -163,7 +163,7 @@ def test_a_damaged_and_an_encrypted_archive_are_refused_in_a_line(tmp_path: Path
         (b"name,text\n1,2\n", "it is not JSON"),
         (b"", "it is empty"),
         (b"[1, 2]", "its records are not objects"),
-        (b'{"broken": ', "none of its records is JSON"),
+        (b'{"broken": ', "none of its records are JSON"),
     ],
 )
 def test_what_is_no_transcript_is_named(tmp_path: Path, content: bytes, reason: str) -> None:

@@ -113,7 +113,7 @@ def test_every_sample_of_other_tools_is_counted_or_refused_here(shared_data: Pat
 
 def test_a_tool_run_without_its_model_call_is_refused_with_the_reason(shared_data: Path) -> None:
     found = list(FORMATS["otel-genai"](Source(shared_data / TOOL_RUN, "s")))
-    assert "without the model call that asked" in str(found[0])
+    assert "without the model call that requested them" in str(found[0])
     assert isinstance(found[1], Refusal)
 
 

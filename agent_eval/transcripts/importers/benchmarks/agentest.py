@@ -29,12 +29,12 @@ EXPECTED = 'a JSON object with "scenarios": [{"scenarioName", "conversations": [
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of all scenarios; a scenario is a task, its conversations are its trials."""
+    """Yield the conversations of all scenarios; a scenario is a task, and its conversations are the trials."""
     return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a document holds results of Agentest."""
+    """Return whether a document contains Agentest results."""
     return "scenarios" in value and ("runId" in value or "startedAt" in value)
 
 
@@ -55,7 +55,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     scenario, conversation = mapping(record.get("scenario")), mapping(record.get("conversation"))
     turns = conversation.get("turns")
     if not isinstance(turns, list):
-        raise NotThisFormatError(f"turns is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"turns is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     scores: list[JsonValue] = _scores(mapping(conversation.get("evaluation")), None)
     for index, turn in enumerate(map(mapping, turns)):
@@ -107,7 +107,7 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 
 
 def _scores(evaluation: Mapping[str, JsonValue], turn_index: int | None) -> list[JsonValue]:
-    """Return the scores of Agentest's own judge, by metric."""
+    """Return the scores of Agentest's judge, by metric."""
     return [
         without_nulls({"name": name, "turn_index": turn_index, **mapping(said)})
         if isinstance(said, dict)

@@ -22,21 +22,19 @@ from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "fair-forge"
-EXPECTED = (
-    '{"session_id", "assistant_id", "conversation": [{"query", "assistant"}]}, in a JSON array or one a line'
-)
+EXPECTED = '{"session_id", "assistant_id", "conversation": [{"query", "assistant"}]}, in a JSON array or one per line'
 _KEPT = ("assistant_id", "language")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the sessions of a data set, one conversation each; `context` is what a judge may know."""
+    """Yield the sessions of a data set as one conversation each; `context` is background knowledge for judges."""
     return conversations(
         source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
     )
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a session of Fair Forge."""
+    """Return whether a record is a Fair Forge session."""
     found = value.get("conversation")
     return isinstance(found, list) and (
         (bool(found) and "query" in mapping(found[0])) or "assistant_id" in value
@@ -46,7 +44,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     values = record.get("conversation")
     if not isinstance(values, list):
-        raise NotThisFormatError(f"conversation is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"conversation is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     truth: list[Fields] = []
     for index, turn in enumerate(map(mapping, values)):
@@ -80,7 +78,7 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 
 
 def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
-    """Return the expected answer and calls of a turn; empty if the file gives neither."""
+    """Return the expected answer and calls of a turn; empty if the file contains neither."""
     agentic = mapping(turn.get("ground_truth_agentic"))
     answer = text_of(turn.get("ground_truth_assistant"))
     tools = [

@@ -35,13 +35,13 @@ from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Threa
 NAME = "inspect"
 EXPECTED = 'an Inspect log: an .eval archive, or {"version": …, "eval": {…}, "samples": […]}'
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Inspect's letters: correct, incorrect, partial, no answer."""
+"""Inspect's grades as numbers: correct, incorrect, partial, no answer."""
 _ATTACHMENT = "attachment://"
 _STARTS = ("header.json", "_journal/start.json")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the samples of a log; a sample is a task, its epochs are the trials."""
+    """Yield the samples of a log as conversations; a sample is a task, and its epochs are the trials."""
     header = _header(source)
     model = text_of(header.get("model"))
 
@@ -52,26 +52,29 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a document is a log of Inspect."""
+    """Return whether a document is an Inspect log."""
     return "eval" in value and "samples" in value and ("status" in value or "version" in value)
 
 
 def is_archive(path: Path | ZipMember) -> bool:
-    """Return whether a file is an `.eval` archive, by the names in it.
+    """Return whether a file is an `.eval` archive, based on the file names in the archive.
 
     Raises:
-        OSError: If it is a zip archive that cannot be read.
+        OSError: If the file is a zip archive that cannot be read.
     """
     return isinstance(path, Path) and is_zip(path) and any(m.name in _STARTS for m in members(path))
 
 
 def task(source: Source) -> str | None:
-    """Return the name of the log's task; None without one."""
+    """Return the name of the log's task, or None if the log does not name its task."""
     return text_of(_header(source).get("task"))
 
 
 def _header(source: Source) -> Mapping[str, JsonValue]:
-    """Return the part `eval` of the log; empty if unreadable: then the samples are too, or do not need it."""
+    """Return the part `eval` of the log; empty if it is unreadable.
+
+    In this case the samples either are unreadable too or do not need the header.
+    """
     path: Path | ZipMember = source.path
     try:
         if is_archive(path):
@@ -143,7 +146,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
 
 
 def _message(value: JsonValue) -> JsonValue:
-    """Return a message in the common form; Inspect has a tool's name in `function`, errors in `error`."""
+    """Return a message in the common form; Inspect stores a tool's name in `function` and errors in `error`."""
     message = mapping(value)
     if message.get("role") != "tool":
         return value
@@ -153,7 +156,7 @@ def _message(value: JsonValue) -> JsonValue:
 
 
 def _measure(thread: Thread, output: Mapping[str, JsonValue]) -> None:
-    """Add tokens, time and stop reason of the last model call to the last message of the agent."""
+    """Add the token counts, time and stop reason of the last model call to the agent's last message."""
     last = next((m for m in reversed(thread.messages) if m["role"] == "assistant"), None)
     if last is None:
         return
@@ -169,7 +172,7 @@ def _measure(thread: Thread, output: Mapping[str, JsonValue]) -> None:
 
 
 def _schemas(record: Mapping[str, JsonValue]) -> Sequence[JsonValue]:
-    """Return the tools of the first model call that had any."""
+    """Return the tool schemas of the first model call that has any."""
     calls = (mapping(event) for event in listed(record.get("events")))
     return next(
         (tools for call in calls if call.get("event") == "model" and (tools := listed(call.get("tools")))), ()
@@ -177,7 +180,7 @@ def _schemas(record: Mapping[str, JsonValue]) -> Sequence[JsonValue]:
 
 
 def _resolved(value: JsonValue, attachments: Mapping[str, JsonValue]) -> JsonValue:
-    """Return the value with the long texts that the log stores separately."""
+    """Return the value with references replaced by the long texts that the log stores separately."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
@@ -204,7 +207,7 @@ def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _outcome(record: Mapping[str, JsonValue]) -> Fields:
-    """Return the outcome from the scores if all numbers and grades agree, else the error, else unknown."""
+    """Return the outcome from the scores if all numbers and grades agree, else from the error, else unknown."""
     values = {_reward(mapping(score).get("value")) for score in mapping(record.get("scores")).values()} - {
         None
     }

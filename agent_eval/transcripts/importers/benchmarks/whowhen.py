@@ -1,4 +1,7 @@
-"""Read Who&When data, failures of multi-agent systems: {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
+"""Read Who&When data sets, which contain failures of multi-agent systems.
+
+A record has the form {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,21 +32,24 @@ _KEPT = ("level", "file")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the runs of a file. Each agent's messages have its name; the question is the user's message."""
+    """Yield the runs of a file as conversations; the question is the user's message.
+
+    Each message of an agent has the agent's name.
+    """
     return conversations(
         source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
     )
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a run of Who&When."""
+    """Return whether a record is a Who&When run."""
     return isinstance(value.get("history"), list) and "mistake_agent" in value
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     history = record.get("history")
     if not isinstance(history, list):
-        raise NotThisFormatError(f"history is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"history is missing or not a list; expected {EXPECTED}")
     question = text_of(record.get("question"))
     thread = Thread()
     for agent, prompt in mapping(record.get("system_prompt")).items():
@@ -72,7 +78,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _message(value: Mapping[str, JsonValue]) -> Fields:
-    """Return a message with its speaker, from `name` or from `role` as in `Orchestrator (thought)`."""
+    """Return a message with its speaker, taken from `name` or from a `role` such as `Orchestrator (thought)`."""
     role = text_of(value.get("role")) or ""
     name = text_of(value.get("name")) or (None if role in ("assistant", "user") else role)
     speaker = (name or role).lower()

@@ -1,4 +1,7 @@
-"""ChatGPT's data export, conversations.json: {"mapping": {id: {"message", "parent", "children"}}, "current_node"}."""
+"""Read ChatGPT data exports (conversations.json).
+
+A record has the form {"mapping": {id: {"message", "parent", "children"}}, "current_node"}.
+"""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -31,13 +34,13 @@ _BESIDE = ("user_editable_context", "model_editable_context")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the chats of an export: of each the branch that it shows; answers that were generated again are left out."""
+    """Yield the chats of an export; only the branch that a chat displays is read, without regenerated answers."""
     records = or_nothing_found(source, records_of(source, EXPECTED), EXPECTED)
     return conversations(source, NAME, records, _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a chat of the export."""
+    """Return whether a record is a chat in an export."""
     nodes = mapping(value.get("mapping"))
     return "current_node" in value and all({"parent", "children"} & set(mapping(n)) for n in nodes.values())
 
@@ -47,14 +50,14 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     for message in _branch(record):
         _take(thread, message)
     if not thread.messages:
-        raise NotThisFormatError(f"the chat holds no messages; expected {EXPECTED}")
+        raise NotThisFormatError(f"the chat contains no messages; expected {EXPECTED}")
     thread.metadata = without_nulls({"title": record.get("title")})
     name = text_of(record.get("conversation_id") or record.get("id")) or str(number)
     return thread.fields() | {"conversation_id": ids.named(name)}
 
 
 def _branch(record: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
-    """Return the messages from the beginning to the current node; without one, to the last node of the file."""
+    """Return the messages from the root to the current node; if there is none, to the last node of the file."""
     nodes = mapping(record.get("mapping"))
     at = text_of(record.get("current_node")) or next(iter([*nodes][::-1]), None)
     found: list[Mapping[str, JsonValue]] = []
@@ -110,7 +113,7 @@ def _part(part: JsonValue) -> str:
 
 
 def _beside(message: Mapping[str, JsonValue]) -> Fields:
-    """Return the time and the model of a message, if they are known."""
+    """Return the time and the model of a message, if known."""
     model = mapping(message.get("metadata")).get("model_slug")
     known: Fields = {"model": model} if isinstance(model, str) else {}
     when = number_of(message.get("create_time"))

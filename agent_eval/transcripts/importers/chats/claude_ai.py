@@ -1,4 +1,4 @@
-"""Data export of claude.ai, conversations.json: {"uuid", "chat_messages": [{"sender", "text", "content"}]}."""
+"""Read claude.ai data exports (conversations.json): {"uuid", "chat_messages": [{"sender", "text", "content"}]}."""
 
 from collections.abc import Iterator, Mapping
 
@@ -25,16 +25,16 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "claude-ai"
 EXPECTED = '{"uuid": …, "chat_messages": […]}, as in conversations.json of an export'
-_EMPTY = "chats hold no messages; they are left out"
+_EMPTY = "chats contain no messages and are omitted"
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the chats of an export; those without messages are left out."""
+    """Yield the chats of an export; chats without messages are omitted."""
     return conversations(source, NAME, or_nothing_found(source, _chats(source), EXPECTED), _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a chat of the export."""
+    """Return whether a record is a chat in an export."""
     messages = value.get("chat_messages")
     return isinstance(messages, list) and all("sender" in mapping(message) for message in messages[:3])
 
@@ -48,7 +48,7 @@ def _chats(source: Source) -> Iterator[Item]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     messages = record.get("chat_messages")
     if not isinstance(messages, list):
-        raise NotThisFormatError(f"chat_messages is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"chat_messages is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     thread.extend(native_messages([_message(mapping(value)) for value in messages]))
     thread.metadata = without_nulls({"title": record.get("name") or None})

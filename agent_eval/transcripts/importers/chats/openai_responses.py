@@ -33,7 +33,7 @@ _SESSION = ("session_id", "conversation_id", "thread_id")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of a log; `previous_response_id` or `conversation` link their responses."""
+    """Yield the conversations of a log; responses are linked by `previous_response_id` or `conversation`."""
     root: dict[str, str] = {}
     records = grouped(source, lambda: _items(source), lambda value: _key(mapping(value), root))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
@@ -71,7 +71,7 @@ def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Ma
 
 
 def _key(record: Mapping[str, JsonValue], root: dict[str, str]) -> str | None:
-    """Return the first response of the chain, the API's conversation, or the log's session."""
+    """Return the id of the response chain's first response, of the API's conversation, or of the log's session."""
     request, response = _parts(record)
     own = text_of(response.get("id"))
     before = text_of(response.get("previous_response_id") or request.get("previous_response_id"))
@@ -101,5 +101,5 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             part.metadata["error"] = error
         whole.follow(part)
     if not whole.messages:
-        raise NotThisFormatError(f"there is no input and no output; expected {EXPECTED}")
+        raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}

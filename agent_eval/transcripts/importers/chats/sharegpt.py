@@ -48,7 +48,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     values = record.get("conversations")
     if not isinstance(values, list):
-        raise NotThisFormatError(f"conversations is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"conversations is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     thread.instruct(text_of(record.get("system")))
     thread.know_tools(record.get("tools"))

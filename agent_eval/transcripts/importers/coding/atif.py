@@ -34,7 +34,10 @@ _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the trajectories of a file (lines, an array or one); subagents' are separate conversations."""
+    """Yield the trajectories of a file; a subagent's trajectory is a separate conversation.
+
+    The file contains JSON lines, an array or a single trajectory.
+    """
     return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
 
 
@@ -55,7 +58,7 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     steps = record.get("steps")
     if not isinstance(steps, list):
-        raise NotThisFormatError(f"steps is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"steps is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     agent = mapping(record.get("agent"))
     thread.know_tools(agent.get("tool_definitions"))
@@ -80,7 +83,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _own(own: Mapping[str, JsonValue], said: Fields) -> Fields:
-    """Return the fields that `export` added to the trajectory; their metadata replace the trajectory's."""
+    """Return the fields that `export` added to the trajectory; their metadata replaces the trajectory's."""
     keys = {"tools": "tools", "metadata": "metadata"}
     return {key: value for key, value in own.items() if key not in ("messages", "source")} | (
         {} if own else {key: said[key] for key in keys}

@@ -30,19 +30,19 @@ _META = ("cwd", "gitBranch", "version")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the sessions of a log, one conversation each; a subagent's (isSidechain) is a separate one."""
+    """Yield the sessions of a log as one conversation each; a subagent (isSidechain) is a separate conversation."""
     records = grouped(source, lambda: _spoken(source), lambda value: text_of(mapping(value).get("session")))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a line is one of a Claude Code session."""
+    """Return whether a line belongs to a Claude Code session."""
     has_message = isinstance(value.get("message"), dict) and value.get("type") in ("user", "assistant")
     return "sessionId" in value and (has_message or "uuid" in value)
 
 
 def _spoken(source: Source) -> Iterator[Item]:
-    """Yield the lines that hold a message, each with its session."""
+    """Yield the lines that contain a message, each with its session."""
     for record in json_lines(source.path, source.file):
         line = mapping(record.value) if isinstance(record, Record) else {}
         if not isinstance(record, Record):
@@ -76,7 +76,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         last_id = own_id if message.get("role") == "assistant" else None
         thread.metadata = {**without_nulls({key: text_of(line.get(key)) for key in _META}), **thread.metadata}
     if not thread.messages:
-        raise NotThisFormatError("the session contains no message of the user or the agent")
+        raise NotThisFormatError("the session contains no messages of the user or the agent")
     key = text_of(group.get("key")) or str(number)
     if any(
         line.get("sessionId") is not None for line in lines
@@ -101,7 +101,7 @@ def _messages(line: Mapping[str, JsonValue], message: Mapping[str, JsonValue]) -
 
 
 def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
-    """Merge the blocks of a message that the log splits over several lines into its first line's message."""
+    """Merge the blocks of a message that the log splits over several lines into the message of the first line."""
     first, last = found[0], before[-1]
     if first["role"] != "assistant" or last["role"] != "assistant":
         return found
@@ -113,7 +113,7 @@ def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
     merged |= ({"tool_calls": calls} if calls else {}) | (
         {"reasoning": "\n".join(thoughts)} if thoughts else {}
     )
-    for key in ("usage", "finish_reason"):  # the last line has the final ones
+    for key in ("usage", "finish_reason"):  # the last line has the final values
         if first.get(key) is not None:
             merged[key] = first[key]
     before[-1] = merged

@@ -33,23 +33,26 @@ _META = ("cwd", "cli_version", "originator", "model_provider")
 _BY_PROGRAM = re.compile(
     r"\s*(<(environment_context|user_instructions|turn_aborted|permissions|skills|INSTRUCTIONS)\b|# AGENTS\.md)"
 )
-"""Beginnings of messages of role user that Codex itself wrote."""
+"""Prefixes of messages with role user that Codex itself wrote."""
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the sessions of a log, one conversation each; user messages by Codex get role developer."""
+    """Yield the sessions of a log as one conversation each.
+
+    User messages that Codex itself wrote get the role developer.
+    """
     records = grouped(source, lambda: _marked(source), lambda value: text_of(mapping(value).get("session")))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a line is one of a Codex session."""
+    """Return whether a line belongs to a Codex session."""
     is_new = value.get("type") in _KINDS and isinstance(value.get("payload"), dict)
     return is_new or ({"id", "timestamp", "instructions"} <= set(value) and "messages" not in value)
 
 
 def _marked(source: Source) -> Iterator[Item]:
-    """Yield the lines, each with its session: the last one that began, including its forks."""
+    """Yield the lines, each with its session: the last session that began, which includes its forks."""
     session, related = "", set[str | None]()
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
@@ -96,7 +99,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         if is_message(dict(item)):
             thread.extend(_item(item, model, line.get("timestamp")))
     if not thread.messages:
-        raise NotThisFormatError("the session contains no message and no call")
+        raise NotThisFormatError("the session contains no messages or calls")
     if names:
         thread.metadata[SOURCE_SESSIONS] = names
     return thread.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}

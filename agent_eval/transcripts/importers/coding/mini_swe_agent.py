@@ -35,7 +35,7 @@ _OUTPUT = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the trajectory of a file. Commands in the agent's text are calls of `bash` with their output."""
+    """Yield the trajectory of a file; commands in the agent's text become calls of `bash` with their output."""
     stem = PurePath(source.file).name.split(".")[0]
 
     def convert(record: Mapping[str, JsonValue], ids: Ids, _number: int) -> Fields:
@@ -45,7 +45,7 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a trajectory of mini-swe-agent."""
+    """Return whether a record is a mini-swe-agent trajectory."""
     if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
         return True
     messages = [mapping(m) for m in listed(value.get("messages"))[:6]]
@@ -64,7 +64,7 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Fields:
     values = record.get("messages")
     if not isinstance(values, list):
-        raise NotThisFormatError(f"messages is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"messages is missing or not a list; expected {EXPECTED}")
     info = mapping(record.get("info"))
     stats = mapping(info.get("model_stats"))
     ends = [mapping(value) for value in values if mapping(value).get("role") == "exit"]

@@ -40,11 +40,11 @@ LIMITS = (
     "Cost",
     "Context",
 )
-"""Parts of the exit states of runs that ended at a limit."""
+"""Substrings of the exit status of a run that ended at a limit."""
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the trajectory of a file; its task is the run's instance, else the file's name."""
+    """Yield the trajectory of a file; its task id is the run's instance, else the file's name."""
     stem = PurePath(source.file).name.split(".")[0]
 
     def convert(record: Mapping[str, JsonValue], ids: Ids, _number: int) -> Fields:
@@ -56,7 +56,7 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a trajectory of SWE-agent."""
+    """Return whether a record is an SWE-agent trajectory."""
     return "trajectory" in value and ("history" in value or "environment" in value) and "info" in value
 
 
@@ -92,7 +92,10 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Field
 
 
 def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
-    """Return the outcome of an exit state: unknown if submitted, failed at a limit, else by the error."""
+    """Return the outcome for an exit status.
+
+    The class is unknown after a submission and failed after a limit; otherwise the error determines the class.
+    """
     status = text_of(exit_status) or ""
     if not status or status.lower().startswith("submitted"):
         return {}
@@ -103,7 +106,7 @@ def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
 
 
 def _numbered(messages: Iterable[Fields]) -> Iterator[Fields]:
-    """Yield the messages with unique call ids: SWE-agent's demonstrations and replays reuse ids."""
+    """Yield the messages with unique call ids, because SWE-agent's demonstrations and replays reuse ids."""
     n_uses = Counter[str]()
     for message in messages:
         calls = message.get("tool_calls")
@@ -121,7 +124,7 @@ def _nth(call_id: str, n: int) -> str:
 
 
 def _entry(entry: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    """Yield a message of the history, without demonstrations; a command's output is a tool's answer."""
+    """Yield the messages of a history entry, except demonstrations; a command's output is a tool result."""
     if entry.get("is_demo") is True:
         return
     calls = listed(entry.get("tool_calls"))
@@ -139,7 +142,7 @@ def _entry(entry: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 
 
 def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    """Yield a step of the trajectory: the model's text, its command as a call, and the output."""
+    """Yield the messages of a trajectory step: the model's text, its command as a call, and the output."""
     action = text_of(step.get("action")) or ""
     call: Fields = {"id": f"step-{index}", "name": action.split(None, 1)[0] if action.strip() else "command"}
     call["arguments"] = {"command": action}

@@ -1,1 +1,1 @@
-"""Share code of several importers: file layouts, message forms, assembly of conversations."""
+"""Provide code for several importers: file layouts, message forms, assembly of conversations."""

@@ -1,6 +1,6 @@
 """Read requests and responses of model APIs: OpenAI chat and Responses, Anthropic, Gemini, Ollama, AI SDK.
 
-The same shapes are the inputs and outputs of spans in traces, and the request and response that a proxy logs.
+Spans in traces and the requests and responses in a proxy's log have the same forms.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _TOOLS = ("tools", "functions")
 
 
 def sent(thread: Thread, value: JsonValue) -> list[Fields]:
-    """Return the messages of a model's input; its instructions and tool schemas go to the thread.
+    """Return the messages of a model's input; its instructions and tool schemas are added to the thread.
 
     Raises:
-        NotThisFormatError: If a message has a form that is not known.
+        NotThisFormatError: If the form of a message is unknown.
     """
     value = parsed(value)
     if isinstance(value, list):
@@ -44,10 +44,10 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
 
 
 def replied(thread: Thread, value: JsonValue) -> list[Fields]:
-    """Return the messages of a model's output; instructions and schemas that it repeats go to the thread.
+    """Return the messages of a model's output; instructions and schemas in it are added to the thread.
 
     Raises:
-        NotThisFormatError: If a message has a form that is not known.
+        NotThisFormatError: If the form of a message is unknown.
     """
     value = parsed(value)
     if isinstance(value, list):
@@ -75,7 +75,7 @@ def _reply_item(item: JsonValue) -> list[Fields]:
     fields = mapping(item)
     if is_message(item):
         return native_messages([item])
-    if fields.get("toolName") or fields.get("toolCallId"):  # AI SDK: calls without a message around them
+    if fields.get("toolName") or fields.get("toolCallId"):  # AI SDK: calls outside a message
         call = {**fields, "type": "tool-call"}
         return native_messages([{"role": "assistant", "content": [call]}])
     calls = fields.get("toolCalls", fields.get("tool_calls"))
@@ -118,7 +118,7 @@ def _as_assistant(value: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _measured(messages: list[Fields], response: Mapping[str, JsonValue]) -> list[Fields]:
-    """Return the reply with the response's usage, model and reason to stop, on its last message."""
+    """Return the reply; its last message gets the response's usage, model and stop reason."""
     last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
     if last is None:
         return messages
@@ -136,7 +136,7 @@ def _measured(messages: list[Fields], response: Mapping[str, JsonValue]) -> list
 
 
 def _instruction(value: JsonValue) -> str | None:
-    """Return instructions as text: a text, text blocks, or Gemini's {parts: […]}."""
+    """Return instructions as a string; the value is a string, a list of text blocks or Gemini's {parts: […]}."""
     if isinstance(value, dict):
         value = value.get("parts", value.get("content", value.get("text")))
     if isinstance(value, list):
@@ -151,18 +151,18 @@ def _instruction(value: JsonValue) -> str | None:
 
 
 def instruct(thread: Thread, value: JsonValue) -> None:
-    """Add instructions in any of their forms, also as JSON text."""
+    """Add instructions in any of the supported forms, including JSON text."""
     thread.instruct(_instruction(parsed(value)))
 
 
 def _unnested(values: list[JsonValue] | str) -> JsonValue:
-    """Return the first prompt if the value is LangChain's list of prompts, each a list of messages."""
+    """Return the first prompt if the value is LangChain's list of prompts; return other values unchanged."""
     is_nested = isinstance(values, list) and bool(values) and isinstance(values[0], list)
     return values[0] if is_nested else values
 
 
 def _without_schemas(thread: Thread, values: list[JsonValue]) -> list[JsonValue]:
-    """Return the messages among the values; tool schemas that some frameworks put there go to the thread."""
+    """Return the messages among the values; tool schemas, which some frameworks mix in, are added to the thread."""
     messages: list[JsonValue] = []
     for value in values:
         content = parsed(mapping(value).get("content"))
@@ -174,6 +174,6 @@ def _without_schemas(thread: Thread, values: list[JsonValue]) -> list[JsonValue]
 
 
 def tokens(value: JsonValue) -> dict[str, JsonValue] | None:
-    """Return counts of tokens as a message's `usage`; None without a number in it."""
+    """Return token counts as a message's `usage`, or None if there are no numbers."""
     known = {key: count for key, count in mapping(value).items() if number_of(count) is not None}
     return known or None

@@ -1,4 +1,4 @@
-"""Read the rows of a CSV file as records: a message or a conversation a row."""
+"""Read the rows of a CSV file as records; each row is a message or a conversation."""
 
 import csv
 import io
@@ -23,7 +23,10 @@ _LONGEST_NAME = 100
 
 
 def columns(head: bytes) -> list[str]:
-    """Return the columns of a CSV file that may hold conversations, from its beginning; none of any other file."""
+    """Return the columns of a CSV file that may contain conversations, given its first bytes.
+
+    The list is empty for any other file.
+    """
     line = head.lstrip().partition(b"\n")[0]
     try:
         names = next(csv.reader([line.decode()], delimiter=_separator(line.decode())), [])
@@ -38,7 +41,7 @@ def columns(head: bytes) -> list[str]:
 
 
 def csv_rows(source: Source) -> Iterator[Record | Refusal]:
-    """Yield each row as an object of its cells; empty cells are left out, cells of JSON text are read as JSON."""
+    """Yield each row as an object of its cells; empty cells are omitted, and cells with JSON are parsed."""
     csv.field_size_limit(LONGEST_LINE)
     line = 1
     try:
@@ -58,9 +61,9 @@ def csv_rows(source: Source) -> Iterator[Record | Refusal]:
     except BREAKS as error:
         yield Refusal(source.file, line + 1, broken(error))
     except csv.Error as error:
-        yield Refusal(source.file, line + 1, shorten(f"not CSV from here on: {error}"))
+        yield Refusal(source.file, line + 1, shorten(f"not valid CSV from this line on: {error}"))
     except UnicodeDecodeError:
-        yield Refusal(source.file, line + 1, "not UTF-8 from here on; save the file as UTF-8")
+        yield Refusal(source.file, line + 1, "not valid UTF-8 from this line on; save the file as UTF-8")
 
 
 def _separator(line: str) -> str:
@@ -68,7 +71,7 @@ def _separator(line: str) -> str:
 
 
 def _keys(names: list[str]) -> list[str]:
-    """Return the names of columns; those of a message's role and text are `role` and `content`."""
+    """Return the keys for the columns; the columns of a message's role and text become `role` and `content`."""
     found: list[str] = []
     for name in names:
         key = _SYNONYMS.get(name.lower(), name)

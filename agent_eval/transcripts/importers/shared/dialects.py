@@ -1,10 +1,10 @@
 """Convert messages in any provider's form to native messages.
 
-Supported are OpenAI chat messages and Responses items, Anthropic blocks, the parts of the GenAI conventions
-and of Gemini, LangChain messages, parts of Bedrock and of the Vercel AI SDK. A message may become several: a
-user message with tool results becomes a tool message for each result, then the user's text.
+The supported forms are OpenAI chat messages and Responses items, Anthropic blocks, the parts of the GenAI conventions,
+Gemini, Bedrock and the Vercel AI SDK, and LangChain messages. One message may become several: a user message with
+tool results becomes a tool message for each result, followed by the user's text.
 
-Two keys are added to native messages, which `threads` takes out again: `reasoning`, `model`.
+The keys `reasoning` and `model` are added to native messages; `threads` removes them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ ROLES: Mapping[str, str] = {
     "developer": "developer",
     **dict.fromkeys(("tool", "function", "observation", "ipython", "ToolMessage", "FunctionMessage"), "tool"),
 }
-"""Names of roles in the sources → native role."""
+"""Role name in a source format → native role."""
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "output-text"})
 _REASONING_PARTS = frozenset(
     {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text"}
@@ -107,7 +107,7 @@ class _Parts:
 
     @property
     def attached(self) -> Fields:
-        """Return the message's field `attachments`, if there are any."""
+        """Return the message's field `attachments`; empty if there are no attachments."""
         return {"attachments": self.attachments} if self.attachments else {}
 
 
@@ -115,17 +115,17 @@ def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fie
     """Return the native messages of message-like values, in order.
 
     Args:
-        values: The messages, items or texts.
-        role: The role of a bare text.
+        values: The messages, items or strings.
+        role: The role of values that are strings.
 
     Raises:
-        NotThisFormatError: If a value is neither a text nor an object with a known role or kind.
+        NotThisFormatError: If a value is neither a string nor an object with a known role or kind.
     """
     return [message for i, value in enumerate(values) for message in _messages(value, role, i)]
 
 
 def is_foreign(message: Mapping[str, JsonValue]) -> bool:
-    """Return whether a message is in another form than OpenAI's chat form: its role, its parts or its blocks."""
+    """Return whether the role, the parts or the blocks of a message differ from OpenAI's chat form."""
     content = message.get("content")
     kinds = {_kind(part) for part in content} if isinstance(content, list) else set[str]()
     is_other = not kinds.isdisjoint(_CALL_PARTS | _RESULT_PARTS | _REASONING_PARTS)
@@ -137,7 +137,7 @@ def is_foreign(message: Mapping[str, JsonValue]) -> bool:
 
 
 def is_message(value: JsonValue) -> bool:
-    """Return whether a value is a message or an item of a conversation in a form that is read."""
+    """Return whether a value is a message or conversation item in a supported form."""
     items = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
     fields = _opened(value) if isinstance(value, dict) else {}
     return _role(fields) is not None or _kind(fields) in items
@@ -161,14 +161,14 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
             yield {"role": "assistant", "content": None, "reasoning": said}
     elif (found := _role(value)) is None:
         names = ", ".join(sorted(set(ROLES.values())))
-        raise NotThisFormatError(f"message {index} has no role that is known; allowed: {names}")
+        raise NotThisFormatError(f"message {index} has no known role; allowed: {names}")
     else:
         for step in steps({**value, "role": found}):
             yield from _spoken(step, found)
 
 
 def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Unwrap LangChain's envelopes {"type", "data"} and {"lc", "id", "kwargs"}; others are unchanged."""
+    """Unwrap LangChain's envelopes {"type", "data"} and {"lc", "id", "kwargs"}; return other values unchanged."""
     if isinstance(inner := value.get("data"), dict) and "content" in inner and "content" not in value:
         return {"type": value.get("type"), **inner}
     if isinstance(inner := value.get("kwargs"), dict) and "lc" in value:
@@ -177,7 +177,7 @@ def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _kind(value: JsonValue) -> str:
-    """Return the `type` of an item or a part; an empty text without one."""
+    """Return the `type` of an item or a part, or an empty string if it has no type."""
     kind = mapping(value).get("type")
     return kind if isinstance(kind, str) else ""
 
@@ -188,13 +188,13 @@ def _role(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def is_chat_message(value: JsonValue) -> bool:
-    """Return whether a value is a message of a chat: it has a role and a text or parts."""
+    """Return whether a value is a chat message, which has a role and either text or parts."""
     fields = _opened(value) if isinstance(value, dict) else {}
     return "role" in fields or (_role(fields) is not None and "content" in fields)
 
 
 def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
-    """Yield a message with a role: the tool results in it, and the message itself."""
+    """Yield the tool results in a message with a role, then the message itself."""
     parts = _parts(value)
     parts.calls += _calls(value)
     reasoning = [
@@ -328,7 +328,7 @@ def _id(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
-    """Yield a call item of the Responses API, and the result that some kinds include."""
+    """Yield a call item of the Responses API, followed by its result, which some kinds of calls include."""
     kind = str(value.get("type"))
     call = _call(value)
     call["name"] = call["name"] or kind.removesuffix("_call")
@@ -360,7 +360,7 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
 
 
 def result_text(value: JsonValue) -> str | None:
-    """Return a tool's answer as text: the texts of its blocks, else its JSON."""
+    """Return a tool result as a string: the text of its blocks, or else its JSON."""
     parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
     if parts and all(isinstance(part, str) or _is_block(part) for part in parts):
         return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in parts)
@@ -376,7 +376,7 @@ def result_text(value: JsonValue) -> str | None:
 
 
 def _is_block(part: JsonValue) -> bool:
-    """Return whether a value is a content part: it has a type, a text or an attachment."""
+    """Return whether a value is a content part, which has a type, text or an attachment."""
     return bool({"type", "text"} & set(mapping(part))) or attachment_of(part) is not None
 
 
@@ -387,7 +387,7 @@ def attached(content: JsonValue) -> Fields:
 
 
 def _plain(part: JsonValue) -> str | None:
-    """Return the text of a block, None without one."""
+    """Return the text of a block, or None if it has no text."""
     if isinstance(part, str):
         return part
     if (attachment := attachment_of(part)) is not None:
@@ -398,7 +398,7 @@ def _plain(part: JsonValue) -> str | None:
 
 
 def parsed(value: JsonValue) -> JsonValue:
-    """Return the value of a text that holds JSON (object, array or text); any other value unchanged."""
+    """Parse a string that contains JSON (an object, an array or a string); return any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
         return value
     try:
@@ -408,7 +408,7 @@ def parsed(value: JsonValue) -> JsonValue:
 
 
 def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
-    """Return why the model stopped, from the message or the raw reply that tau2 stores with it."""
+    """Return the stop reason, from the message or from the raw reply that tau2 stores with it."""
     places = (value, mapping(value.get("raw_data")))
     names = ("finish_reason", "stop_reason", "stopReason")
     found = (place.get(name) for place in places for name in names)
@@ -416,7 +416,7 @@ def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def measured(value: Mapping[str, JsonValue]) -> Fields:
-    """Return time, latency, usage, cost and stop reason of a message, if present."""
+    """Return the time, latency, usage, cost and stop reason of a message, if present."""
     seconds = number_of(value.get("generation_time_seconds"))
     latency = number_of(value.get("latency_ms"))
     fields: Fields = {

@@ -1,4 +1,4 @@
-"""Merge chat records of one session, and drop histories that a later record repeats."""
+"""Merge the chat records of a session, and drop records whose history a later record repeats."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -13,22 +13,22 @@ from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.messages import chat_messages, chat_messages_with_reasoning
 from agent_eval.transcripts.importers.shared.threads import Thread
 
-FOLDED = "records repeat the beginning of a later record; they are folded into it"
+FOLDED = "records are the beginning of a later record and are merged into it"
 PAIR = "_pair"
-"""Key of a record built from a request and its response: its id is the call's id."""
+"""Key that marks a record built from a request and its response, of which the id is the API call's id."""
 _SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session_id")
 _OWN = ("task_id", "conversation_id", "outcome", "correct", "reward")
 
 
 def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[Item]:
-    """Yield the records: those of one session together, and none that a later record repeats from its beginning.
+    """Yield the records, grouped by session, without records that are the beginning of a later record.
 
-    A session is grouped by `session_id` or `thread_id`, also in `metadata`; a record with a task, an outcome or an id
-    of its own is not. Records are recognised as repeated only if they have neither.
+    Records are grouped by `session_id` or `thread_id`, which may also be in `metadata`. A record with a task, an
+    outcome or an id is not grouped. Only records without any of these keys are recognised as repeated.
 
     Args:
         source: The file.
-        records: Yields the records; called up to three times.
+        records: Function that yields the records; called up to three times.
     """
     repeated, has_sessions = _looked_through(records())
 
@@ -47,7 +47,7 @@ def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[It
 
 
 def _alone(item: Record) -> Record:
-    """Return a record without a session in its original form."""
+    """Unwrap a group that consists of one record without a session; return other groups unchanged."""
     group = mapping(item.value)
     if group.get("key") is None:
         return Record(item.number, listed(group.get("records"))[0], item.size)
@@ -55,7 +55,7 @@ def _alone(item: Record) -> Record:
 
 
 def session_of(value: JsonValue) -> str | None:
-    """Return the session of a record; None if it belongs to no session."""
+    """Return the session of a record, or None if it does not belong to a session."""
     record = mapping(value)
     if any(record.get(name) is not None for name in _OWN) or (record.get("id") and not record.get(PAIR)):
         return None
@@ -64,7 +64,7 @@ def session_of(value: JsonValue) -> str | None:
 
 
 def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
-    """Return the numbers of records that a later one repeats, and whether any belongs to a session."""
+    """Return the numbers of the records that a later record repeats, and whether any record has a session."""
     ends: dict[bytes, list[int]] = {}
     repeated: set[int] = set()
     has_sessions = False
@@ -88,7 +88,7 @@ def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
 
 
 def _may_repeat(record: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is only a history, without its own id, session, task or outcome."""
+    """Return whether a record is only a history, without an id, a session, a task or an outcome."""
     is_own = record.get("id") is not None and not record.get(PAIR)
     return not is_own and all(record.get(name) is None for name in _OWN) and session_of(dict(record)) is None
 
@@ -99,7 +99,7 @@ def _content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
 
 
 def thread_of(record: Mapping[str, JsonValue]) -> Thread:
-    """Return the messages of a chat record, with instructions and tools that it gives beside them.
+    """Return the messages of a chat record, with the instructions and tools that the record stores separately.
 
     Raises:
         NotThisFormatError: If `messages` is neither null nor a list of messages.

@@ -28,18 +28,18 @@ Layout = Literal["lines", "array", "document", "table"]
 Item = Record | Refusal | LeftOut
 HEAD = 64 * 1024
 MOST_HELD = 100 * MEGABYTE
-"""Bytes of JSON text that unfinished groups may hold in memory together."""
+"""Maximum total size of incomplete groups in memory, in bytes of JSON text."""
 
 
 def records_of(
     source: Source, expected: str, is_part: Callable[[JsonValue], bool] | None = None
 ) -> Iterator[Record | Refusal]:
-    """Yield the records of a file: its lines, the elements of its array, the rows of its table, or its one value.
+    """Yield the records of a file: its lines, array elements or CSV rows, or its single value.
 
     Args:
         source: The file.
-        expected: The expected form, for the refusal of a record that is not JSON.
-        is_part: Whether an array with this first element is one record rather than a list of records.
+        expected: Description of the expected form, for the message about a record that is not JSON.
+        is_part: Function that returns whether an array with this first element is a single record rather than a list.
     """
     layout = layout_of(source, is_part)
     if layout == "lines":
@@ -50,7 +50,10 @@ def records_of(
 
 
 def layout_of(source: Source, is_part: Callable[[JsonValue], bool] | None = None) -> Layout:
-    """Return how the file is laid out, from its beginning: a pretty-printed value spans lines, JSONL does not."""
+    """Return the layout of the file, detected from its first bytes.
+
+    A pretty-printed value spans several lines; JSONL has one value per line.
+    """
     try:
         with opened(source.path) as stream:
             head = stream.read(HEAD).lstrip()
@@ -67,7 +70,7 @@ def layout_of(source: Source, is_part: Callable[[JsonValue], bool] | None = None
 
 
 def _holds_records(source: Source, is_part: Callable[[JsonValue], bool] | None) -> bool:
-    """Return whether the array's first element can be read and is a record, not a part of one."""
+    """Return whether the array's first element is readable and is a record rather than a part of one."""
     first = next(itertools.islice(array_records(source, "item"), 1), None)
     return isinstance(first, Record) and not (is_part and is_part(first.value))
 
@@ -81,7 +84,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _document(source: Source, expected: str) -> Iterator[Record | Refusal]:
-    """Yield the one value of a pretty-printed file."""
+    """Yield the single value of a pretty-printed file."""
     try:
         with opened(source.path) as stream:
             text = stream.read(LONGEST_LINE + 1)
@@ -101,15 +104,15 @@ class _Group:
 def grouped(
     source: Source, items: Callable[[], Iterator[Item]], key: Callable[[JsonValue], str | None]
 ) -> Iterator[Item]:
-    """Put records with equal keys together: one record {"key": …, "records": […]} for each key, at its last record.
+    """Group records with equal keys into one record {"key": …, "records": […]} per key.
 
-    The items are read twice: a group is yielded as soon as it is complete, so that only incomplete groups are
-    in memory. A record without a key is a separate group. The number of a group is that of its first record.
+    The items are read twice, so that a group can be yielded after its last record and only incomplete groups are
+    in memory. A record without a key forms a separate group. The number of a group is the number of its first record.
 
     Args:
         source: The file.
-        items: Yields the records; called twice.
-        key: The key of a record's value.
+        items: Function that yields the records; called twice.
+        key: Function that returns the key of a record's value.
     """
     left = Counter(key(item.value) for item in items() if isinstance(item, Record))
     groups: dict[str, _Group] = {}
@@ -137,6 +140,6 @@ def grouped(
 
 
 _TOO_MUCH = (
-    f"unfinished conversations hold more than {MOST_HELD // MEGABYTE} MB; split the file, or sort its records by "
+    f"incomplete conversations need more than {MOST_HELD // MEGABYTE} MB; split the file, or sort its records by "
     "conversation"
 )

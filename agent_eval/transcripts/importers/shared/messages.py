@@ -1,4 +1,4 @@
-"""Convert messages of OpenAI chat form, and similar forms, to native messages. All are kept, in order."""
+"""Convert messages in OpenAI's chat form and similar forms to native messages, keeping all messages in order."""
 
 from collections.abc import Mapping
 
@@ -12,19 +12,19 @@ _PLAIN = ("content", "name", "tool_call_id")
 
 
 def chat_messages(values: JsonValue) -> list[Fields]:
-    """Return native messages from a list of chat messages; keys not needed by a judge are dropped.
+    """Return native messages from a list of chat messages; keys that a judge does not need are dropped.
 
-    A message in another provider's form (Anthropic's blocks, parts of the GenAI conventions) may become several.
+    A message in another provider's form (Anthropic blocks, parts of the GenAI conventions) may become several.
 
-    Returns None without a list: a crashed run may have no messages.
+    The list is empty if the value is null, because a crashed run may have no messages.
 
     Raises:
-        NotThisFormatError: If it is neither null nor a list of objects.
+        NotThisFormatError: If the value is neither null nor a list of objects.
     """
     if values is None:
         return []
     if not isinstance(values, list):
-        raise NotThisFormatError("messages is missing or no list")
+        raise NotThisFormatError("messages is missing or not a list")
     return [
         {key: value for key, value in message.items() if key not in ("reasoning", "model")}
         for message in chat_messages_with_reasoning(values)
@@ -32,7 +32,7 @@ def chat_messages(values: JsonValue) -> list[Fields]:
 
 
 def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
-    """Return `chat_messages` with the keys `reasoning` and `model`, which `threads.Thread` removes."""
+    """Convert messages like `chat_messages`, but keep the keys `reasoning` and `model` for `threads.Thread`."""
     found: list[Fields] = []
     for i, value in enumerate(values):
         is_plain = not isinstance(value, dict) or not is_foreign(value)
@@ -63,7 +63,7 @@ def _message(value: JsonValue, index: int) -> Fields:
 
 
 def _beside(value: Mapping[str, JsonValue]) -> Fields:
-    """Return the model's reasoning and its name."""
+    """Return the model's reasoning and the model's name, if present."""
     thoughts = (value.get(key) for key in ("reasoning_content", "reasoning"))
     said = next((text for text in thoughts if isinstance(text, str) and text.strip()), None)
     model = value.get("model")
@@ -86,6 +86,6 @@ def _call(value: JsonValue) -> Fields:
 def _tool_answer(value: Mapping[str, JsonValue]) -> Fields:
     if value.get("role") != "tool":
         return {}
-    call_id = value.get("tool_call_id", value.get("id"))  # tau2 keeps the call's id under id
+    call_id = value.get("tool_call_id", value.get("id"))  # tau2 stores the call's id under `id`
     is_error = next((value[key] for key in ("is_error", "error") if isinstance(value.get(key), bool)), None)
     return {"tool_call_id": text_of(call_id), "is_error": is_error}

@@ -1,8 +1,8 @@
 """Convert requests and responses logged by a proxy or a batch to chat records.
 
-Supported are records {"request": …, "response": …}, each as an object, as JSON text, or under `body`;
-LiteLLM's payloads {"messages": …, "response": …}; and an API's response alone. A response that is an error
-ends the conversation.
+The supported forms are records {"request": …, "response": …} (each as an object, as JSON text, or under `body`),
+LiteLLM's payloads {"messages": …, "response": …}, and an API response without its request. A response that is an
+error ends the conversation.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _STARTED = ("startTime", "start_time", "created_at", "request_created_at", "time
 
 
 def is_pair(value: JsonValue) -> bool:
-    """Return whether a record is a request with its response, or a response of a model API alone."""
+    """Return whether a record is a request with its response, or a model API's response without its request."""
     record = mapping(value)
     has_request = any(_body(record, (key,)) for key in REQUESTS) or isinstance(record.get("messages"), list)
     response = _body(record, RESPONSES)
@@ -38,7 +38,7 @@ def _is_response(record: Mapping[str, JsonValue]) -> bool:
 
 
 def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str, JsonValue]:
-    """Return the object under one of the keys, parsed from JSON text and unwrapped."""
+    """Return the object under the first key that has one; JSON strings are parsed, and `body` is unwrapped."""
     for key in keys:
         found = mapping(parsed(record.get(key)))
         inner = mapping(parsed(found.get("body", found.get("json"))))
@@ -51,7 +51,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the chat record of a pair: all messages of the request, then the reply.
 
     Raises:
-        NotThisFormatError: If a message has a form that is not known.
+        NotThisFormatError: If the form of a message is unknown.
     """
     thread = Thread()
     is_alone = _is_response(record)
@@ -84,7 +84,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _time(record: Mapping[str, JsonValue], reply: list[Fields]) -> None:
-    """Add the start and duration of the reply, if the log has them."""
+    """Add the start time and the duration of the reply, if the log contains them."""
     if not reply:
         return
     began = next((text for key in _STARTED if (text := text_of(record.get(key)))), None)

@@ -1,7 +1,7 @@
-"""Split a message that holds several steps of an agent: calls, their results, and text after them.
+"""Split a message that contains several steps of an agent: calls, their results, and the text after them.
 
-UI messages of the AI SDK hold a whole reply with its tools, as `parts` or `toolInvocations`; replies of Anthropic
-with tools that its servers run, and exports of claude.ai, hold results between the texts.
+UI messages of the AI SDK contain a whole reply with its tool runs, as `parts` or `toolInvocations`. Anthropic replies
+with server-side tools, and exports of claude.ai, contain tool results between text blocks.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ _BARE = ("toolUse", "toolResult", "functionCall", "functionResponse", "tool_call
 
 
 def is_stepped(message: Mapping[str, JsonValue]) -> bool:
-    """Return whether a message has calls or results in a form that OpenAI's chat form does not have."""
+    """Return whether a message contains calls or results in a form that OpenAI's chat form lacks."""
     parts = listed(message.get("content"))
     is_bare = any("type" not in mapping(part) and set(_BARE) & set(mapping(part)) for part in parts)
     return is_bare or any(isinstance(message.get(key), list) for key in ("toolInvocations", "blocks"))
 
 
 def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
-    """Return the message as messages of one step each; a message of one step unchanged."""
+    """Return one message per step; a message with only one step is unchanged."""
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
     given = listed(message[key]) if key else []
     invoked = listed(message.get("toolInvocations")) if key != "parts" else []
@@ -48,7 +48,7 @@ def _is_result(part: JsonValue) -> bool:
 
 
 def _expanded(part: JsonValue) -> list[JsonValue]:
-    """Return a tool part of the AI SDK as a call and, if there is one, its result; other parts unchanged."""
+    """Return a tool part of the AI SDK as a call and its result, if there is one; return other parts unchanged."""
     fields = mapping(part)
     kind = fields.get("type")
     kind = kind if isinstance(kind, str) else ""

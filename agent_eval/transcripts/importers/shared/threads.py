@@ -1,4 +1,7 @@
-"""Assemble one conversation from model calls that repeat the history, tool runs and traces of a session."""
+"""Assemble one conversation from the model calls, tool runs and traces of a session.
+
+Model calls repeat the history of the conversation; repeated messages are added only once.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +17,7 @@ from agent_eval.transcripts.models import is_blank
 POLICY = "policy"
 """Key of `metadata`: instructions that the source stores separately from the messages."""
 SOURCE_SCORES = "source_scores"
-"""Key of `metadata`: scores that the source itself gives, a list of {name, value, …}."""
+"""Key of `metadata`: scores in the source, a list of {name, value, …}."""
 MODELS = "models"
 """Key of `metadata`: the models that replied, in the order of their first reply."""
 _INSTRUCTING = ("system", "developer")
@@ -24,7 +27,7 @@ REASONING = "reasoning"
 
 @dataclass
 class Thread:
-    """Build a conversation incrementally, with its data beside the messages."""
+    """Build a conversation incrementally: messages, instructions, tools and metadata."""
 
     messages: list[Fields] = field(default_factory=list[Fields])
     policy: list[str] = field(default_factory=list[str])
@@ -32,7 +35,7 @@ class Thread:
     models: dict[str, None] = field(default_factory=dict[str, None])
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     _keys: list[bytes] = field(default_factory=list[bytes])
-    _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # where a key occurs
+    _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # positions of each key
     _instructions: set[bytes] = field(default_factory=set[bytes])  # keys of system and developer messages
     _waiting: dict[str, list[dict[str, JsonValue]]] = field(
         default_factory=dict[str, list[dict[str, JsonValue]]]
@@ -42,7 +45,7 @@ class Thread:
     _n_noted: int = 0
 
     def keys(self) -> list[bytes]:
-        """Return the key of each message; see `message_key`."""
+        """Return the key of each message (see `message_key`)."""
         for message in self.messages[len(self._keys) :]:
             self._places.setdefault(key := message_key(message), []).append(len(self._keys))
             self._keys.append(key)
@@ -51,12 +54,15 @@ class Thread:
         return self._keys
 
     def instruct(self, text: str | None) -> None:
-        """Add instructions that the source stores separately from the messages, each text once."""
+        """Add instructions that the source stores separately from the messages, without duplicates."""
         if text and not is_blank(text) and text not in self.policy:
             self.policy.append(text)
 
     def know_tools(self, value: JsonValue) -> None:
-        """Add tool schemas, each once: a list of objects, also as JSON text, or an object of them by name."""
+        """Add tool schemas without duplicates.
+
+        The value is a list of schemas or an object of schemas by name, or JSON text of either.
+        """
         value = parsed(value)
         values = list(value.values()) if isinstance(value, dict) else listed(value)
         for schema in map(parsed, values):
@@ -68,15 +74,15 @@ class Thread:
         self.messages.extend(messages)
 
     def merge(self, history: Sequence[Fields], reply: Sequence[Fields]) -> None:
-        """Append the new messages of a model call: the part of its input not here yet, and its reply."""
+        """Append the new messages of a model call: the part of its input that is missing here, and its reply."""
         self.extend(self._unseen(history))
         self.extend(reply)
 
     def _unseen(self, history: Sequence[Fields]) -> list[Fields]:
-        """Return the messages of a call's input that are not here yet.
+        """Return the messages of a call's input that this conversation does not contain yet.
 
-        Both lists are walked together: a match is searched at or after the last match. An assistant message
-        at the position of one that is here is the same message in another form.
+        Both lists are traversed in parallel: each match is searched for at or after the previous match. An assistant
+        message at the position of an existing assistant message is the same message in another form.
         """
         self.keys()
         at = 0
@@ -98,13 +104,13 @@ class Thread:
         return at < len(self.messages) and self.messages[at]["role"] == "assistant"
 
     def answer(self, name: str | None, arguments: JsonValue, message: Fields) -> None:
-        """Append a tool's answer: to its call if it is known, else with a new call.
+        """Append a tool result, preceded by a new call if its call is unknown.
 
         Args:
             name: The tool.
-            arguments: What it was called with.
-            message: A tool message. Without a `tool_call_id` it answers the first open call of the tool, one with the
-                same arguments if there is one.
+            arguments: The arguments of the call.
+            message: A tool message. If it has no known `tool_call_id`, it is the result of the tool's first open call,
+                preferably of one with the same arguments.
         """
         self._note()
         call_id = message.get("tool_call_id")
@@ -123,7 +129,7 @@ class Thread:
         self.extend([{**message, "tool_call_id": call_id}])
 
     def _note(self) -> None:
-        """Record the calls and answers in the messages that were added since the last call."""
+        """Record the tool calls and results in the messages that were added since this method last ran."""
         for message in self.messages[self._n_noted :]:
             if message.get("role") == "tool" and message.get("tool_call_id") is not None:
                 self._answered.add(message["tool_call_id"])
@@ -134,7 +140,7 @@ class Thread:
         self._n_noted = len(self.messages)
 
     def follow(self, other: "Thread") -> None:
-        """Append a later part of the conversation, which may repeat the messages from the beginning."""
+        """Append a later part of the conversation, which may repeat all earlier messages."""
         mine, theirs = self.keys(), other.keys()
         repeats = len(theirs) > len(mine) and theirs[: len(mine)] == mine
         n_repeated = len(mine) if repeats else 0
@@ -150,7 +156,7 @@ class Thread:
         _add_metadata(self.metadata, other.metadata)
 
     def fields(self) -> Fields:
-        """Return the native fields of the conversation: messages, tools and metadata."""
+        """Return the conversation's fields in native form: messages, tools and metadata."""
         reasoning: list[JsonValue] = []
         messages: list[Fields] = []
         for message in _joined_reasoning(self.messages):
@@ -174,7 +180,7 @@ class Thread:
 
 
 def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
-    """Yield the messages; a message with only reasoning passes it to the next message of the assistant."""
+    """Yield the messages; reasoning that forms a separate message is moved to the assistant's next message."""
     waiting: list[str] = []
     for message in messages:
         is_bare = not message.get("content") and not message.get("tool_calls")
@@ -189,7 +195,7 @@ def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
 
 
 def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
-    """Merge metadata: scores are concatenated, costs added; of any other key the first value stays."""
+    """Merge metadata: scores are concatenated, costs are added, and other keys keep their first value."""
     for key, value in more.items():
         mine = into.get(key)
         if key == SOURCE_SCORES and isinstance(mine, list) and isinstance(value, list):
@@ -201,7 +207,10 @@ def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> 
 
 
 def message_key(message: Fields) -> bytes:
-    """Return a key equal for copies of one message: role, text and calls; for an answer the call's id."""
+    """Return a key that is equal for copies of a message.
+
+    The key consists of role, text, calls and attachments; the key of a tool result is its call id, if it has one.
+    """
     role, content = message.get("role"), message.get("content")
     if role == "tool" and message.get("tool_call_id"):
         return canonical(["tool", message["tool_call_id"]])

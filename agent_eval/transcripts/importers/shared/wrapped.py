@@ -1,4 +1,4 @@
-"""Find the chats in records that name their messages otherwise, wrap several chats, or are single messages."""
+"""Find the chats in records that use another key for messages, wrap several chats, or are single messages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -16,23 +16,23 @@ _MESSAGES = (
     *("dialogue", "transcript"),
 )
 _HOLDERS = ("chat", "values", "conversation", "thread", "session")
-"""Keys of an object that holds the messages: Open WebUI, LangGraph, and others."""
+"""Keys of an object that contains the messages, as in Open WebUI, LangGraph and others."""
 _LISTS = (
     *("data", "conversations", "records", "items", "chats", "sessions", "threads", "rows", "results"),
     *("logs", "examples"),
 )
-"""Keys of a list of chats."""
+"""Keys under which a record stores a list of chats."""
 _OF_MESSAGES = (
     *("conversation_id", "conversationId", "session_id", "sessionId", "thread_id", "threadId"),
     *("chat_id", "chatId", "dialogue_id", "dialog_id"),
 )
-"""Keys of a message that name its conversation."""
+"""Keys of a message that contain its conversation id."""
 _BESIDE = ("chosen", "rejected", "preferred_output", "non_preferred_output")
 _FEW = 3
 
 
 def with_messages(value: JsonValue) -> JsonValue:
-    """Return a record with its messages under `messages`; a value that holds no chat unchanged."""
+    """Return a record with its messages under `messages`; a value that does not contain a chat is unchanged."""
     record = mapping(value)
     if isinstance(record.get("messages"), list) or any(key in record for key in _BESIDE):
         return value
@@ -63,21 +63,21 @@ def is_chat(value: JsonValue) -> bool:
 
 
 def is_bare_message(value: JsonValue) -> bool:
-    """Return whether a record is one message of a chat: a role and a text or calls, and no messages."""
+    """Return whether a record is a single chat message, with a role and either text or calls, but no messages."""
     record = mapping(value)
     has_text = bool({"content", "parts", "tool_calls", "text"} & set(record)) and "messages" not in record
     return has_text and isinstance(record.get("role"), str) and is_chat_message(dict(record))
 
 
 def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) -> Iterator[Item]:
-    """Yield a record {"messages": […], …} for each chat of a file; other records unchanged.
+    """Yield a record {"messages": […], …} for each chat in a file, and other records unchanged.
 
-    Lines that are single messages are put together by the conversation that they name, in the order of the file;
-    if the first names none, all are one conversation.
+    Lines that are single messages are grouped by their conversation id, in file order. If the first message has no
+    conversation id, all messages form one conversation.
 
     Args:
         source: The file.
-        read: Yields the records; called up to three times.
+        read: Function that yields the records; called up to three times.
     """
     first = next((item for item in islice(read(), _FEW) if isinstance(item, Record)), None)
     if first is None or not is_bare_message(first.value):
@@ -115,7 +115,7 @@ def _with_list(value: JsonValue) -> JsonValue:
 
 
 def _wrapped(value: JsonValue) -> list[JsonValue]:
-    """Return the chats that a record holds in a list; none if it holds no such list."""
+    """Return the chats in a record's list of chats; empty if there is no such list."""
     record = mapping(value)
     if "messages" in record:
         return []
@@ -125,7 +125,7 @@ def _wrapped(value: JsonValue) -> list[JsonValue]:
 
 
 def _separated(value: JsonValue) -> list[JsonValue]:
-    """Return the chats of a list of messages that name more than one conversation; none of any other value."""
+    """Return the chats in a list of messages from more than one conversation; empty for any other value."""
     names: dict[str | None, list[JsonValue]] = {}
     for message in listed(value):
         names.setdefault(_named(message), []).append(message)

@@ -1,1 +1,1 @@
-"""Import observability traces, one module per format; `assembly` joins model calls to conversations."""
+"""Import observability traces, one module per format; `assembly` combines model calls into conversations."""

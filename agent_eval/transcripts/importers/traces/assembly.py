@@ -1,4 +1,4 @@
-"""Assemble model calls and tool runs of traces to conversations."""
+"""Assemble conversations from the model calls and tool runs in traces."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 @dataclass(frozen=True)
 class ModelCall:
-    """Represent one model call. Times are texts as in the source; `start` is sortable."""
+    """Represent one model call. Times are strings as in the source, except `start`, which is sortable."""
 
     start: float | str
     input: JsonValue
@@ -42,16 +42,16 @@ class ToolRun:
 
 @dataclass
 class Trace:
-    """Hold the part of a conversation in one trace."""
+    """Hold the part of a conversation that one trace contains."""
 
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
 
 
 def thread_of_trace(trace: Trace) -> Thread:
-    """Return the conversation of a trace: its model calls in order of their start, and its tools' answers.
+    """Return the conversation of a trace, built from its model calls in order of start time and its tool results.
 
-    The part of a call's input that is in earlier calls' input or output is not repeated.
+    Messages in a call's input that occur in the input or output of earlier calls are not repeated.
     """
     thread = Thread()
     steps: Sequence[ModelCall | ToolRun] = sorted(
@@ -100,7 +100,7 @@ def _take(thread: Thread, call: ModelCall) -> None:
 def _read(
     reader: Callable[[Thread, JsonValue], list[Fields]], thread: Thread, value: JsonValue, role: str
 ) -> list[Fields]:
-    """Return the messages of a call's input or output; an unknown form becomes a message with its JSON."""
+    """Return the messages of a call's input or output; a value in an unknown form becomes a message with its JSON."""
     try:
         return reader(thread, value)
     except NotThisFormatError:
@@ -108,7 +108,7 @@ def _read(
 
 
 def session_thread(traces: Iterable[Trace]) -> Thread:
-    """Return the conversation of a session: its traces in the given order, without repeated histories."""
+    """Return the conversation of a session, built from its traces in the given order without repeated histories."""
     whole = Thread()
     for trace in traces:
         whole.follow(thread_of_trace(trace))

@@ -34,13 +34,13 @@ _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "obse
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the traces of an export; those of one `sessionId` are one conversation, in file order."""
+    """Yield the conversations of an export; traces with the same `sessionId` form one conversation, in file order."""
     records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a trace or an observation of Langfuse."""
+    """Return whether a record is a Langfuse trace or observation."""
     is_trace = isinstance(value.get("observations"), list) and ("timestamp" in value or "id" in value)
     is_export = "trace" in value and "observations" in value
     page = listed(value.get("data")) if "meta" in value else []
@@ -53,7 +53,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _unpaged(source: Source) -> Iterator[Record | Refusal]:
-    """Yield the records; those of a page of the API, {"data": […], "meta": {…}}, one by one."""
+    """Yield the records; a page of the API, {"data": […], "meta": {…}}, is split into its records."""
     for record in records_of(source, EXPECTED):
         value = mapping(record.value) if isinstance(record, Record) else {}
         if isinstance(record, Record) and "meta" in value and isinstance(value.get("data"), list):
@@ -65,7 +65,7 @@ def _unpaged(source: Source) -> Iterator[Record | Refusal]:
 
 
 def _traces(source: Source) -> Iterator[Item]:
-    """Yield the traces; separate observations become one trace for each `traceId`."""
+    """Yield the traces; observations without a trace are grouped into one trace per `traceId`."""
     return grouped_observations(source) if _is_flat(source) else _whole(source)
 
 
@@ -77,7 +77,7 @@ def _is_flat(source: Source) -> bool:
 
 
 def grouped_observations(source: Source) -> Iterator[Item]:
-    """Yield a trace for each `traceId` of a file of observations."""
+    """Yield a trace for each `traceId` in a file of observations."""
     for item in grouped(source, lambda: _unpaged(source), lambda v: text_of(mapping(v).get("traceId"))):
         if isinstance(item, Record):
             group = mapping(item.value)
@@ -108,14 +108,12 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     for record in map(mapping, listed(group.get("records"))):
         observations = record.get("observations")
         if not isinstance(observations, list):
-            raise NotThisFormatError(f"observations is missing or no list; expected {EXPECTED}")
+            raise NotThisFormatError(f"observations is missing or not a list; expected {EXPECTED}")
         trace = mapping(record.get("trace"))
         names.append(text_of(trace.get("id")) or str(number))
         whole.follow(_thread(trace, [mapping(value) for value in observations]))
     if not whole.messages:
-        raise NotThisFormatError(
-            "the trace holds no generation with an input or an output, and neither itself"
-        )
+        raise NotThisFormatError("neither the trace nor any of its generations has an input or an output")
     whole.metadata["trace_ids"] = [*names]
     name = text_of(group.get("key")) or names[0]
     return whole.fields() | {"conversation_id": ids.named(name)}
@@ -157,7 +155,7 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
 
 
 def _opening(trace: Mapping[str, JsonValue], roots: list[Mapping[str, JsonValue]]) -> ModelCall | None:
-    """Return the user's question from the trace or its root, if no generation has it."""
+    """Return the user's question from the trace or its root observation, if no generation contains it."""
     value = next((o.get("input") for o in (trace, *roots) if o.get("input")), None)
     return None if value is None else ModelCall(start="", input=value, output=None)
 

@@ -1,4 +1,4 @@
-"""LangSmith runs, as its API and its SDK give them: {"run_type", "trace_id", "inputs", "outputs", …}."""
+"""Read LangSmith runs as exported by its API and SDK: {"run_type", "trace_id", "inputs", "outputs", …}."""
 
 from collections.abc import Iterator, Mapping
 
@@ -25,23 +25,23 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, thread_of_trace
 
 NAME = "langsmith"
-EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one a line or in a JSON array'
+EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
 _THREAD = ("session_id", "thread_id", "conversation_id")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the traces of a file of runs; those of one thread are one conversation."""
+    """Yield the conversations in a file of runs; the traces of a thread form one conversation."""
     records = grouped(source, lambda: _runs(source), lambda value: _key(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is a run."""
+    """Return whether a record is a LangSmith run."""
     return isinstance(value.get("run_type"), str) and "inputs" in value
 
 
 def _runs(source: Source) -> Iterator[Item]:
-    """Yield the runs; those in `child_runs` each as a record of its own."""
+    """Yield the runs; each run in `child_runs` becomes a separate record."""
     for record in records_of(source, EXPECTED):
         if not isinstance(record, Record):
             yield record
@@ -60,7 +60,7 @@ def _metadata(run: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def _key(run: Mapping[str, JsonValue]) -> str | None:
-    """Return the run's thread; else its trace. A run's own `session_id` is its project."""
+    """Return the run's thread, else its trace; the field `session_id` of a run is its project, not a session."""
     named = (text_of(_metadata(run).get(key)) for key in _THREAD)
     return next(filter(None, named), None) or text_of(run.get("trace_id") or run.get("id"))
 
@@ -75,7 +75,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     ):
         whole.follow(_thread(runs))
     if not whole.messages:
-        raise NotThisFormatError("the trace holds no run with inputs or outputs")
+        raise NotThisFormatError("the trace contains no run with inputs or outputs")
     whole.metadata["trace_ids"] = [*filter(None, traces)]
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
 
@@ -91,7 +91,7 @@ def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
             found.runs.append(_tool(run))
     roots = [run for run in runs if text_of(run.get("parent_run_id")) not in kinds]
     if not found.calls:
-        found.runs = []  # without the model's calls, the whole run is a question and an answer
+        found.runs = []  # without model calls, the whole run is one question and one answer
         found.calls += [_call(run) for run in roots[:1]]
     return thread_of_trace(found)
 
@@ -124,7 +124,10 @@ def _n_messages(inputs: Mapping[str, JsonValue]) -> int:
 
 
 def _output(outputs: Mapping[str, JsonValue], n_given: int) -> JsonValue:
-    """Return a reply: a generation's message or text, the messages after those given, or the outputs' value."""
+    """Return the reply in a run's outputs.
+
+    The reply is a generation's message or text, the messages that follow the input, or else the outputs' value.
+    """
     generations = listed(outputs.get("generations"))
     first = mapping(next(iter(listed(generations[0])), None)) if generations else {}
     if first:
@@ -137,7 +140,7 @@ def _output(outputs: Mapping[str, JsonValue], n_given: int) -> JsonValue:
 
 
 def _only(values: Mapping[str, JsonValue]) -> JsonValue:
-    """Return the one value of an object, else the object; null if it is empty."""
+    """Return the value of an object with only one key; other objects are unchanged, an empty object becomes None."""
     return next(iter(values.values())) if len(values) == 1 else dict(values) or None
 
 

@@ -56,25 +56,25 @@ Attributes = Mapping[str, JsonValue]
 
 
 def first(attributes: Attributes, keys: Iterable[str]) -> JsonValue:
-    """Return the first of these attributes that is present and not empty."""
+    """Return the value of the first attribute in `keys` that is present and not empty."""
     return next((value for key in keys if (value := attributes.get(key)) not in (None, "", [], {})), None)
 
 
 def is_tool_run(attributes: Attributes) -> bool:
-    """Return whether the span is the run of a tool."""
+    """Return whether the span is a tool run."""
     operation = attributes.get("gen_ai.operation.name")
     kind = str(attributes.get("openinference.span.kind", attributes.get("traceloop.span.kind", ""))).lower()
     return operation == "execute_tool" or kind == "tool" or "ai.toolCall.name" in attributes
 
 
 def holds_messages(attributes: Attributes) -> bool:
-    """Return whether the span has a model's input or output."""
+    """Return whether the span contains a model's input or output."""
     keys = (*_INPUTS, *_OUTPUTS, *_REPLIES)
     return any(key in attributes for key in keys) or any(key.startswith(_FLAT) for key in attributes)
 
 
 def tool_run(attributes: Attributes) -> tuple[str | None, str | None, JsonValue, JsonValue]:
-    """Return name, call id, arguments and result of a tool's run."""
+    """Return the name, call id, arguments and result of a tool run."""
     return (
         text_of(first(attributes, _TOOL_NAMES)),
         text_of(first(attributes, _TOOL_IDS)),
@@ -84,7 +84,7 @@ def tool_run(attributes: Attributes) -> tuple[str | None, str | None, JsonValue,
 
 
 def inputs(attributes: Attributes) -> JsonValue:
-    """Return the model's input, in any form that `api_calls.sent` reads; None without it."""
+    """Return the model's input in a form that `api_calls.sent` supports, or None."""
     for prefix in ("llm.input_messages", "gen_ai.prompt"):
         if messages := unflattened(attributes, prefix):
             return messages
@@ -92,7 +92,7 @@ def inputs(attributes: Attributes) -> JsonValue:
 
 
 def outputs(attributes: Attributes) -> JsonValue:
-    """Return the model's output, in any form that `api_calls.replied` reads; None without it."""
+    """Return the model's output in a form that `api_calls.replied` supports, or None."""
     for prefix in ("llm.output_messages", "gen_ai.completion"):
         if messages := unflattened(attributes, prefix):
             return [{"role": "assistant", **mapping(message)} for message in messages]
@@ -109,37 +109,37 @@ def system(attributes: Attributes) -> JsonValue:
 
 
 def tools(attributes: Attributes) -> JsonValue:
-    """Return the schemas of the tools that the model was given."""
+    """Return the schemas of the tools that were available to the model."""
     flat = [mapping(tool).get("json_schema") or tool for tool in unflattened(attributes, "llm.tools")]
     nested = [parsed(mapping(mapping(tool).get("tool")).get("json_schema", tool)) for tool in flat]
     return nested or parsed(first(attributes, _TOOLS))
 
 
 def model(attributes: Attributes) -> str | None:
-    """Return the model that answered, else the one that was asked for."""
+    """Return the model that answered, else the requested model."""
     return text_of(first(attributes, _MODELS))
 
 
 def usage(attributes: Attributes) -> JsonValue:
-    """Return input and output tokens, those that are known."""
+    """Return the numbers of input and output tokens, if known."""
     counts = {name: parsed_number(first(attributes, keys)) for name, keys in _USAGE.items()}
     return {name: int(count) for name, count in counts.items() if count is not None and count.is_integer()}
 
 
 def cost(attributes: Attributes) -> float | None:
-    """Return the cost of the call, US dollars."""
+    """Return the cost of the call in US dollars."""
     return parsed_number(first(attributes, _COSTS))
 
 
 def finish_reason(attributes: Attributes) -> str | None:
-    """Return why the model stopped."""
+    """Return the model's stop reason."""
     reasons = parsed(first(attributes, ("gen_ai.response.finish_reasons", "ai.response.finishReason")))
     found = next(iter(listed(reasons)), reasons)
     return found if isinstance(found, str) else None
 
 
 def parsed_number(value: JsonValue) -> float | None:
-    """Return a number, also from text."""
+    """Return the value as a number, or None; strings are parsed."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -149,9 +149,9 @@ def parsed_number(value: JsonValue) -> float | None:
 
 
 def unflattened(attributes: Attributes, prefix: str) -> list[JsonValue]:
-    """Return the list of objects given by `<prefix>.<i>.<key>` attributes; empty without any.
+    """Return the list of objects in `<prefix>.<i>.<key>` attributes; empty if there are none.
 
-    OpenInference puts each message under `message.`, its parts under `message.contents.<i>.message_content.` and its
+    OpenInference stores each message under `message.`, its parts under `message.contents.<i>.message_content.` and its
     calls under `message.tool_calls.<i>.tool_call.`; OpenLLMetry omits these prefixes.
     """
     start = f"{prefix}."

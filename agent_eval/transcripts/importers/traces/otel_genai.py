@@ -1,4 +1,4 @@
-"""Import OpenTelemetry traces of GenAI applications: OTLP JSON, SDK console spans, dumps of attributes."""
+"""Read OpenTelemetry traces of GenAI applications: OTLP JSON, SDK console spans, dumps of attributes."""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun,
 
 NAME = "otel-genai"
 EXPECTED = 'OTLP JSON {"resourceSpans": […]}, spans with attributes, or attributes such as {"gen_ai.input.messages": …}'
-NO_MESSAGES = "spans without messages of a model (HTTP calls, embeddings, chains) are left out"
-TOOLS_ONLY = "traces that hold runs of tools only, without the model call that asked, are left out"
+NO_MESSAGES = "spans without model messages (HTTP calls, embeddings, chains) are omitted"
+TOOLS_ONLY = "traces that contain only tool runs, without the model call that requested them, are omitted"
 _PREFIXES = (
     "gen_ai.",
     "llm.",
@@ -45,13 +45,13 @@ _LISTS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of a file of spans: one per trace, or per traces with one session id."""
+    """Yield the conversations in a file of spans; traces with the same session id form one conversation."""
     sessions: dict[str, str] = {}
 
     def spans() -> Iterator[Item]:
         return _spans(source, sessions)
 
-    for _ in spans():  # a session's id may be on any span of its trace
+    for _ in spans():  # any span of a trace may carry the session id
         pass
     groups = grouped(source, spans, lambda value: _key(mapping(value), sessions))
     records = (item if _has_model_call(item) else LeftOut(TOOLS_ONLY) for item in groups)
@@ -59,7 +59,7 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a record is OTLP JSON, a span, or a span's attributes."""
+    """Return whether a record is OTLP JSON, a span or a span's attributes."""
     if "resourceSpans" in value or "resource_spans" in value:
         return True
     attributes = value.get("attributes")
@@ -70,7 +70,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _has_model_call(item: Item) -> bool:
-    """Return whether a group of spans holds a model call; true for anything else, which is passed on."""
+    """Return whether a group of spans contains a model call; true for items that are not groups."""
     if not isinstance(item, Record):
         return True
     spans = map(mapping, listed(mapping(item.value).get("records")))
@@ -78,7 +78,7 @@ def _has_model_call(item: Item) -> bool:
 
 
 def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
-    """Yield the spans with messages or tool runs, in one form; record the sessions of traces."""
+    """Yield the spans with messages or tool runs in a common form; add the session of each trace to `sessions`."""
     for record in records_of(source, EXPECTED):
         if isinstance(record, Refusal):
             yield record
@@ -95,7 +95,7 @@ def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
 
 
 def _in(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
-    """Yield the spans in a record, at any depth of OTLP's nesting."""
+    """Yield the spans in a record, at any level of OTLP's nesting."""
     record = mapping(value)
     resources = listed(record.get("resourceSpans", record.get("resource_spans")))
     if not resources:
@@ -108,7 +108,7 @@ def _in(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
-    """Return a span as {trace, span, parent, start, end, attributes, is_error}, for any source."""
+    """Return a span from any source as {trace, span, parent, start, end, attributes, is_error}."""
     context = mapping(span.get("spanContext", span.get("context")))
     is_bare = "attributes" not in span
     attributes = dict(span) if is_bare else _attributes(span["attributes"])
@@ -148,7 +148,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
 
 
 def _attributes(value: JsonValue) -> dict[str, JsonValue]:
-    """Return attributes as a flat object, from OTLP's list of typed values or from a nested object."""
+    """Return attributes as a flat object, given OTLP's list of typed values or a nested object."""
     if isinstance(value, list):
         pairs = [mapping(item) for item in value]
         return {str(pair.get("key")): _typed(pair.get("value")) for pair in pairs if "key" in pair}
@@ -176,7 +176,7 @@ def _typed(value: JsonValue) -> JsonValue:
     for kind in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
         if kind in fields:
             return fields[kind]
-    if "intValue" in fields:  # int64 is text in OTLP JSON
+    if "intValue" in fields:  # OTLP JSON represents int64 as text
         text = text_of(fields["intValue"]) or ""
         return int(text) if len(text) < 20 and text.removeprefix("-").isdecimal() else text
     if "arrayValue" in fields:
@@ -188,7 +188,7 @@ def _typed(value: JsonValue) -> JsonValue:
 
 
 def _time(span: Mapping[str, JsonValue], keys: tuple[str, ...]) -> int | None:
-    """Return a time of a span in nanoseconds since 1970; None if missing."""
+    """Return a time of a span in nanoseconds since 1970, or None if it is missing."""
     value = next((span[key] for key in keys if span.get(key) is not None), None)
     if isinstance(value, list) and len(value) == 2:  # [seconds, nanoseconds]
         whole, part = number_of(value[0]), number_of(value[1])
@@ -217,7 +217,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     found = [_trace(traces[trace]) for trace in order]
     thread = session_thread(found)
     if not thread.messages:
-        raise NotThisFormatError("the trace's model calls hold no message")
+        raise NotThisFormatError("the trace's model calls contain no messages")
     name = text_of(group.get("key")) or str(number)
     own = str(number) if name.startswith("record ") else name
     return thread.fields() | {"conversation_id": ids.named(own)}
@@ -229,7 +229,7 @@ def _start(span: Mapping[str, JsonValue]) -> int:
 
 
 def _trace(spans: list[Mapping[str, JsonValue]]) -> Trace:
-    """Return the model calls and tool runs of a trace; a span around other model calls is skipped."""
+    """Return the model calls and tool runs of a trace; spans that contain other model calls are skipped."""
     parents = {text_of(s.get("span")): text_of(s.get("parent")) for s in spans}
     calls = [s for s in spans if not otel.is_tool_run(mapping(s.get("attributes")))]
     around = {ancestor for call in calls for ancestor in _ancestors(text_of(call.get("span")), parents)}
