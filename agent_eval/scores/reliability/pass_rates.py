@@ -265,7 +265,7 @@ def _with_estimates(
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
         counted = [name for name, n in names[group] if n >= least]
         of_families = tuple(f for f in families.get(group, ()) if f.n >= least)
-        memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions often have the same trials
+        memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share trials
         if memo not in memory:
             made = estimated(counting, k, estimator, prior, level)
             memory[memo] = within_bounds(
