@@ -92,7 +92,7 @@ def test_texts_that_aliases_repeat_are_counted_by_their_letters() -> None:
     assert read_document(few, "text", allow_aliases=True).value == yaml.safe_load(few)
     assert (
         refused(many, "text", allow_aliases=True)
-        == "2: more than 4,000,000 letters once its aliases are written out"
+        == "2: more than 4,000,000 characters after its aliases are expanded"
     )
 
 
