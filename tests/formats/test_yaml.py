@@ -60,7 +60,7 @@ def test_text_scalars_stay_as_they_are_written() -> None:
         ("a: 1\nb: ]", "2: not YAML: "),
         ("[" * (DEEPEST + 1), f"1: nested deeper than {DEEPEST} levels"),
         ("[" + "1," * MOST_VALUES + "]", f"1: more than {MOST_VALUES:,} values"),
-        ("a: " + "x" * 4_000_001, "1: more than 4,000,000 letters"),
+        ("a: " + "x" * 4_000_001, "1: more than 4,000,000 characters"),
     ],
     ids=["repeated", "merge", "list as key", "tag", "second", "alias", "syntax", "deep", "many", "long"],
 )
