@@ -69,7 +69,7 @@ def means_of(vectors: Vectors, labels: Labels) -> Vectors:
 
 
 def medoid(vectors: Vectors) -> int:
-    """Return the index of the vector nearest to the mean of all; of equal distances, the first."""
+    """Return the index of the vector nearest to the mean of all, or the first index if there are several."""
     closeness = vectors @ vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     return int(np.argmax(np.round(closeness, 6)))  # rounded to ignore float errors
 

@@ -196,7 +196,7 @@ class _Work:
         self.words[override.cluster] = {**said, **known}
 
     def inherit(self) -> None:
-        """Copy the texts set for a cluster that consolidation merged to its target, which the tables show."""
+        """Apply the texts that people set for a cluster also to the cluster that consolidation merged it into."""
         for name, said in list(self.words.items()):
             target = self._redirected(name)
             if target != name and name not in self.merged:

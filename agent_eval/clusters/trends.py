@@ -61,7 +61,7 @@ def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
 
 
 def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
-    """Return the comparisons of each agent's latest other current run with the run `benchmark_id`, if it has one."""
+    """Return comparisons with the run `benchmark_id`, for the latest other current run of each agent that has it."""
     dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
         pl.col("run_date").max(), pl.col("is_current").any()
     )

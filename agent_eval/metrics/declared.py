@@ -27,7 +27,7 @@ _ALLOWED = {
 
 
 class Declared(BaseModel):
-    """Define the keys of a custom metric; `anchors` are sorted from 5 to 1 for ratings, and in given order for labels."""
+    """Define the keys of a custom metric; `anchors` of ratings are sorted from 5 to 1, those of labels keep their order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

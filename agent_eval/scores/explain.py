@@ -330,7 +330,7 @@ class _Page:
         )
 
     def _conversations(self, row: Row, dimension: Dimension | None) -> tuple[Node, ...]:
-        """Return the rating's conversation, or those of its session, limited to the test that a dimension needs."""
+        """Return the conversations that a rating covers, limited to those with the test that the dimension needs."""
         if row["conversation_id"] is not None:
             rows = self.transcripts.filter(pl.col("conversation_id") == row["conversation_id"])
         elif dimension and row["session_id"] is not None:

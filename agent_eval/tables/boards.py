@@ -58,7 +58,7 @@ _BOARD = (
     Column(
         "smallest_detectable",
         F,
-        "True difference in points, from an agent with equally many sessions of the same spread, that is found with 80 % power "
+        "True difference in points, from an agent with the same number and spread of sessions, that is found with 80 % power "
         "at a two-sided 5 %; null with fewer than two sessions",
     ),
     Column(

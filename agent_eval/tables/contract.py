@@ -121,7 +121,7 @@ class Table(Generic[F_co]):
         Texts are converted to vocabulary words, dates, and times in UTC; a time without an offset is taken as UTC.
 
         Raises:
-            TableMismatchError: If a text is not a word of its column's vocabulary, a time or a date, respectively.
+            TableMismatchError: If a text is not valid for the vocabulary, time or date type of its column.
         """
         frame, problems = self._typed(frame)
         if problems:
@@ -153,9 +153,9 @@ class Table(Generic[F_co]):
         Null-typed columns, vocabulary words, and ISO 8601 times and dates are converted to their types.
 
         Raises:
-            TableMismatchError: If a column is missing, not declared, or of another type; if a value is null in a column
-                that is not nullable, not a word of the vocabulary, or not a time or date; or if two rows have the same
-                key.
+            TableMismatchError: If a column is missing, is not declared or has another type; if a value is not valid for
+                its column, such as a null, a word outside the vocabulary or an invalid date; or if two rows have the
+                same key.
         """
         frame, wrong = self._typed(frame)
         problems = [f"column {n!r} is missing" for n in self.schema if n not in frame.columns]

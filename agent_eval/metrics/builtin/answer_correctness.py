@@ -1,4 +1,4 @@
-"""Answer correctness: rate agreement with the expected answer. Grain: turns with one; answer: value 0–1."""
+"""Answer correctness: rate agreement with the expected answer. Grain: turns with ground truth; answer: value 0–1."""
 
 from agent_eval.metrics.base import Metric
 

@@ -221,7 +221,7 @@ class BoardEntry:
 
     @property
     def smallest_detectable(self) -> float | None:
-        """Return the smallest detectable difference from an agent with equally many sessions of equal spread."""
+        """Return the smallest detectable difference from an agent with the same number and spread of sessions."""
         return welch(self.sessions, self.sessions, step=self.step).smallest_detectable
 
 
@@ -296,9 +296,11 @@ def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, 
 
 
 def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, int | None]]:
-    """Return each agent's best and worst rank, behind all higher and ahead of all lower disjoint intervals.
+    """Return the best and worst rank that the intervals allow for each agent.
 
-    An agent without an interval has no range; the ranges of the others assume that it may have any rank.
+    An agent ranks behind every agent whose interval is wholly above its own, and ahead of every agent whose
+    interval is wholly below. An agent without an interval has no range; the ranges of the others assume that it
+    may have any rank.
     """
     known = [interval for interval in intervals if interval is not None]
     lows, highs = sorted(i.low for i in known), sorted(i.high for i in known)

@@ -49,7 +49,7 @@ class RatingError(InputError):
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(
             f"{key}: {problem}. Allowed are integers 1–5 under {', '.join(DIMENSIONS)} and three of them "
-            f"(or a list of such triples) under {', '.join(SCENARIOS)}; leave out a key, or give None, for what is not rated."
+            f"(or a list of such triples) under {', '.join(SCENARIOS)}; omit missing ratings or pass None for them."
         )
 
 

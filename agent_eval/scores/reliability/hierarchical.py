@@ -69,8 +69,8 @@ def posterior_of_new_tasks(
 
     Args:
         tasks: The number of tasks with n trials and c correct trials, by (n, c).
-        k: The number of attempts, at most the largest n, because the data do not show how more of a task's
-            successes depend on each other.
+        k: The number of attempts, at most the largest n, because the data do not show the joint probability of
+            more successes of a task.
         level: The probability that the interval covers.
 
     Raises:

@@ -71,7 +71,7 @@ _ROUNDING = 1e-9
 
 
 def is_lower_better(quantity: str) -> bool:
-    """Return whether lower values of a quantity are better: costs and failure rates."""
+    """Return whether lower values of a quantity are better, as for costs and failure rates."""
     return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
@@ -161,7 +161,7 @@ def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
 
 
 def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> int | None:
-    """Return the index of the primary quantity's row; of several task sets, the one with most common tasks."""
+    """Return the index of the primary quantity's row, for the task set with the most common tasks."""
     for name in ("composite", "raw composite", PASS_AT_1, SUCCESS_RATE, *thresholds):
         places = [
             i for i, row in enumerate(rows) if row["quantity"] == name and min(row["n"], row["other_n"]) > 1

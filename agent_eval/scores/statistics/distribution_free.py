@@ -25,8 +25,8 @@ def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Int
     """Return an interval of the mean on a scale that is valid for any distribution; None for fewer than two values.
 
     The values are assumed independent. The lower limit is the 2.5 % quantile of a weighted mean of the values
-    and the lower end of the scale, with weights that are uniformly distributed over all that sum to 1; the
-    upper limit is computed symmetrically (Gaffke, 2005). If all values are at the upper end, the lower limit
+    and the lower end of the scale, with random weights that are uniformly distributed and sum to 1; the upper
+    limit is computed symmetrically (Gaffke, 2005). If all values are at the upper end, the lower limit
     is 0.025^(1/n) of the scale, as for Clopper and Pearson. No distribution on a scale is known for which
     coverage is below 95 %. The interval is wide: for five sessions at 80 on a scale of 20 to 100, it is 49 to
     90.

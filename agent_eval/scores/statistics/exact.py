@@ -1,7 +1,7 @@
 """Compute with exact numbers: fractions as text, means, and rounding for display.
 
-Scores are compared and ranked as fractions, because float arithmetic gives more than one double for 183 of the
-293 possible composites. Scores are converted to float only once, for the final column.
+Scores are compared and ranked as fractions, because float arithmetic gives several different doubles for 183 of
+the 293 possible composites. Scores are converted to float only once, for the final column.
 """
 
 from collections.abc import Collection

@@ -92,10 +92,10 @@ class Difference(NamedTuple):
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
     """Return the interval of the mean of independent values on a scale; None for fewer than two values.
 
-    It is a t interval on a transform of the mean's share of the scale (`_leaning`). It stays on the scale and
-    extends further away from the ends, where a plain t interval of skewed values has too little coverage. The
-    spread is at least that of a change of one value by `step`, because equal values in a few sessions do not
-    show that sessions never vary.
+    It is a t interval on a transform of the mean's share of the scale (`_leaning`). It stays on the scale and is
+    longer on the side of the middle, because a plain t interval of skewed values near an end has too little
+    coverage. The spread is at least that of a change of one value by `step`, because equal values in a few
+    sessions do not show that sessions never vary.
 
     Near an end of the scale, the slope of the transform grows without bound, so that a limit would move away
     from a mean that approaches the end. The limit is therefore constant beyond `_turning_share`: at the same

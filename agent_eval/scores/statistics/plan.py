@@ -1,6 +1,6 @@
 """Plan comparisons: the difference that the data can show, and the amount of data that a difference needs.
 
-The plan for one agent assumes a second agent with equally many data of the same spread, on the same tasks. The
+The plan for one agent assumes a second agent with the same amount and spread of data, on the same tasks. The
 plan for two agents uses their comparison. A difference counts as shown if an uncorrected test finds it with
 80 % power at a two-sided 5 %.
 """
@@ -54,7 +54,7 @@ def plan_one(
     conversations: pl.DataFrame,
     points: float,
 ) -> pl.DataFrame:
-    """Plan comparisons of one agent with another agent that has equally many data of the same spread.
+    """Plan comparisons of one agent with another agent that has the same amount and spread of data.
 
     Args:
         agent: The agent id.

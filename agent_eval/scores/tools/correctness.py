@@ -241,7 +241,7 @@ _Groups = list[tuple[list[int], list[int], Worth]]
 
 
 def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
-    """Return the call positions on both sides and the correct arguments per pair for each expected and used tool."""
+    """Return call positions on both sides and numbers of correct arguments, for each tool expected and used."""
     groups: _Groups = []
     for name in sorted({call.name for call in wanted}):
         rows = [i for i, call in enumerate(wanted) if call.name == name]
