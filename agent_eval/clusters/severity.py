@@ -13,7 +13,7 @@ def severity_of(label: str) -> str:
 
 
 def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
-    """Return the clusters of at least this severity, sorted by severity and then by number of turns, descending.
+    """Return the clusters of at least this severity, in descending order of severity and then of turns.
 
     Raises:
         polars.exceptions.InvalidOperationError: If `level` is not a severity.

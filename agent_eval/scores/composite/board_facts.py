@@ -63,7 +63,7 @@ def board_facts(
 
 
 def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
-    """Count the scored judgments by models, in total and of incomplete evidence, with the least share seen."""
+    """Count the scored judgments by models and those based on part of the evidence, with the smallest share seen."""
     if judged is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SEEN})
     is_model = ~pl.col("judge").is_in(["human", "rule", "recorded", "none"])

@@ -102,7 +102,7 @@ def _reasons(sessions: Sequence[SessionEvidence], counted: Sequence[SessionEvide
 def _reason(
     session: SessionEvidence, first: SessionEvidence | None, counted: Sequence[SessionEvidence]
 ) -> str:
-    """Return why a session does not count as independent of those that do."""
+    """Return the reason why a session is not counted as independent."""
     if session.gaps:
         return f"lacks {', '.join(session.gaps)}"
     if parts := _unnamed(session):
@@ -127,6 +127,6 @@ def _unnamed(session: SessionEvidence) -> list[str]:
 
 
 def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
-    """Return the sort key that puts sessions with both a date and a run first: they differ from most others."""
+    """Return a sort key that puts sessions with both a date and a run first, which are easiest to distinguish."""
     day, run = session.session_date, session.session_run
     return (day is None) + (run is None), day is None, str(day or ""), run or "", session.session_id

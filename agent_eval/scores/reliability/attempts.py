@@ -120,7 +120,7 @@ def interaction_pass_at_k(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> InteractionPass:
-    """Return pass@k and pass^k with the interactions of one conversation as attempts, c of n of them correct.
+    """Return pass@k and pass^k over the interactions of one conversation, given c correct interactions of n.
 
     Turns of a conversation are not independent trials. The result therefore does not predict a repeated run of
     the task and has a different name. The default estimator is plug_in, as in the reference tool. `bayesian` is

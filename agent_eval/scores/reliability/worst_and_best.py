@@ -116,7 +116,10 @@ def _falls_in_order(counts: _Counts, value: _Value, n_refused: int) -> Iterator[
 
 
 def _falls(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
-    """Return lower bounds of the change by 0, 1, 2 … failed trials, each with the largest mean decrease."""
+    """Return lower bounds of the change of the sum by 0, 1, 2 … additional failed trials.
+
+    Each trial is assumed to cause the largest mean decrease per trial of any task.
+    """
     averages = (
         (value(n, c) - value(n + i, c)) / i
         for n, c, _ in counts
@@ -127,7 +130,10 @@ def _falls(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
 
 
 def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
-    """Return upper bounds of the change by 0, 1, 2 … passed trials, each with the largest mean increase."""
+    """Return upper bounds of the change of the sum by 0, 1, 2 … additional passed trials.
+
+    Each trial is assumed to cause the largest mean increase per trial of any task.
+    """
     averages = (
         (value(n + i, c + i) - value(n, c)) / i
         for n, c, _ in counts

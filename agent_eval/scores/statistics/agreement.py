@@ -46,7 +46,7 @@ UNDEFINED = IntervalEstimate(None)
 
 
 class Correlations(NamedTuple):
-    """Hold correlations of two sides' numbers, −1 to 1; None with a constant side or fewer than three parts."""
+    """Hold correlations of two sides' numbers, −1 to 1; None if a side is constant or has fewer than three parts."""
 
     pearson: float | None
     spearman: float | None

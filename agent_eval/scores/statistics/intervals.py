@@ -170,9 +170,9 @@ def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval
 
     Shares that are all 0 or 1 have the largest variance that their mean allows and are equivalent to n trials;
     their interval consists of Beta quantiles with Jeffreys' prior. A smaller variance is equivalent to more
-    trials. It is partly estimated rather than implied by the mean. For that part, the effective number of trials
-    is reduced for the uncertainty of t (after Korn and Graubard, 1998, who correct all of it), and the interval
-    is that of `_leaning`, because shares may be more skewed than trials.
+    trials, but part of it is estimated rather than implied by the mean. For this part, the effective number of
+    trials is reduced for the uncertainty of t (after Korn and Graubard, 1998, who correct the whole variance),
+    and the interval is that of `_leaning`, because shares may be more skewed than trials.
 
     Args:
         mean: The mean of the shares.

@@ -93,18 +93,19 @@ class Tournament:
 
 
 def tournament(verdicts: pl.DataFrame) -> Tournament:
-    """Rate the agents of pairwise verdicts.
+    """Rate agents from pairwise verdicts with the Bradley–Terry model.
 
-    Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie
-    against an agent of average strength, so that an agent with only wins has a rating, too. Intervals are
-    95 %, from the curvature of that likelihood; pairs on one task are assumed independent.
+    The model is fitted by penalised likelihood. A win counts as 1 and a tie as half a win for each agent. Every
+    agent has one additional tie against an agent of average strength, so that the rating of an agent with only
+    wins is finite. The 95 % intervals use the curvature of this likelihood; pairs on the same task are assumed
+    independent.
 
     Args:
-        verdicts: The columns of `VERDICTS`, one row per task, order and judge.
+        verdicts: One row per task, order and judge, with the columns of `VERDICTS`.
 
     Raises:
-        VerdictError: If an agent meets itself, a winner is unknown, or a judge judged a task twice in one
-            order.
+        VerdictError: If an agent is compared with itself, a winner is unknown, or a judge judged a task twice in
+            the same order.
     """
     pairs, n_one_way, n_unscored = _both_ways(verdicts)
     agents = sorted({*verdicts["first"].to_list(), *verdicts["second"].to_list()})
