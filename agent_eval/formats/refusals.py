@@ -18,7 +18,7 @@ class Refusal:
 
 
 def n_records(line: int, reason: str) -> int:
-    """Return the number of records that a refusal stands for; 0 for a whole file or a copy of an imported record."""
+    """Return the number of records that a refusal represents; 0 for a whole file or a copy of an imported record."""
     if reason.startswith(REPEATED):
         return 0
     if line > 0:

@@ -53,7 +53,7 @@ def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> p
 
 
 def refused_by_agent(import_errors: pl.DataFrame) -> dict[str, Counter[str | None]]:
-    """Return the number of refused records by agent and session; None stands for an unknown session."""
+    """Return the number of refused records by agent and session; None means an unknown session."""
     lost: dict[str, Counter[str | None]] = defaultdict(Counter)
     columns = ("agent_id", "session_id", "line", "reason")
     for agent, session, line, reason in import_errors.select(columns).iter_rows():
