@@ -1,5 +1,5 @@
 """Build error clusters with permanent ids from failure labels, and compute their trends.
 
-The modules read and return frames. Questions to a judge are defined in `metrics`; the weight of labels is set
-here. A cluster's id is created once and never reused; entries that people wrote into the registry are kept.
+The modules take and return frames. `metrics` defines the questions for judges; this package defines the severity
+of labels. A cluster's id is created once and never reused. Entries that people made in the registry are kept.
 """

@@ -1,9 +1,9 @@
 """Assign failures to clusters with permanent ids.
 
-A block is a failure label with its tool, or without. Within a block, a text that was seen before keeps its
-cluster; a new one joins the nearest cluster within the radius; the rest is grouped, and each group gets a new
-cluster. An id is a hash of the block and of the text it was created for, and is never given twice. The same
-registry and the same new failures give the same rows in any row order.
+A block is a failure label with or without a tool. Within a block, a text that was seen before keeps its cluster,
+and a new text joins the nearest cluster within the radius. The remaining texts are grouped, and each group gets
+a new cluster. An id is a hash of the block and the text that the cluster was created for, and is never reused.
+The same registry and the same new failures give the same rows, independent of the row order.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _REGISTRY, _MEMBERS = table("error_registry"), table("error_members")
 
 
 class MergeRedirectError(ConfigurationError):
-    """Raised when the redirects of a merged cluster form a cycle or lead to an id that does not exist."""
+    """Raised when the redirects of merged clusters form a cycle or lead to an id that does not exist."""
 
     def __init__(self, cluster_id: str, chain: Sequence[str], problem: str) -> None:
         super().__init__(
@@ -42,8 +42,7 @@ class MergeRedirectError(ConfigurationError):
 class Space:
     """Hold the embedding of texts and the radius within which failures share a cluster.
 
-    `vectors` receives one row per text, with text_hash and text, and returns one vector per row, of length at
-    most 1.
+    `vectors` takes one row per text, with text_hash and text, and returns one vector of length at most 1 per row.
     """
 
     vectors: Callable[[pl.DataFrame], Vectors]
@@ -60,27 +59,27 @@ class Grown:
 
 
 def cluster_id(label: str, tool: str | None) -> str:
-    """Return the permanent id of a block's failures without text: 'E-' and ten hex digits."""
+    """Return the permanent id for a block's failures without text, which is 'E-' and ten hex digits."""
     return f"E-{digest(label, tool)[:10]}"
 
 
 def register(
     registry: pl.DataFrame, members: pl.DataFrame, failures: pl.DataFrame, space: Space, *, seen_at: date
 ) -> Grown:
-    """Assign each failure to its cluster; create clusters for failures that are near to none.
+    """Assign each failure to its cluster, and create clusters for failures that are not near any cluster.
 
-    An existing row keeps all its values; only last_seen changes, and never to an earlier time. A merged
-    cluster redirects to the one it was merged into.
+    Existing rows keep all their values except last_seen, which never changes to an earlier date. A merged
+    cluster redirects to the cluster that it was merged into.
 
     Args:
         registry: Table `error_registry`; initially empty.
         members: Table `error_members`; initially empty.
         failures: As returned by `failures.failures`.
-        space: Used only for blocks with unseen texts.
+        space: The embedding and radius; used only for blocks with new texts.
         seen_at: The UTC date on which these failures were seen.
 
     Raises:
-        MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
+        MergeRedirectError: If merged ids form a cycle or lead to an id that is not in the registry.
     """
     with_texts = with_text(failures)
     builder = ClusterRegistryBuilder(registry, members, seen_at)
@@ -96,9 +95,10 @@ def register(
 
 
 def new_texts(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Return the failures by which `register` grows the registry: of each text that is new in its block, the first by id.
+    """Return the failures that `register` needs to extend the registry.
 
-    Failures without text are kept once per block. Those of several agents may be reduced one after the other.
+    These are the first failure by id for each text that is new in its block, and one failure without text per
+    block. The failures of several agents can be reduced separately.
     """
     with_texts = with_text(failures)
     is_blank = pl.col("text") == ""
@@ -112,14 +112,14 @@ def targets(registry: pl.DataFrame) -> dict[str, str]:
     """Return the final cluster that each id redirects to.
 
     Raises:
-        MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
+        MergeRedirectError: If merged ids form a cycle or lead to an id that is not in the registry.
     """
     merged: dict[str, str | None] = dict(registry.select("cluster_id", "merged_into").iter_rows())
     return {start: _follow(start, merged) for start in sorted(merged)}
 
 
 class ClusterRegistryBuilder:
-    """Add clusters and members to a registry under ids that were never used."""
+    """Add clusters with new ids, and members, to a registry."""
 
     def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: date) -> None:
         self.registry, self.members = _REGISTRY.conform(registry), _MEMBERS.conform(members)
@@ -134,11 +134,11 @@ class ClusterRegistryBuilder:
         self.new_members: list[dict[str, object]] = []
 
     def has_members(self, cluster: str) -> bool:
-        """Return whether a cluster holds texts, or has been merged into another."""
+        """Return whether a cluster has texts or was merged into another cluster."""
         return cluster in self._with_members
 
     def mint(self, block: Block, seed_text: Mapping[str, object], *, title: str | None = None) -> str:
-        """Create a cluster for a row of `members` (at least text_hash, quote and reason); return its id."""
+        """Create a cluster for a row of `members` (at least text_hash, quote and reason) and return its id."""
         minted = self._unused(block, str(seed_text["text_hash"]))
         quote = str(seed_text["quote"] or seed_text["reason"] or "")
         self._add(
@@ -148,7 +148,7 @@ class ClusterRegistryBuilder:
         return minted
 
     def mint_block(self, block: Block) -> None:
-        """Return the cluster of a block's failures without text; create it if it is missing."""
+        """Create the cluster for a block's failures without text, unless it exists."""
         minted = cluster_id(*block)
         if minted not in self.seed_texts:
             self._add(minted, block, rule_title(*block, ""), None, None)
@@ -170,16 +170,15 @@ class ClusterRegistryBuilder:
         )
 
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return error_registry and error_members including the additions, sorted by key."""
+        """Return error_registry and error_members with the additions, sorted by key."""
         registry = pl.concat([self.registry, _REGISTRY.frame(self.new_clusters)])
         members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
         return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
 
     def _unused(self, block: Block, seed_text: str) -> str:
-        """Return the hash of block and seed text, or the next one not used by another cluster.
+        """Return the first id from the hashes of block, seed text and a counter that no other cluster uses.
 
-        An id without members that has this seed text was created by an interrupted run: it is the same
-        cluster.
+        An id with this seed text but without members was created by an interrupted run and is reused.
         """
         n = 0
         while True:
@@ -214,7 +213,7 @@ class ClusterRegistryBuilder:
 
 
 def rule_title(label: str, tool: str | None, quote: str) -> str:
-    """Return the title 'label · tool: “quote”' with the quote on one line and truncated."""
+    """Return the title 'label · tool: “quote”', with the quote on one line and truncated."""
     name = label if tool is None else f"{label} · {tool}"
     said = " ".join(quote.split())
     room = max(LONGEST_TITLE - len(name), 20)
@@ -227,7 +226,7 @@ def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
 
 
 def _unseen(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Return each text that is not yet in its block, once, with the first failure (by id) that has it."""
+    """Return each text that is new in its block once, with the first failure (by id) that has it."""
     return (
         with_texts.filter(pl.col("text") != "")
         .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
@@ -238,7 +237,7 @@ def _unseen(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
 
 
 def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Space:
-    """Return the space with the vectors of every text to compare, requested in one call."""
+    """Return a space that holds the vectors of all texts to compare, computed in a single call."""
     texts = ("text_hash", "text")
     known = members.join(unseen.select(BLOCK).unique(), on=BLOCK, how="semi", nulls_equal=True)
     wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
@@ -250,7 +249,7 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
 
 
 def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:
-    """Assign a block's new texts (sorted by hash) to its clusters, and create clusters for the rest."""
+    """Assign a block's new texts (sorted by hash) to its clusters, and create clusters for the remaining texts."""
     vectors = space.vectors(new.select("text_hash", "text"))
     known, means = _prototypes(builder, block, space)
     at, distance = nearest_centroid(vectors, means)
@@ -265,7 +264,7 @@ def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, spac
 
 
 def _prototypes(builder: ClusterRegistryBuilder, block: Block, space: Space) -> tuple[list[str], Vectors]:
-    """Return the block's clusters, redirects followed, and the mean vector of each one's texts."""
+    """Return the block's clusters, after redirects, and the mean vector of each cluster's texts."""
     label, tool = block
     mine = builder.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
     ids = [builder.redirects[name] for name in mine["cluster_id"]]

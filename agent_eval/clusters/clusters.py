@@ -18,18 +18,19 @@ def error_clusters(
     registry: pl.DataFrame,
     trends: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Return one row per version, agent and cluster with failures; sorted.
+    """Return table `error_clusters`: one row per version, agent and cluster with failures, sorted.
 
-    A turn is eligible if a metric that gave one of the cluster's labels was scored on it by a person or
-    model, effective or not; rules do not count, because a rule reports only failures. The rate is the number
-    of eligible turns with such a failure per 100 eligible ones; failures that only a rule reported are in
-    `n_turns`, not in the rate. Without an eligible turn both are null: unknown, not 0 and not 100.
+    A turn is eligible if a person or model scored it for a metric that gave one of the cluster's labels, whether
+    or not the judgment is effective. Rules do not count, because a rule reports only failures. The rate is the
+    number of eligible turns with such a failure per 100 eligible turns; failures that only a rule reported are
+    included in `n_turns` but not in the rate. Without an eligible turn, the rate and the number of eligible turns
+    are null.
 
     Args:
         failures: Table `failures`, with clusters.
         turn_judgments: The judgments that the failures come from.
-        registry: Table `error_registry`: label, title and severity of each cluster.
-        trends: Table `error_trends` against the agents' previous runs; the trend is null for a missing row.
+        registry: Table `error_registry`, with label, title and severity of each cluster.
+        trends: Table `error_trends` against the agents' previous runs; the trend is null if a row is missing.
 
     Raises:
         TableMismatchError: If a failure's cluster is not in the registry.
@@ -54,7 +55,7 @@ def error_clusters(
 
 
 def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return `n_turns_eligible` and `rate_per_100_turns` of each cluster that has eligible turns."""
+    """Return `n_turns_eligible` and `rate_per_100_turns` for each cluster with eligible turns."""
     clusters = _metrics(failures, turn_judgments)
     eligible = _eligible(clusters, turn_judgments)
     n_turns = pl.len().cast(pl.Int64)
@@ -73,7 +74,7 @@ def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame
 
 
 def _metrics(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return `metrics` of each cluster: those that gave one of its labels, sorted."""
+    """Return `metrics` for each cluster: the sorted metrics that gave one of its labels."""
     by_label = labels(turn_judgments).select("label", "metric").unique()
     return (
         failures.select(*_CLUSTER, "label")
@@ -85,7 +86,7 @@ def _metrics(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFra
 
 
 def _eligible(clusters: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return, once each, the turns on which clusters of the same metrics could have been found."""
+    """Return the distinct eligible turns for each set of metrics."""
     scored = impartial_judgments(turn_judgments).select(*_PAIR, *_TURN, "metric")
     return (
         clusters.select(*_PAIR, "metrics")

@@ -1,8 +1,8 @@
 """Merge clusters with the same cause, and split clusters with several causes.
 
-Ids are permanent: of merged clusters the largest keeps its id and the others redirect to it; of a split
-cluster the largest part keeps the id and the others get new ones. Merges and splits by people are not
-changed. Each change is an event.
+Ids are permanent. When clusters are merged, the largest keeps its id and the others redirect to it. When a
+cluster is split, the largest part keeps the id and the others get new ids. Merges and splits that people made
+are not changed. Each change is recorded as an event.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ from agent_eval.clusters.grouping import SLICE, Labels, average_linkage_labels, 
 from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
-MERGE_SHARE = 0.95  # of the radius: merging requires more similarity than joining
-SPLIT_SHARE = 1.1  # of the radius: a cluster is split only where the gap is clear
-SMALLEST_PART = 5  # texts; a smaller part is not split off
+MERGE_SHARE = 0.95  # share of the radius; merging requires more similarity than joining
+SPLIT_SHARE = 1.1  # share of the radius; a cluster is split only if its parts are clearly separate
+SMALLEST_PART = 5  # minimum number of texts in a part that is split off
 BY = "consolidation"
 
 _EVENTS = table("error_events")
@@ -28,7 +28,7 @@ _EVENTS = table("error_events")
 
 @dataclass(frozen=True)
 class Consolidated:
-    """Hold the tables error_registry, error_members and error_events (the new events only)."""
+    """Hold the updated tables error_registry and error_members, and the new rows of error_events."""
 
     registry: pl.DataFrame
     members: pl.DataFrame
@@ -36,11 +36,10 @@ class Consolidated:
 
 
 def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, at: date) -> Consolidated:
-    """Merge and split within each block; the same tables give the same result.
+    """Merge and split the clusters within each block; the result depends only on the tables.
 
-    Two clusters merge where the mean distance between their texts is within 0.95 of the radius. A cluster is
-    split where its own texts fall into groups that are farther than 1.1 of the radius apart, each of five or
-    more.
+    Two clusters are merged if the mean distance between their texts is at most 0.95 of the radius. A cluster is
+    split if its texts form groups of five or more whose distance exceeds 1.1 times the radius.
     """
     builder = ClusterRegistryBuilder(registry, members, at)
     merges: dict[str, str] = {}
@@ -76,14 +75,14 @@ def event(kind: str, cluster: str, other: str, by: str, reason: str, at: date) -
 
 
 def events_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
-    """Return table error_events of these rows, each once."""
+    """Return table error_events from these rows, without duplicates."""
     return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort(
         "event_id"
     )
 
 
 def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tuple[str, Labels]]:
-    """Yield a cluster and the rows of each part to split off."""
+    """Yield the cluster and the rows of each part to split off."""
     ids = rows["cluster_id"].to_numpy()
     for name in sorted(set(ids)):
         of_cluster = np.flatnonzero(ids == name)
@@ -100,15 +99,15 @@ def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tup
 def _part_off(
     builder: ClusterRegistryBuilder, block: Block, rows: pl.DataFrame, vectors: Vectors, part: Labels
 ) -> str:
-    """Create a cluster for some rows, named after their medoid."""
+    """Create a cluster for the rows of a part, with their medoid as the seed text."""
     seed_text = rows.row(int(part[medoid(vectors[part])]), named=True)
     return builder.mint(block, seed_text)
 
 
 def _merges(ids: list[str], vectors: Vectors, radius: float) -> Iterator[tuple[str, str, float]]:
-    """Return (merged cluster, target, distance), nearest first; the target is the larger, or the first by id.
+    """Yield (merged cluster, target, distance), nearest first; the larger cluster, or the first by id, is the target.
 
-    The distance of two clusters is the mean over all pairs of their texts, as in the average-link tree.
+    The distance between two clusters is the mean over all pairs of their texts, as in average linkage.
     """
     names, labels = np.unique(ids, return_inverse=True)
     sizes = np.bincount(labels).astype(np.float64)

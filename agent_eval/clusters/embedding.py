@@ -1,9 +1,9 @@
-"""Embed texts as vectors of length at most 1 with a small local model; nothing is downloaded.
+"""Embed texts as vectors of length at most 1 with a small local model, without downloads.
 
-Each text is embedded separately, so that its vector depends neither on other texts nor on their order. The
-component common to all judges' texts about all agents is removed first. A long text gets a shorter vector:
-the mean of many words is near every other mean of many words, so its similarity is weaker evidence. Models
-are imported on first use.
+Each text is embedded separately, so that its vector does not depend on other texts or their order. The
+component that all judges' texts about all agents share is removed. Long texts get shorter vectors, because means
+of many words are similar to each other, which makes their similarity weaker evidence. Models are imported on
+first use.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Vectors = npt.NDArray[np.float32]
 Model = Literal["wordllama", "minilm"]
 
-# Phrases that fit any failing agent. Frozen: a change moves every vector, so give `name` a new number.
+# Phrases that fit any failing agent. A change moves every vector and requires a new number in `name`.
 BACKGROUND = (
     "the agent failed to follow the policy",
     "the agent did not do what the user asked",
@@ -59,8 +59,8 @@ BACKGROUND = (
 )
 
 
-PLAIN_WORDS = 25  # up to here a text's vector has length 1
-LENGTH_EXPONENT = 0.75  # beyond, cosines fall as (25 / words) to this power: chosen on real judges' texts
+PLAIN_WORDS = 25  # up to this number of words, a vector has length 1
+LENGTH_EXPONENT = 0.75  # beyond it, cosines fall as (25 / words) to this power, chosen on judges' texts
 
 
 class MissingModelError(ConfigurationError):
@@ -74,7 +74,7 @@ class MissingModelError(ConfigurationError):
 
 
 class Embedder(Protocol):
-    """Turn texts into vectors. `name` changes whenever the same text gets another vector."""
+    """Turn texts into vectors; `name` changes whenever the vector of a text changes."""
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class WordLlama:
-    """Embed texts as averaged word vectors: 16 MB, numpy only."""
+    """Embed texts as averaged word vectors, with a model of 16 MB that needs only numpy."""
 
     name: str = "wordllama-256.1"
     radius: float = 0.79
@@ -120,11 +120,11 @@ class WordLlama:
 
 @dataclass(frozen=True)
 class MiniLM:
-    """Combine all-MiniLM-L6-v2 (int8, onnxruntime) with averaged words: better on paraphrases, but slower.
+    """Combine all-MiniLM-L6-v2 (int8, onnxruntime) with averaged words, which is slower but better on paraphrases.
 
-    The cosine of two texts is 0.4 of MiniLM's and 0.6 of WordLlama's: a sentence model alone separates
-    descriptions of one cause that name its parts differently, and words alone separate texts that share only
-    their meaning.
+    The cosine of two texts is 0.4 times MiniLM's plus 0.6 times WordLlama's. A sentence model alone separates
+    descriptions of the same cause that use different names; word vectors alone separate texts with the same
+    meaning but different words.
     """
 
     name: str = "minilm-l6-int8.3"
@@ -147,7 +147,7 @@ class MiniLM:
         except ImportError as error:
             raise MissingModelError("onnxruntime") from error
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # one text per call: more threads would only wait for each other
+        options.intra_op_num_threads = 1  # one text per call, so more threads would only wait for each other
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
     @cached_property
@@ -169,7 +169,7 @@ class MiniLM:
         return np.array(rows, dtype=np.float32).reshape(len(rows), -1)
 
     def _alone(self, text: str) -> Vectors:
-        """Return the vector of one text per call: int8 activations are scaled per batch."""
+        """Return the vector of a single text, because int8 activations are scaled per batch."""
         ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
         fed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         hidden: Vectors = self._session.run(None, fed)[0][0]
@@ -179,12 +179,12 @@ class MiniLM:
 
 @lru_cache(maxsize=2)
 def embedder(model: Model) -> Embedder:
-    """Return the embedder of that name, loaded once per process and only on first call."""
+    """Return the embedder with this name, which is created once per process."""
     return MiniLM() if model == "minilm" else WordLlama()
 
 
 def _weighed(vectors: Vectors, texts: Sequence[str]) -> Vectors:
-    """Scale vectors to length 1, or less for long texts."""
+    """Scale vectors to length 1, or to a smaller length for long texts."""
     n_words = np.array([max(len(text.split()), 1) for text in texts], dtype=np.float32)
     lengths = np.minimum(1, PLAIN_WORDS / n_words) ** (LENGTH_EXPONENT / 2)
     norms = np.linalg.norm(vectors, axis=1)
@@ -198,7 +198,7 @@ def _mean(vectors: Vectors) -> Vectors:
 
 
 def _file_of(package: str, file: str) -> Path:
-    """Return a data file of an installed package, located without importing the package."""
+    """Return the path of a data file in an installed package, without importing the package."""
     found = importlib.util.find_spec(package)
     folders = found.submodule_search_locations if found else None
     path = Path(next(iter(folders))) / file if folders else None
@@ -209,7 +209,7 @@ def _file_of(package: str, file: str) -> Path:
 
 @contextlib.contextmanager
 def _logging_untouched() -> Iterator[None]:
-    """Restore the root logger's configuration, which importing wordllama changes."""
+    """Restore the root logger's configuration, which the import of wordllama changes."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

@@ -1,4 +1,4 @@
-"""Extract failures: one row per failure label that counts, with its quote and the tool concerned."""
+"""Extract failures: one row per effective failure label, with its quote and the tool concerned."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from agent_eval.metrics.base import NO_FAILURE
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
 FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
-# Labels that a failing environment can force upon an agent; all others describe its own behaviour.
+# Labels that a failing environment can cause; all others describe the agent's own behaviour.
 FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
 RULE = "rule"  # a judge that reports only failures
 
@@ -23,15 +23,15 @@ _IDENTITY = ("agent_id", "methodology_version", "conversation_id", "turn_index",
 
 
 def failure_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the effective, scored judgments of failure metrics; 'no failure' included."""
+    """Return the effective, scored judgments of failure metrics, including 'no failure'."""
     return turn_judgments.filter(_is_scored() & pl.col("is_effective"))
 
 
 def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the scored judgments, effective or not, that could have been 'no failure': all but rules'.
+    """Return the scored judgments of failure metrics by judges other than rules, whether or not they are effective.
 
-    A rule reports only failures, so the turns it scored are all failing ones. Turns on which people disagree
-    are left out: it is unknown whether they failed.
+    Judgments by rules are excluded because a rule scores only failing turns. Turns on which people disagree are
+    excluded because it is unknown whether they failed.
     """
     scored = turn_judgments.filter(_is_scored() & (pl.col("judge") != RULE))
     disputed = turn_judgments.filter(pl.col("status") == "disputed")
@@ -40,27 +40,27 @@ def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
 
 
 def labels(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per failure label, main or further, of each judgment that counts; each label once."""
+    """Return one row per distinct failure label, main or further, of each effective judgment."""
     every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([])).list.unique()
     exploded = failure_judgments(turn_judgments).with_columns(every.alias("label")).explode("label")
     return exploded.filter(pl.col("label") != NO_FAILURE)
 
 
 def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Return every failure label of the effective scored judgments, without its cluster (see `register`).
+    """Return every failure label of the effective, scored judgments, without its cluster (see `register`).
 
-    `tool` is filled for tool failures only: the one tool that the agent called in the turn; if it called
-    several or none there, the one of them (of the conversation's) that the evidence names, else the
-    rationale; null if none or several remain. Only the conversation itself is used, so that a failure keeps
-    its tool when other failures are added.
+    `tool` is set only for tool failures. If the agent called exactly one tool in the turn, it is that tool.
+    Otherwise, it is the single tool that the evidence names, or else the rationale, among the tools called in the
+    turn (or in the conversation, if the turn has no calls). It is null if this is not unique. Only the
+    conversation itself is used, so that a failure keeps its tool when other failures are added.
 
-    `fault_author` is the agent, because judges are asked about the agent's behaviour; but for a label that a
-    failing environment can force (`FORCED`) it is the environment if every call of the turn failed, and null
-    (unknown) if only some did.
+    `fault_author` is usually the agent, because judges are asked about the agent's behaviour. For a label that a
+    failing environment can cause (`FORCED`), it is the environment if every call of the turn failed, and null
+    (unknown) if only some calls failed.
 
     Returns:
-        One row per version, agent, conversation, turn, metric and label: the columns of table
-        `failures` up to `fault_author`, sorted. An unscored judgment is not a failure.
+        One row per version, agent, conversation, turn, metric and label, sorted, with the columns of table
+        `failures` up to `fault_author`. An unscored judgment is not a failure.
     """
     found = labels(turn_judgments)
     rationale, evidence = (_said(name) for name in ("rationale", "evidence"))
@@ -91,12 +91,12 @@ def _is_scored() -> pl.Expr:
 
 
 def _said(name: str) -> pl.Expr:
-    """Return a text column with blank texts as null."""
+    """Return the expression of a text column with blank texts replaced by null."""
     return pl.when(pl.col(name).str.strip_chars() != "").then(pl.col(name)).alias(name)
 
 
 def _failed(tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the share of the turn's calls, by any author, that ended in an error."""
+    """Return the share of each turn's calls, by the agent or the user, that ended in an error."""
     is_error = pl.col("is_error").fill_null(value=False)
     return tool_calls.group_by(_TURN).agg(is_error.mean().alias("share_failed"))
 
@@ -113,7 +113,7 @@ def _fault_author() -> pl.Expr:
 
 
 def _tools(tool_calls: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Return the names of the tools that the agent called, per turn with a tool failure."""
+    """Return the names of the tools that the agent called, for each turn with a tool failure."""
     calls = tool_calls.filter(pl.col("requestor") == "assistant")
     names = pl.col("name").unique().sort()
     of_turn = calls.group_by(_TURN).agg(names.alias("of_turn"))

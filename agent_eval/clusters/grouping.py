@@ -1,8 +1,8 @@
 """Group vectors by average linkage, and assign new vectors to their nearest group.
 
-In both steps the distance of a vector to a group is its mean cosine distance to the group's members. Memory
-and time are bounded: large inputs are grouped in slices, each after assigning the vectors that fit earlier
-groups.
+The distance between a vector and a group is the mean cosine distance to the group's members. To limit memory and
+time, large inputs are processed in slices: vectors that fit the groups of earlier slices are assigned to them
+before the next slice is grouped.
 """
 
 import numpy as np
@@ -10,21 +10,21 @@ import numpy.typing as npt
 
 from agent_eval.clusters.embedding import Vectors
 
-SLICE = 1_500  # vectors grouped at once: average linkage is quadratic
-_ROWS = 4_096  # vectors compared at once
+SLICE = 1_500  # vectors that are grouped together; average linkage is quadratic
+_ROWS = 4_096  # vectors that are compared together
 Labels = npt.NDArray[np.intp]
 
 NONE = -1
 
 
 def nearest_centroid(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
-    """Return, for each vector, the group at the smallest mean cosine distance, and that distance.
+    """Return the group with the smallest mean cosine distance for each vector, and that distance.
 
-    Ties go to the first group.
+    If several groups have the same distance, the first one is returned.
 
     Args:
-        vectors: One per row, of length at most 1.
-        means: The mean of each group's vectors, not scaled.
+        vectors: Vectors of length at most 1, one per row.
+        means: The mean of each group's vectors, without scaling.
     """
     at = np.full(len(vectors), NONE, dtype=np.intp)
     distance = np.full(len(vectors), np.inf, dtype=np.float32)
@@ -38,10 +38,11 @@ def nearest_centroid(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]
 
 
 def average_linkage_labels(vectors: Vectors, radius: float) -> Labels:
-    """Return a group number for each vector, 0, 1, … in the order of each group's first vector.
+    """Return the group number of each vector; groups are numbered from 0 by their first vector.
 
-    Groups are cut from the average-link tree at `radius`. With more vectors than a slice, the first slice is
-    grouped, the others join its groups if they are within the radius, and the procedure repeats on the rest.
+    Groups are cut from the average-linkage tree at `radius`. If there are more vectors than fit in a slice, the
+    first slice is grouped, other vectors within the radius join its groups, and the procedure is repeated for
+    the remaining vectors.
     """
     labels = np.full(len(vectors), NONE, dtype=np.intp)
     n_groups = 0
@@ -68,9 +69,9 @@ def means_of(vectors: Vectors, labels: Labels) -> Vectors:
 
 
 def medoid(vectors: Vectors) -> int:
-    """Return the row nearest to the mean of all; the first of equals."""
+    """Return the index of the vector nearest to the mean of all, or the first index if there are several."""
     closeness = vectors @ vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return int(np.argmax(np.round(closeness, 6)))  # rows that differ in the last bits count as equal
+    return int(np.argmax(np.round(closeness, 6)))  # rounded to ignore float errors
 
 
 def _average_link(vectors: Vectors, radius: float) -> Labels:
@@ -86,7 +87,7 @@ def _average_link(vectors: Vectors, radius: float) -> Labels:
 
 
 def _in_order(labels: Labels) -> Labels:
-    """Renumber the same groups by their first member."""
+    """Renumber groups by their first member."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     ranks = np.empty(len(first), dtype=np.intp)
     ranks[np.argsort(first)] = np.arange(len(first))

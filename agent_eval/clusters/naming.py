@@ -1,8 +1,8 @@
 """Name clusters with a language model: select clusters and examples, and apply the answers to the registry.
 
-Nothing here calls a model: a `Namer` is a function from cases to names, see judge/cluster_naming.py. If a
-name is missing, only the reason for it is stored. A model never moves a failure: a merge that it proposes is
-an event, which a person may accept in data/clusters.
+This module does not call a model; a `Namer` has a function from cases to names (see judge/cluster_naming.py). If
+the model gives no name, the reason is stored. A model cannot move failures: a merge that it proposes is stored as
+an event, which a person can accept in data/clusters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ from agent_eval.clusters.overrides import with_words
 from agent_eval.tables import table
 
 N_NEAREST, N_NEAR_MISSES = 8, 4
-GROWN = 2  # a cluster is renamed once it has this many times the texts it had when it was named
+GROWN = 2  # a cluster is renamed when its number of texts is this many times that at its last naming
 
 
 @dataclass(frozen=True)
 class Said:
-    """Hold a failure's text and the cluster that it belongs to."""
+    """Hold a failure's text and cluster."""
 
     cluster_id: str
     quote: str
@@ -32,7 +32,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Case:
-    """Hold a cluster to name: its failures, most typical first, and near ones of the block's others."""
+    """Hold a cluster to name, with its most typical failures and the nearest failures of the block's other clusters."""
 
     cluster_id: str
     label: str
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Name:
-    """Hold a model's answer about a cluster; `merge_into`: a neighbour with the same root cause, or None."""
+    """Hold a model's answer about a cluster; `merge_into` is a neighbour with the same root cause, or None."""
 
     title: str
     root_cause: str
@@ -58,7 +58,7 @@ class Name:
 
 @dataclass(frozen=True)
 class ClusterNames:
-    """Hold the names received, by cluster, and the reasons for the missing ones."""
+    """Hold the names by cluster, and the reasons for missing names."""
 
     names: Mapping[str, Name] = field(default_factory=dict[str, Name])
     lost: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -66,7 +66,7 @@ class ClusterNames:
 
 @dataclass(frozen=True)
 class Namer:
-    """Hold the naming model and a function from cases to names that needs no further arguments."""
+    """Hold the name of the model and a function from cases to names."""
 
     model: str
     ask: Callable[[Sequence[Case]], ClusterNames]
@@ -74,7 +74,7 @@ class Namer:
 
 @dataclass(frozen=True)
 class Named:
-    """Hold the registry with names, and proposed merges as rows of error_events."""
+    """Hold the registry with names, and the proposed merges as rows of error_events."""
 
     registry: pl.DataFrame
     events: pl.DataFrame
@@ -85,16 +85,16 @@ def name_clusters(
 ) -> Named:
     """Name new and changed clusters.
 
-    A cluster is changed if this model never named it, or if it has at least twice as many texts as when it
-    was named. If a name is missing, the cluster keeps its name, `naming_problem` holds the reason, and the
-    next run asks again.
+    A cluster is named if this model has not named it yet, or if it has at least twice as many texts as at its
+    last naming. If the model gives no name, the cluster keeps its name, `naming_problem` holds the reason, and
+    the next run asks again.
 
     Args:
         registry: Table `error_registry`.
         members: Table `error_members`.
-        space: Provides the vectors of blocks with a cluster to name.
-        namer: The naming model and its function.
-        at: Today, ISO 8601.
+        space: The embedding; used only for blocks with a cluster to name.
+        namer: The naming model.
+        at: The date of proposed merges.
     """
     current = members.with_columns(
         pl.col("cluster_id").replace_strict(targets(registry), return_dtype=pl.String)
@@ -115,7 +115,7 @@ def name_clusters(
 
 
 def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Case]:
-    """Return each wanted cluster with its most typical members and the nearest others of its block."""
+    """Yield each wanted cluster with its most typical members and the nearest members of its block's other clusters."""
     blocks = members.filter(pl.col("cluster_id").is_in(sorted(wanted))).select(BLOCK).unique()
     held = members.join(blocks, on=BLOCK, how="semi", nulls_equal=True).sort(*BLOCK, "text_hash")
     for (label, tool), rows in held.group_by(BLOCK, maintain_order=True):

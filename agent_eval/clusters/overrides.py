@@ -1,8 +1,9 @@
-"""Apply people's decisions about clusters from data/clusters/*.yaml; they override rules and models.
+"""Apply people's decisions about clusters from data/clusters/*.yaml, which override rules and models.
 
-An entry names a cluster and gives it a title, a severity or a root cause, merges it into another, or splits
-texts off it. An invalid entry is rejected with file and line; the rest is applied. Entries are applied in the
-order of files and lines; of two that contradict each other about a cluster the later is rejected.
+An entry names a cluster and sets its title, severity or root cause, merges it into another cluster, or moves some
+of its texts to a new cluster. An invalid entry is rejected with file and line; the others are applied. Entries
+are applied in the order of files and lines. If two entries for a cluster contradict each other, the later one is
+rejected.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", 
 
 
 class Override(BaseModel, frozen=True, extra="forbid"):
-    """Define one entry. `split` maps the name of a new cluster to the texts that belong to it."""
+    """Define an entry; `split` maps the name of each new cluster to the texts that belong to it."""
 
     cluster: Id
     title: Title | None = None
@@ -61,7 +62,7 @@ class OverrideEntry:
 
 @dataclass(frozen=True)
 class Applied:
-    """Hold the tables with the entries applied, new events, and the entries that could not be applied."""
+    """Hold the tables after the entries were applied, the new events, and the rejected entries."""
 
     registry: pl.DataFrame
     members: pl.DataFrame
@@ -70,7 +71,7 @@ class Applied:
 
 
 def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refusal]]:
-    """Return the entries of one file's text, a YAML list, and the rejected ones."""
+    """Return the valid entries of a file's text, which must be a YAML list, and the rejected entries."""
     try:
         root = compose(text)
         if root is None:
@@ -91,24 +92,24 @@ def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refu
 
 
 def overrides_hash(entries: Sequence[OverrideEntry]) -> str:
-    """Return the content hash of all entries in order, used as a data version."""
+    """Return the content hash of all entries in order, which is used as a data version."""
     return digest("cluster_overrides", [entry.override.model_dump(mode="json") for entry in entries])
 
 
 def split_id(parent: str, name: str) -> str:
-    """Return the permanent id of the cluster that a person split off another under a name."""
+    """Return the permanent id of the cluster that a person splits off `parent` under this name."""
     return f"E-{digest('split', parent, name)[:10]}"
 
 
 def apply_overrides(
     registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[OverrideEntry], *, at: date
 ) -> Applied:
-    """Apply entries to the registry: splits, then merges, then names and severities.
+    """Apply entries to the registry: first splits, then merges, then names and severities.
 
-    Merges by people whose entry was removed are undone. An entry is rejected if its cluster or the merge
-    target is unknown, if a merge would form a cycle, if a split names a text that the cluster does not hold,
-    or if an earlier entry contradicts it. Names and severities of a cluster that consolidation merged hold for the
-    target too, unless it has its own; of several the first counts.
+    Merges by people whose entry was removed are undone. An entry is rejected if its cluster or merge target is
+    unknown, if a merge would form a cycle, if a split names a text that the cluster does not contain, or if an
+    earlier entry contradicts it. If consolidation merged a cluster, the cluster's name and severity also apply to
+    the target, unless an entry sets those of the target; of several such clusters, the first one counts.
     """
     work = _Work(registry, members, at)
     for entry in entries:
@@ -124,7 +125,7 @@ def apply_overrides(
 
 
 class _Work:
-    """Hold the tables while entries are applied."""
+    """Hold the state of the tables while entries are applied."""
 
     def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: date) -> None:
         was_human = pl.col("merged_by") == BY
@@ -145,7 +146,7 @@ class _Work:
         self.refused: list[Refusal] = []
 
     def split(self, entry: OverrideEntry) -> None:
-        """Move the texts of each part; a part with only unknown texts creates no cluster."""
+        """Move the texts of each part to its new cluster, which is not created if all its texts are unknown."""
         parent = entry.override.cluster
         if parent not in self.rows:
             return  # reported once, by `name`
@@ -167,7 +168,7 @@ class _Work:
                 self.events.append(event("split", parent, new, BY, name, self.at))
 
     def merge(self, entry: OverrideEntry) -> None:
-        """Redirect the cluster, unless the target is invalid."""
+        """Redirect the cluster to the merge target, or reject the entry."""
         away, into = entry.override.cluster, str(entry.override.merge_into)
         if away not in self.rows:
             return  # reported once, by `name`
@@ -183,7 +184,7 @@ class _Work:
                 self.events.append(event("merge", away, into, BY, "as data/clusters says", self.at))
 
     def name(self, entry: OverrideEntry) -> None:
-        """Set title, severity and root cause."""
+        """Set the title, severity and root cause, or reject the entry."""
         override = entry.override
         if override.cluster not in self.rows:
             self.refuse(entry, f"{override.cluster} is not a cluster of this project; see agent-eval errors")
@@ -195,14 +196,14 @@ class _Work:
         self.words[override.cluster] = {**said, **known}
 
     def inherit(self) -> None:
-        """Give the words on a cluster that consolidation merged to its target, which is what tables show."""
+        """Apply the texts that people set for a cluster also to the cluster that consolidation merged it into."""
         for name, said in list(self.words.items()):
             target = self._redirected(name)
             if target != name and name not in self.merged:
                 self.words[target] = {**said, **self.words.get(target, {})}
 
     def refuse(self, entry: OverrideEntry, reason: str) -> None:
-        """Record an entry, or a part of it, that could not be applied."""
+        """Record that an entry or a part of it could not be applied."""
         self.refused.append(Refusal(entry.file, entry.line, shorten(reason)))
 
     def applied(self) -> Applied:
@@ -223,7 +224,10 @@ class _Work:
         )
 
     def _redirected(self, start: str) -> str:
-        """Return the final target of an id after all merges, those of this pass first, in bounded steps."""
+        """Return the final target of an id after all merges; merges by these entries take precedence.
+
+        The number of steps is limited, so that cycles end.
+        """
         at = start
         for _ in self.rows:
             row = self.rows[at]
@@ -262,9 +266,9 @@ class _Work:
 
 
 def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
-    """Return the registry with a person's title, severity and root cause, else the model's, else the rule's.
+    """Return the registry with each title, severity and root cause by a person, else the model, else the rule.
 
-    Of the severities of rule and model the higher counts; a person's severity overrides both.
+    The higher of the rule's and the model's severity counts, unless a person set one.
     """
 
     def human(key: str) -> pl.Expr:
@@ -281,7 +285,7 @@ def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -
 
 
 def _entry(node: Node) -> Override | str:
-    """Return the entry, or the reason why it is invalid."""
+    """Return the parsed entry, or the reason why it is invalid."""
     try:
         value = construct(node, "typed")
     except YamlError as error:

@@ -1,8 +1,8 @@
-"""Compute, per run of an agent, the sums that trends are computed from.
+"""Compute the sums per run of an agent that trends are based on.
 
-Turns of one conversation are dependent, so a rate's spread is computed between conversations. The sums of
-squares over conversations are stored: a run can be compared after it was superseded and its judgments were
-deleted.
+Turns of a conversation depend on each other, so the spread of a rate is computed between conversations. The sums
+of squares over conversations are stored, so that a run can be compared even after it was superseded and its
+judgments were deleted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ _SETS = pl.DataFrame(
 
 
 def runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return `benchmark_id`, `run_date` (latest session), `unit` and `unit_name` of each conversation."""
+    """Return `benchmark_id`, `run_date` (of the latest session), `unit` and `unit_name` of each conversation."""
     dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("run_date"))
     admitted = with_unit(transcripts.filter("is_admitted")).select(
         *_RUN, "conversation_id", "unit", "unit_name"
@@ -47,14 +47,14 @@ def error_rates(
     registry: pl.DataFrame,
     earlier: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Return the sums of the runs that count now, with the stored sums of earlier runs unchanged.
+    """Return table `error_rates`: the sums of the current runs, and the stored sums of earlier runs.
 
     Args:
         failures: Table `failures`, with clusters.
         turn_judgments: The judgments that the failures come from.
         runs: As returned by `runs`.
         registry: Table `error_registry`.
-        earlier: Table `error_rates` as it was stored for these versions and agents.
+        earlier: The stored table `error_rates` for these versions and agents.
     """
     eligible = _eligible(turn_judgments, runs)
     lengths = eligible.group_by(*_RUN, "run_date", "metrics", "conversation_id", "unit", "unit_name").agg(
@@ -67,7 +67,7 @@ def error_rates(
 
 
 def metrics_of(registry: pl.DataFrame) -> pl.DataFrame:
-    """Return `cluster_id` and `metrics`: those with turns eligible for the cluster and all merged into it."""
+    """Return the metrics (joined with '+') that can report each cluster, including the clusters merged into it."""
     redirects = targets(registry)
     found: dict[str, set[str]] = {}
     for name, label in registry.select("cluster_id", "label").iter_rows():
@@ -82,7 +82,7 @@ def _named(metrics: Iterable[str]) -> str:
 
 
 def _eligible(turn_judgments: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """Return each turn scored by a person or model (not a rule), once per set of metrics, with its run."""
+    """Return each turn that a person or model scored, once per set of metrics, with its run."""
     scored = impartial_judgments(turn_judgments).select(*PAIR, *_TURN, "metric").unique()
     return (
         scored.join(_SETS, on="metric")
@@ -104,7 +104,7 @@ def _totals(lengths: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_unit(rows: pl.DataFrame, key: Sequence[str], n: pl.Expr) -> pl.DataFrame:
-    """Return each unit's name and its turns, as two lists per key."""
+    """Return the names of the units and their numbers of turns, as two lists per key."""
     per_unit = rows.group_by(*key, "unit_name").agg(unit_turns=n.sum()).sort("unit_name")
     return per_unit.group_by(key, maintain_order=True).agg(pl.col("unit_name").alias("units"), "unit_turns")
 
@@ -116,7 +116,7 @@ def _of_clusters(
     lengths: pl.DataFrame,
     metrics: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Return a row per cluster found in a run; one that only rules reported has no eligible turns with it."""
+    """Return one row per cluster found in a run, with sums of 0 if only rules reported the cluster."""
     seen = (
         failures.select(*PAIR, "cluster_id", *_TURN)
         .unique()

@@ -8,12 +8,12 @@ from agent_eval.tables.vocabularies import SEVERITY
 
 
 def severity_of(label: str) -> str:
-    """Return the severity that a built-in metric gives the label; medium if none has the label."""
+    """Return the severity that a built-in metric defines for the label, or medium if no metric has the label."""
     return DEFAULT.severities.get(label, DEFAULT_SEVERITY)
 
 
 def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
-    """Return the clusters of that severity and above, most severe first, then those of most turns.
+    """Return the clusters of at least this severity, in descending order of severity and then of turns.
 
     Raises:
         polars.exceptions.InvalidOperationError: If `level` is not a severity.
@@ -27,7 +27,7 @@ def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
 
 
 def highest(*severities: pl.Expr) -> pl.Expr:
-    """Return the highest of several severities; nulls are ignored."""
+    """Return the highest of several severities, ignoring nulls."""
     return pl.max_horizontal(s.cast(SEVERITY).to_physical() for s in severities).replace_strict(
         dict(enumerate(SEVERITY.categories)), default=None, return_dtype=SEVERITY
     )

@@ -1,4 +1,4 @@
-"""Normalise a failure's text for comparison: remove ids, numbers, turn references and typography."""
+"""Normalise failure texts for comparison by removing ids, numbers, turn references and punctuation."""
 
 import re
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from agent_eval.formats.hashing import digest
 
-LONGEST = 2_000  # characters that are read; judges state the failure first
+LONGEST = 2_000  # only this many characters are used, because judges state the failure first
 _REFERENCE = re.compile(
     r"\b(?:in |at |on |see )?(?:turn|step|message|line)s?\s*#?\d+(?:\s*(?:,|and|-|to|–)\s*\d+)*"
 )
@@ -15,9 +15,9 @@ _SIGN = re.compile(r"[^\w\s'’-]|_")
 
 
 def normalised(text: str | None) -> str:
-    """Return the words of a text in lower case; '' if it has no content.
+    """Return the words of a text in lower case; '' if the text is empty.
 
-    A text of numbers and signs only stays as it is, so that it still equals itself.
+    A text that consists only of numbers and signs is kept, so that equal texts remain equal.
     """
     said = " ".join((text or "")[:LONGEST].casefold().split())
     bare = _SIGN.sub(" ", _CODE.sub(" ", _REFERENCE.sub(" ", said)))
@@ -25,9 +25,9 @@ def normalised(text: str | None) -> str:
 
 
 def with_text(failures: pl.DataFrame) -> pl.DataFrame:
-    """Return failures with `text`, the text to compare, and `text_hash`, its key.
+    """Return failures with the text to compare (`text`) and its hash (`text_hash`).
 
-    The judge's reason describes the failure; without one, the quote is used.
+    The text is the judge's reason, or the quote if there is no reason.
     """
     said = failures.select(pl.coalesce("reason", "quote")).to_series()
     texts = {raw: normalised(raw) for raw in said.unique()}

@@ -1,6 +1,7 @@
-"""Choose the units of a trend's test: task families if all tasks declare one, else sessions or conversations.
+"""Choose the units of a trend's test: task families, sessions or conversations.
 
-Turns of one unit may be dependent. Sessions are the units if both sides have two or more.
+Turns of a unit may depend on each other. Task families are the units if all tasks declare one; otherwise, sessions
+are the units if both sides have at least two, and conversations if not.
 """
 
 from typing import NamedTuple
@@ -11,12 +12,12 @@ import polars as pl
 
 Floats = npt.NDArray[np.float64]
 CONVERSATION, SESSION, FAMILY = "conversation", "session", "task_family"
-FEWEST_UNITS = 2  # of each side: fewer do not show their spread
+FEWEST_UNITS = 2  # per side; fewer units do not show their spread
 _PAIR = ("methodology_version", "agent_id")
 
 
 class UnitSums(NamedTuple):
-    """Hold one side's sums over its units, per cluster; k of a unit's n eligible turns have the failure."""
+    """Hold the sums over one side's units, per cluster, where k of a unit's n eligible turns have the failure."""
 
     n_units: Floats
     failing: Floats  # Σ k
@@ -27,7 +28,7 @@ class UnitSums(NamedTuple):
 
 
 def with_unit(transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Add `unit` and `unit_name` to transcripts: families if all of a run have one, else sessions."""
+    """Add `unit` and `unit_name` to transcripts: families if all conversations of a run have one, else sessions."""
     run = [*_PAIR, "benchmark_id"]
     has_families = pl.col("task_family").is_not_null().all().over(run)
     kind = pl.when(has_families).then(pl.lit(FAMILY)).otherwise(pl.lit(SESSION))
@@ -39,7 +40,7 @@ def with_unit(transcripts: pl.DataFrame) -> pl.DataFrame:
 def unit_of_comparison(here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
     """Return `unit` and `unit_reason` of each comparison (version and agent), from the rows of both sides.
 
-    Rows of an earlier release have no units: their comparison is over conversations.
+    Rows of an earlier release have no units; they are compared over conversations.
     """
     totals = pl.concat(
         [
@@ -79,7 +80,7 @@ def unit_of_comparison(here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
 
 
 def unit_sums(side: pl.DataFrame, rows: pl.DataFrame) -> UnitSums:
-    """Return the sums of one side for rows of `error_trends` (version, agent, cluster, metrics), in order."""
+    """Return one side's sums for the given rows of `error_trends` (version, agent, cluster, metrics), in order."""
     of = side.explode("units", "unit_turns").drop_nulls("units")
     eligible = (
         of.filter(pl.col("cluster_id").is_null())
@@ -104,17 +105,16 @@ def unit_sums(side: pl.DataFrame, rows: pl.DataFrame) -> UnitSums:
 
 
 def unit_test(here: UnitSums, there: UnitSums) -> tuple[Floats, Floats, tuple[Floats, Floats]]:
-    """Return design effect, two-sided p and both sides' effects for their intervals, with units as clusters.
+    """Return the design effect, the two-sided p and both sides' effects for their intervals, with units as clusters.
 
-    The variance of a side's rate is that of `scores.statistics.clustered`: residuals around the side's own
-    rate, summed in each unit, over 1 − Σ w² for the units' shares w of the turns, with 1 / Σ w² − 1 degrees
-    of freedom (Kish, 1965). That of the difference is never taken for less than the binomial one of both
-    sides together; p is from Student's t with Welch's degrees of freedom, which is the correction for few
-    units. The effects of the sides hold t in place of z.
+    The variance of a side's rate is computed as in `scores.statistics.clustered`: from the residuals around the
+    side's rate, summed per unit, divided by 1 − Σ w² for the units' shares w of the turns, with 1 / Σ w² − 1
+    degrees of freedom (Kish, 1965). The variance of the difference is at least the binomial variance of both
+    sides together. p comes from Student's t with Welch's degrees of freedom, which corrects for few units. The
+    sides' effects include the factor of t over z.
 
     Returns:
-        NaN where a side has fewer than two units; p is 1 where the failure is never or always seen on both
-        sides.
+        NaN if a side has fewer than two units; p is 1 if all turns or none of both sides have the failure.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -126,7 +126,7 @@ def unit_test(here: UnitSums, there: UnitSums) -> tuple[Floats, Floats, tuple[Fl
             residuals = side.squares - 2 * rate * side.products + rate**2 * side.lengths
             residuals = np.where(
                 residuals < 1e-9 * side.lengths, 0.0, residuals
-            )  # equal rates, but for rounding
+            )  # rates that are equal up to rounding
             variance = residuals / (side.eligible**2 * (1 - concentration))
             freedom = 1 / concentration - 1
             t_over_z = stdtrit(np.maximum(freedom, 1.0), 0.975) / stdtrit(np.inf, 0.975)

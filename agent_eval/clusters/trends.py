@@ -1,7 +1,7 @@
-"""Compare an agent's error clusters with its baseline's within one version, and test the differences.
+"""Compare an agent's error clusters with those of its baseline within a version, and test the differences.
 
-The baseline is the agent that agents.yaml names, else the agent's own previous run. Versions are not compared
-with each other because their questions may differ.
+The baseline is the agent that agents.yaml declares, or else the agent's own previous run. Versions are not
+compared with each other, because their questions can differ.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from agent_eval.clusters.trend_units import CONVERSATION, unit_of_comparison, un
 from agent_eval.tables import table
 from agent_eval.tables.frames import Agents, ErrorRates
 
-LEVEL = 0.05  # share of false discoveries among clusters called significant
-_Z = 1.959964  # of a 95 % interval
+LEVEL = 0.05  # false discovery rate among significant clusters
+_Z = 1.959964  # normal quantile of a 95 % interval
 _COMPARISON = pl.Schema(
     dict.fromkeys((*PAIR, "baseline_agent_id", "benchmark_id", "baseline_benchmark_id"), pl.String)
 )
@@ -26,10 +26,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def error_trends(error_rates: ErrorRates, agents: Agents, registry: pl.DataFrame) -> pl.DataFrame:
-    """Return table `error_trends`: each agent against its declared baseline, else against its previous run.
+    """Return table `error_trends`: each agent compared with its declared baseline or else its previous run.
 
     Args:
-        error_rates: Table `error_rates`, all agents.
+        error_rates: Table `error_rates` of all agents.
         agents: Table `agents`.
         registry: Table `error_registry`.
     """
@@ -38,17 +38,17 @@ def error_trends(error_rates: ErrorRates, agents: Agents, registry: pl.DataFrame
 
 
 def baselines(error_rates: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
-    """Return comparisons with the declared baseline agent, over all that counts on both sides."""
+    """Return the comparisons with declared baseline agents, over the current runs of both sides."""
     declared = agents.filter(pl.col("baseline").is_not_null() & (pl.col("baseline") != pl.col("agent_id")))
     named = declared.select("agent_id", pl.col("baseline").alias("baseline_agent_id"))
-    # a judged side may have no rows of the other: it is compared, and the trend is unknown
+    # if only one side was judged, the comparison is kept and its trends are unknown
     mine = error_rates.filter("is_current").select(PAIR).unique()
     theirs = named.join(mine.rename({"agent_id": "baseline_agent_id"}), on="baseline_agent_id").select(PAIR)
     return _comparisons(pl.concat([mine, theirs]).unique().join(named, on="agent_id"))
 
 
 def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
-    """Return comparisons of an agent's latest run that counts with its previous run, by date, then by id."""
+    """Return the comparisons of each agent's latest current run with the run before, ordered by date and id."""
     dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
         pl.col("run_date").max(), pl.col("is_current").any()
     )
@@ -61,7 +61,7 @@ def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
 
 
 def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
-    """Return comparisons of each agent that has that run: its latest run that counts with that one."""
+    """Return comparisons with the run `benchmark_id`, for the latest other current run of each agent that has it."""
     dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
         pl.col("run_date").max(), pl.col("is_current").any()
     )
@@ -77,19 +77,19 @@ def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
 
 
 def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Return table `error_trends` for these comparisons: one row per cluster that either side has.
+    """Return table `error_trends` for these comparisons: one row per cluster found on either side.
 
-    If all tasks declare a family, or both sides have two sessions or more, these are the units of the test
-    and the intervals (`unit_test`). Otherwise the test is the two-proportion score test with its variance
-    multiplied by the design effect of turns within conversations, not below 1 (Rao & Scott 1992), on
-    Student's t with conversations − 2 degrees of freedom. q is Benjamini–Hochberg's over the clusters of one
-    comparison. Intervals are Wilson's on the turns divided by the design effect. A side judged only by rules
-    has no rate, and the trend is unknown.
+    If all tasks declare a family, or both sides have two or more sessions, families or sessions are the units of
+    the test and the intervals (`unit_test`). Otherwise, the test is the two-proportion score test. Its variance is
+    multiplied by the design effect of turns within conversations, which is at least 1 (Rao & Scott 1992), and
+    Student's t with conversations − 2 degrees of freedom is used. q is corrected over the clusters of a
+    comparison after Benjamini and Hochberg. Intervals are Wilson's, with the turns divided by the design effect.
+    If only rules judged a side, it has no rate and the trend is unknown.
 
     Args:
         error_rates: Table `error_rates`.
-        comparisons: methodology_version, agent_id, baseline_agent_id, benchmark_id and baseline_benchmark_id
-            (null: all that counts); one row per version and agent.
+        comparisons: One row per version and agent, with methodology_version, agent_id, baseline_agent_id,
+            benchmark_id and baseline_benchmark_id (null for all current runs).
         registry: Table `error_registry`.
     """
     now = _redirected(error_rates, registry)
@@ -127,7 +127,7 @@ def _comparisons(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Return rates under current cluster ids. Merged ones are added: a turn with both counts twice (rare)."""
+    """Return rates under final cluster ids; sums of merged clusters count a turn with both twice, which is rare."""
     redirects: Mapping[str, str] = targets(registry)
     known = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(redirects))
     return error_rates.filter(known).with_columns(
@@ -136,7 +136,7 @@ def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFra
 
 
 def _side(rates: pl.DataFrame, comparisons: pl.DataFrame, agent: str, run: str) -> pl.DataFrame:
-    """Return the rows of one side, under the version and agent of the comparison that they belong to."""
+    """Return the rows of one side with the version and agent of their comparison."""
     wanted = comparisons.select(
         "methodology_version",
         pl.col(agent).alias("of"),
@@ -167,7 +167,7 @@ def _totals(side: pl.DataFrame, prefix: str) -> pl.DataFrame:
 
 
 def _tested(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add rates, intervals, design effect and p; nulls (unknown) are NaN during the computation."""
+    """Add rates, intervals, design effect and p, with unknown values as NaN during the computation."""
     prefixes = ("", "baseline_")
     counts = [f"{prefix}{name}" for prefix in prefixes for name in _SUMS]
     sums = rows.with_columns(pl.col(counts).fill_null(0))
@@ -195,7 +195,7 @@ def _tested(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _over_units(tested: pl.DataFrame, here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
-    """Add the test and the intervals over task families or sessions, if these are the units."""
+    """Replace the test and the intervals by those over task families or sessions, if these are the units."""
     sums = unit_sums(here, tested), unit_sums(there, tested)
     effect, p_value, effects = unit_test(*sums)
     made = {"design_effect": effect, "p_value": p_value}
@@ -217,18 +217,18 @@ def score_test(
     lengths: Floats,
     n_conversations: Floats,
 ) -> tuple[Floats, Floats]:
-    """Return (design effect, two-sided p) of equal rates on two sides whose turns come in conversations.
+    """Return the design effect and the two-sided p for equal rates on two sides, with conversations as clusters.
 
     Args:
-        failing: Turns with the failure, per side; one value per cluster.
-        eligible: Turns, per side.
-        squares: Σ over all conversations of (turns with it)².
-        products: Σ of turns with it × turns.
-        lengths: Σ of turns².
-        n_conversations: Conversations of both sides.
+        failing: The number of turns with the failure per side; one value per error cluster.
+        eligible: The number of turns per side.
+        squares: The sum of (turns with the failure)² over all conversations.
+        products: The sum of turns with the failure × turns over all conversations.
+        lengths: The sum of turns² over all conversations.
+        n_conversations: The number of conversations of both sides.
 
     Returns:
-        NaN where there are fewer than three conversations or a side has none.
+        NaN if there are fewer than three conversations or a side has no turns.
     """
     from scipy.special import stdtr
 
@@ -243,7 +243,7 @@ def score_test(
         freedom = n_conversations - 2
         p_value = 2 * stdtr(np.maximum(freedom, 1), -np.abs(t))
     is_known = (freedom >= 1) & (eligible[0] > 0) & (eligible[1] > 0)
-    is_flat = binomial == 0  # the failure occurs never or always, on both sides
+    is_flat = binomial == 0  # all turns or none of both sides have the failure
     nan = np.nan
     return np.where(is_known & ~is_flat, effect, nan), np.where(
         is_known, np.where(is_flat, 1.0, p_value), nan
@@ -251,7 +251,7 @@ def score_test(
 
 
 def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, Floats]:
-    """Return 95 % bounds of a rate, 0–1, on the turns divided by the design effect; NaN without turns."""
+    """Return Wilson's 95 % bounds of a rate (0–1), with turns divided by the design effect; NaN without turns."""
     with np.errstate(divide="ignore", invalid="ignore"):
         n = eligible / effect
         rate = failing / eligible
@@ -263,14 +263,14 @@ def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, F
 
 
 def _adjusted(p_value: pl.Expr) -> pl.Expr:
-    """Return Benjamini–Hochberg q: min over p' ≥ p of p' × n / rank(p'); nulls stay null, not counted."""
+    """Return Benjamini–Hochberg q: min over p' ≥ p of p' × n / rank(p'); nulls stay null and are not counted."""
     return p_value.map_batches(_benjamini_hochberg, return_dtype=pl.Float64)
 
 
 def _benjamini_hochberg(p_values: pl.Series) -> pl.Series:
     p = p_values.to_numpy().astype(np.float64)
     known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(-p[known], kind="stable")]  # from the largest down
+    order = known[np.argsort(-p[known], kind="stable")]  # largest first
     ranks = np.arange(len(order), 0, -1)
     q = np.full(len(p), np.nan)
     q[order] = np.minimum.accumulate(np.minimum(1.0, p[order] * len(order) / ranks)) if len(order) else []

@@ -1,4 +1,4 @@
-"""Select the findings to show first: the most severe clusters, each with a quote as evidence."""
+"""Select the findings to show first: the most severe clusters, with quotes as evidence."""
 
 import polars as pl
 
@@ -16,11 +16,11 @@ SCHEMA = {
 
 
 N_QUOTES = 100
-"""Failures of a cluster that are searched for a quote: a cluster may have a hundred thousand."""
+"""Number of failures of a cluster to search for a quote, because a cluster can have a hundred thousand."""
 
 
 def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the `n` most severe rows of table error_clusters, then by most turns, one per cluster."""
+    """Return the first `n` rows of error_clusters by severity and then by number of turns, one per cluster."""
     order = [pl.col("severity").cast(SEVERITY), pl.col("n_turns")]
     return (
         error_clusters.sort(*order, "agent_id", descending=[True, True, False])
@@ -30,7 +30,7 @@ def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
 
 
 def failures_to_quote(failures: pl.DataFrame) -> pl.DataFrame:
-    """Return the first `N_QUOTES` rows of table failures of each cluster, those with a quote first."""
+    """Return the first `N_QUOTES` failures of each cluster, with quoted failures first."""
     with_quotes_first = failures.sort(pl.col("quote").is_null(), maintain_order=True)
     return with_quotes_first.group_by(CLUSTER, maintain_order=True).head(N_QUOTES)
 
@@ -38,17 +38,17 @@ def failures_to_quote(failures: pl.DataFrame) -> pl.DataFrame:
 def worst_findings(
     clusters: pl.DataFrame, failures: pl.DataFrame, turn_judgments: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return clusters with a quote each as evidence.
+    """Return clusters with one quote each as evidence.
 
     Args:
-        clusters: Rows of table error_clusters, as `worst_clusters` returns them.
-        failures: Rows of table failures of these clusters: quotes.
-        turn_judgments: Judgments of the turns of these failures. They say which quotes were found in the
-            transcript; such a quote is preferred.
+        clusters: Rows of table error_clusters, from `worst_clusters`.
+        failures: Rows of table failures of these clusters, for the quotes.
+        turn_judgments: Judgments of the turns of these failures, which determine whether a quote was found in the
+            transcript; such quotes are preferred.
 
     Returns:
-        One row per cluster in the given order, with the columns of `SCHEMA`: its agent with most turns, and a
-        quote with its turn; null without one.
+        One row per cluster in the given order, with the columns of `SCHEMA`: the cluster's agent with the most
+        turns, and a quote with its turn, or null without a quote.
     """
     turn = ["methodology_version", "agent_id", "conversation_id", "turn_index"]
     found = turn_judgments.filter("is_effective", "evidence_verified").select(

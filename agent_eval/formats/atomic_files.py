@@ -1,4 +1,4 @@
-"""Write files atomically: a reader sees the old or the new file, never a partial one."""
+"""Write files atomically, so that a reader sees either the old or the new file but never a partial one."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's text through a temporary file in the same folder; keep the file's mode."""
+    """Replace a file's text through a temporary file in the same folder, and keep the file's mode."""
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -41,7 +41,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the folder among processes; leave no lock file behind."""
+    """Hold an exclusive lock on the folder between processes, without a lock file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Read the lines of a CSV file, with commas, semicolons or tabs between the cells."""
+"""Read the lines of a CSV file with commas, semicolons or tabs as separators."""
 
 import codecs
 import csv
@@ -9,15 +9,15 @@ from pathlib import Path
 from agent_eval.formats.files import unreadable
 from agent_eval.formats.streams import MEGABYTE
 
-LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
+LARGEST = 50 * MEGABYTE  # several hundred thousand human ratings
 
 
 def csv_lines(path: Path) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield line and cells, the header first; or line and the reason why nothing more can be read.
+    """Yield the line number and cells of each line, or the line number and the reason why reading stopped.
 
-    Cells are separated by that of comma, semicolon and tab which the first line has most of. Empty lines are left out.
-    UTF-16 is read if the file says so in its first two bytes, as spreadsheet programs write it. A file that cannot be
-    read, is larger than 50 MB or is not UTF-8 has one reason, with line 0.
+    The header is yielded first, and empty lines are skipped. The separator is the most frequent of comma, semicolon and
+    tab in the first line. UTF-16 with a byte order mark, as written by spreadsheet programs, is also read. For a file
+    that is unreadable, larger than 50 MB or not valid UTF-8 or UTF-16, only the reason is yielded, with line 0.
     """
     try:
         with path.open("rb") as stream:
@@ -37,7 +37,7 @@ def csv_lines(path: Path) -> Iterator[tuple[int, list[str] | str]]:
             f"the file is not {error.encoding.upper()} ({error.reason} at byte {error.start}); save it as UTF-8",
         )
         return
-    csv.field_size_limit(LARGEST)  # process-wide; the default stops at a rationale of 131,072 characters
+    csv.field_size_limit(LARGEST)  # process-wide; by default, a cell has at most 131,072 characters
     head = text.split("\n", 1)[0]
     separator = max(",;\t", key=head.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -48,4 +48,4 @@ def csv_lines(path: Path) -> Iterator[tuple[int, list[str] | str]]:
                 yield line, [cell.strip() for cell in cells]
             line = reader.line_num + 1
     except csv.Error as error:
-        yield line, f"no CSV from here on ({error}); quote cells that hold separators, quotes or line breaks"
+        yield line, f"invalid CSV from here on ({error}); quote cells with separators, quotes or line breaks"

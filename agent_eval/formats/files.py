@@ -1,4 +1,4 @@
-"""List and check files and folders under data/: allowed names, and links that leave the data folder."""
+"""List and check files and folders in the data folder: allowed names, and links that leave the folder."""
 
 import os
 import re
@@ -15,23 +15,23 @@ _OUTSIDE = "a link that leads out of the data folder; put the files themselves h
 
 
 def is_slug(text: str) -> bool:
-    """Return whether the text may name an agent or a session."""
+    """Return whether the text is a valid id of an agent or a session."""
     return len(text) <= 128 and _SLUG.match(text) is not None
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The folders that a link may lead to: the sessions folder, and the data folder around it."""
+    """Define the folders that links may point to: the sessions folder and its parent, the data folder."""
 
     roots: tuple[Path, ...]
 
     @classmethod
     def of(cls, sessions_folder: Path) -> "Bounds":
-        """Return the bounds around data/sessions, links to these two folders themselves followed."""
+        """Return the bounds for the folder data/sessions, after resolving links of the two folders themselves."""
         return cls((_real(sessions_folder), _real(sessions_folder.parent)))
 
     def refused_folder(self, path: Path, holder: str) -> str | None:
-        """Return why a path cannot be the folder of `holder` (an agent, a session); None when it can."""
+        """Return why a path cannot be the folder of an agent or a session (`holder`), or None if it can be."""
         try:
             if astray := self._astray(path):
                 return astray
@@ -45,7 +45,7 @@ class Bounds:
         return None
 
     def refused_file(self, path: Path) -> str | None:
-        """Return why a path cannot be read as a file; None when it can."""
+        """Return why a path cannot be read as a file, or None if it can be read."""
         try:
             if astray := self._astray(path):
                 return astray
@@ -58,18 +58,18 @@ class Bounds:
         return None
 
     def _astray(self, path: Path) -> str | None:
-        """Return the target of a link that must not be followed; None if it may be."""
+        """Return why a link must not be followed, or None if the path is not a link or the link is allowed."""
         if not path.is_symlink():
             return None
         try:
             real = path.resolve()
-        except RuntimeError:  # how pathlib reports circular links
+        except RuntimeError:  # raised by pathlib for circular links
             return _CIRCLE
         return None if any(real.is_relative_to(root) for root in self.roots) else _OUTSIDE
 
 
 def unreadable(error: OSError) -> str:
-    """Return why a file or folder cannot be read, as the system says it."""
+    """Return why a file or folder cannot be read, with the operating system's message."""
     return f"it cannot be read ({error.strerror or error}); change its permissions, or move it out of the data folder"
 
 
@@ -79,23 +79,24 @@ def _real(path: Path) -> Path:
 
 
 def astray(folder: Path) -> str | None:
-    """Return why a link in place of a folder is broken; None for a folder or an absent path."""
+    """Return the reason if a folder is a broken link; None if it is a folder or does not exist."""
     is_link_to_nothing = folder.is_symlink() and not folder.exists()
-    return "a link that leads nowhere; fix or remove it" if is_link_to_nothing else None
+    return "a broken link; fix or remove it" if is_link_to_nothing else None
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return the entries of a folder by name, without hidden ones; empty for a missing folder."""
+    """Return the visible entries of a folder, sorted by name; an empty list if the folder does not exist."""
     if not folder.is_dir():
         return []
     return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
 
 
 def files_in(folder: Path, ending: str) -> Iterator[tuple[Path, str | None]]:
-    """Yield each visible file with that ending, by name: its path, and why it cannot be read (else None).
+    """Yield each visible file with the ending, sorted by name, and the reason if it cannot be read.
 
-    A missing folder has none. Anything that is not a regular file, a link that leads out of the data folder and
-    a folder that cannot be listed are given with their reason.
+    The reason is None for a readable file. Entries that are not regular files, links that leave the data folder,
+    and a folder that cannot be listed are yielded with a reason. If the folder does not exist, nothing is
+    yielded.
     """
     try:
         if reason := astray(folder):

@@ -1,4 +1,4 @@
-"""Compute canonical JSON and its digest."""
+"""Compute canonical JSON and its hash."""
 
 import hashlib
 import json
@@ -10,5 +10,5 @@ def canonical(value: object) -> bytes:
 
 
 def digest(*parts: object) -> str:
-    """Return the hash of several values, 32 hex digits; `("a", "b")` and `("ab",)` differ."""
+    """Return the hash of several values as 32 hex digits; `("a", "b")` and `("ab",)` have different hashes."""
     return hashlib.blake2b(canonical(parts), digest_size=16).hexdigest()

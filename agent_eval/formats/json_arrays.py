@@ -1,8 +1,7 @@
-"""Read the elements of an array in a JSON file one at a time, each as its own bytes.
+"""Read the elements of an array in a JSON file one at a time, as bytes.
 
-The file is split by brackets, commas, colons and quotes only; the content of an element is parsed afterwards.
-So one invalid element does not affect the others, and memory does not grow with the file, whatever its
-content.
+The file is split only at brackets, commas, colons and quotes; the content of each element is parsed separately.
+An invalid element therefore does not affect the others, and memory use does not grow with the size of the file.
 """
 
 import json
@@ -13,10 +12,10 @@ from typing import BinaryIO
 
 BLOCK = 1_000_000
 OPENING = b"[{"
-_WHOLE = (b"]", b"}")  # a value that ends so is complete, even if the file is truncated after it
-_ENDS = "the file ends here, before its JSON does"
+_WHOLE = (b"]", b"}")  # a value with such an end is complete, even if the file is truncated after it
+_ENDS = "the file ends here, but its JSON is incomplete"
 
-# Possessive quantifiers: a long block does not use the stack.
+# Possessive quantifiers avoid deep recursion on long blocks.
 _OVER_TEXTS = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)
 _TO_SIGN = re.compile(rb'[^"\[\]{},:]*+')
 _IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
@@ -24,31 +23,31 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
 class TruncatedJsonError(Exception):
-    """Raised when the file cannot be split beyond this position; the message says why."""
+    """Raised when the rest of the file cannot be split; the message contains the reason."""
 
 
 def iter_array_elements(stream: BinaryIO, keys: Sequence[str], longest: int) -> Iterator[bytes | None]:
-    """Yield the bytes of each element of the array under `keys` (empty: the file is the array).
+    """Yield the bytes of each element of the array under `keys`; without keys, the file itself is the array.
 
-    Yields None for an element of more than `longest` bytes, and nothing if there is no such array.
+    None is yielded for an element of more than `longest` bytes. If there is no such array, nothing is yielded.
 
     Raises:
-        TruncatedJsonError: If the file is not an array or object, ends within it or continues after it; earlier
-            elements were yielded.
+        TruncatedJsonError: If the file is not an array or object, ends before it is complete, or has content
+            after it. Earlier elements have been yielded by then.
     """
     cutter = JsonArraySplitter(stream, longest)
     if cutter.first() not in (b"[", b"{"):
-        raise TruncatedJsonError("no array or object of JSON begins here")
+        raise TruncatedJsonError("expected a JSON array or object here")
     yield from _under(cutter, keys)
     if cutter.first():
-        raise TruncatedJsonError("something follows the end of its JSON")
+        raise TruncatedJsonError("the file has content after the end of its JSON")
 
 
 def top_level_keys(stream: BinaryIO) -> Iterator[str]:
-    """Yield the keys of the object that the stream holds, in order; nothing if it holds none.
+    """Yield the keys of the object in the stream, in order; nothing if the stream is not an object.
 
     Raises:
-        TruncatedJsonError: If the file ends within the object; earlier keys were yielded.
+        TruncatedJsonError: If the file ends within the object. Earlier keys have been yielded by then.
     """
     cutter = JsonArraySplitter(stream, BLOCK)
     if cutter.first() != b"{":
@@ -69,9 +68,10 @@ def top_level_keys(stream: BinaryIO) -> Iterator[str]:
 
 
 def member(stream: BinaryIO, key: str, longest: int) -> bytes | None:
-    """Return the bytes of the value under a key of the object that the stream holds.
+    """Return the bytes of the value under a key of the object in the stream.
 
-    None if there is no such key, or its value is longer than `longest` bytes. Nothing after the value is read.
+    The result is None if there is no such key or its value is longer than `longest` bytes. Reading stops after
+    the value.
 
     Raises:
         TruncatedJsonError: If the file ends within the object before the value is complete.
@@ -156,14 +156,14 @@ def _text_of(key: bytes | None) -> str | None:
 
 @dataclass
 class JsonArraySplitter:
-    """Scan the bytes once, block by block."""
+    """Split JSON into values in a single pass over the bytes, block by block."""
 
     stream: BinaryIO
     longest: int
     block: bytes = b""
     at: int = 0
     size: int = 0
-    pieces: list[bytes] | None = field(default=None)  # None: skipped bytes are not collected
+    pieces: list[bytes] | None = field(default=None)  # None if skipped bytes are not collected
 
     def first(self) -> bytes:
         """Return the next byte that is not a space; b'' at the end of the file."""
@@ -180,7 +180,7 @@ class JsonArraySplitter:
         return b""
 
     def gathered(self, stops: bytes) -> tuple[bytes | None, bytes]:
-        """Return the bytes of the current value (None if too long) and the delimiter that ends it."""
+        """Skip the current value; return its bytes (None if too long) and the delimiter after it."""
         self.pieces, self.size = [], 0
         sign = self.value(stops)
         found = b"".join(self.pieces) if self.size <= self.longest else None
@@ -188,7 +188,7 @@ class JsonArraySplitter:
         return found, sign
 
     def value(self, stops: bytes) -> bytes:
-        """Skip to one of the delimiters `stops`, return it and stay before it; b'' at the end of the file."""
+        """Skip to the next of the delimiters `stops` and return it without skipping it; b'' at the end of the file."""
         while self._is_more():
             self._take(_end(_TO_SIGN, self.block, self.at))
             sign = self.block[self.at : self.at + 1]
@@ -214,11 +214,11 @@ class JsonArraySplitter:
             self.step()
             if is_end:
                 return
-            self.step()  # a backslash ended the block: the escaped byte begins the next one
-        raise TruncatedJsonError("the file ends here, within a text")
+            self.step()  # a backslash ended the block; the next block begins with the escaped byte
+        raise TruncatedJsonError("the file ends here, within a string")
 
     def _nested(self) -> None:
-        """Count brackets; the parser of the element checks that their kinds match."""
+        """Skip an array or object by counting brackets; the element's parser checks that their types match."""
         depth = 0
         while self._is_more():
             self._take(_end(_OVER_TEXTS, self.block, self.at))

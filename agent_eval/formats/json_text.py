@@ -1,4 +1,4 @@
-"""Parse untrusted JSON strictly, and write JSON text that every table can store."""
+"""Parse untrusted JSON strictly, and write JSON text that can be stored in tables."""
 
 import json
 import math
@@ -7,18 +7,18 @@ import re
 from pydantic import JsonValue
 
 MOST_VALUES = 2_000_000
-"""Limit of values in one text: a long text of `{},{},…` takes thirty times its size in memory."""
+"""Maximum number of values in a text, because a long text of `{},{},…` needs thirty times its size in memory."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_MOST_DIGITS = 4_000  # Python itself reads 4,300
+_MOST_DIGITS = 4_000  # Python's own limit is 4,300
 
 
 def loads(text: str) -> JsonValue:
-    """Return the value of a JSON text; an unpaired surrogate becomes U+FFFD, which UTF-8 can encode.
+    """Return the value of a JSON text; unpaired surrogates, which UTF-8 cannot encode, are replaced by U+FFFD.
 
     Raises:
-        ValueError: If it is not JSON, is nested too deeply, repeats a key in one object, has more than
-            2,000,000 values, or a number that JSON or a double cannot represent (NaN, Infinity, 1e400).
+        ValueError: If the text is not JSON, is nested too deeply, repeats a key in an object, has more than
+            2,000,000 values, or has a number that JSON or a double cannot represent (NaN, Infinity, 1e400).
     """
     if _holds_too_many(text):
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
@@ -43,7 +43,7 @@ def clean(text: str) -> str:
 
 
 def _holds_too_many(text: str) -> bool:
-    """Return whether commas exceed the limit of values; those in strings are excluded only if it matters."""
+    """Return whether the text has too many values; commas in strings are excluded only if there are too many commas."""
     if text.count(",") <= MOST_VALUES:
         return False
     return _STRING.sub('""', text).count(",") > MOST_VALUES

@@ -9,22 +9,22 @@ LONGEST = 2_000
 
 
 def sanitize(text: str) -> str:
-    """Return text without control characters, bidirectional overrides and unpaired surrogates.
+    """Replace control characters, bidirectional overrides and unpaired surrogates by U+FFFD.
 
-    Line ends and tabs stay; every other such character becomes U+FFFD.
+    Line breaks and tabs are kept.
     """
     return text.translate(_STEERING)
 
 
 def one_line(text: str) -> str:
-    """Return sanitised text on one line, of at most 2,000 characters."""
+    """Return sanitised text on one line, with at most 2,000 characters."""
     line = sanitize(text.translate(_BREAKS)).strip()
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
 def escaped_json(text: str) -> str:
-    """Return the JSON text with unprintable characters as escapes: the same value, safe to print."""
+    """Escape unprintable characters in a JSON text, so that it is safe to print and has the same value."""
     return text.translate(_JSON)
 
 
-_JSON = {i: f"\\u{i:04x}" for i in _UNPRINTABLE if i >= 127}  # the others are already escaped, or whitespace
+_JSON = {i: f"\\u{i:04x}" for i in _UNPRINTABLE if i >= 127}  # others are escaped or whitespace

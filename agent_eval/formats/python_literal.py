@@ -1,4 +1,4 @@
-"""Read Python literals as JSON: some harnesses log a call's arguments as `str(dict)`, which is not JSON."""
+"""Read Python literals as JSON, because some harnesses log the arguments of a call as `str(dict)`."""
 
 import ast
 import math
@@ -10,21 +10,21 @@ from pydantic import JsonValue
 
 from agent_eval.formats.json_text import clean
 
-LONGEST = 100_000  # characters; parsing takes many times the memory of its text
+LONGEST = 100_000  # characters; parsing needs many times the memory of the text
 NOTE = "read as a Python literal"
 
 
 def read_dict(text: str) -> dict[str, JsonValue] | None:
-    """Return the JSON object for the text of a Python dict; None if the text is not one.
+    """Return the JSON object for the text of a Python dict, or None if the text is not a supported dict.
 
-    Only literals are read; no code is run. Tuples become lists. A dict with a repeated key, with keys that
-    are not strings, or with a value that JSON lacks (sets, bytes, NaN, infinity) is not read.
+    Only literals are parsed; no code is run. Tuples become lists. A dict is not supported if it repeats a key, has
+    keys that are not strings, or has values that JSON does not support (sets, bytes, NaN or infinity).
     """
     text = text.strip()
     if not text.startswith("{") or not text.endswith("}") or len(text) > LONGEST:
         return None
     try:
-        with warnings.catch_warnings():  # warnings about escapes in the text
+        with warnings.catch_warnings():  # ignore warnings about escapes in the text
             warnings.simplefilter("ignore")
             tree = ast.parse(text, mode="eval")
         if any(_repeats_a_key(node) for node in ast.walk(tree)):
@@ -47,7 +47,7 @@ def _key_texts(node: ast.Dict) -> Iterator[str]:
 
 
 def _as_json(value: object) -> JsonValue:
-    """Return the value as JSON; raise ValueError if JSON lacks it."""
+    """Return the value as a JSON value; raises ValueError if JSON does not support its type."""
     if isinstance(value, str):
         return clean(value)
     if value is None or isinstance(value, bool | int):

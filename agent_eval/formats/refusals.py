@@ -1,4 +1,4 @@
-"""Describe one rejected record, with its file and line."""
+"""Describe rejected records, with their file and line."""
 
 import re
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ _MORE = re.compile(rf"([\d,]+) {MORE_REFUSED}")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Represent a rejected record; the other records are still imported."""
+    """Describe a rejected record; other records are still imported."""
 
     file: str  # file name or path within the project
     line: int  # 1-based line or record number; 0 for the whole file
-    reason: str  # what is wrong, what is allowed, the fix
+    reason: str  # the problem, the allowed values and the fix
 
 
 def n_records(line: int, reason: str) -> int:
-    """Return how many records a refusal counts for; 0 for a whole file or a copy of an imported record."""
+    """Return the number of records that a refusal represents; 0 for a whole file or a copy of an imported record."""
     if reason.startswith(REPEATED):
         return 0
     if line > 0:

@@ -1,4 +1,4 @@
-"""Read files one record at a time, gzipped or not: memory does not grow with the file."""
+"""Read plain or gzipped files one record at a time, so that memory does not grow with the file."""
 
 import codecs
 import gzip
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MEGABYTE = 1_000_000
 LONGEST_LINE = 200 * MEGABYTE
 LARGEST_UNZIPPED = 1_000 * MEGABYTE
-MOST_UNZIPPED = 200  # ratio to the bytes read; transcripts compress about 10 times, not 1,000 times
+MOST_UNZIPPED = 200  # maximum ratio to the compressed size; transcripts compress about 10 times
 TOO_LONG = f"the record is longer than {LONGEST_LINE // MEGABYTE} MB"
 KEPT = "records before it are kept"
 BREAKS = (EOFError, OSError, zlib.error)
@@ -33,21 +33,21 @@ _UTF16, _UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_L
 
 @dataclass(frozen=True)
 class Record:
-    """Represent one record of a file. `number` is its 1-based line, or its 1-based position in an array."""
+    """Hold a record of a file; `number` is its 1-based line, or its 1-based position in an array."""
 
     number: int
     value: JsonValue
-    size: int = 0  # bytes of its text; 0 if it was not read from its own text
+    size: int = 0  # bytes of its text; 0 if it has no text of its own
 
 
 @contextmanager
 def opened(path: Path | ZipMember) -> Iterator[BinaryIO]:
-    """Open a file or the member of a zip archive: its bytes, unzipped if they are gzip, without a byte order mark.
+    """Open a file or a member of a zip archive as a stream of bytes without a byte order mark.
 
-    UTF-16 with a byte order mark, which PowerShell writes, is read as UTF-8.
+    Gzipped content is decompressed. UTF-16 with a byte order mark, as written by PowerShell, is converted to UTF-8.
 
     Raises:
-        OSError: If the member is larger than a zip of its size may hold, or cannot be unpacked.
+        OSError: If the member declares too large a size for its compressed size, or cannot be unpacked.
     """
     with path.open("rb") if isinstance(path, Path) else _member(path) as raw:
         is_gzip = raw.peek(2)[:2] == _GZIP
@@ -67,7 +67,7 @@ def _member(member: ZipMember) -> Iterator[io.BufferedReader]:
 
 
 class _Unzipped(io.RawIOBase):
-    """Decompress a gzipped stream; stop when it expands like a zip bomb."""
+    """Decompress a gzipped stream, and reject content that expands like a zip bomb."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -79,12 +79,12 @@ class _Unzipped(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill the buffer; raise OSError if the content is too large for the file."""
+        """Fill the buffer; raises OSError if the content is too large for its compressed size."""
         n_read = self._zipped.readinto(buffer)
         self._size += n_read
         if self._size > max(LARGEST_UNZIPPED, MOST_UNZIPPED * self._raw.tell()):
             raise OSError(
-                f"its content is more than {MOST_UNZIPPED} times the file; unzip it first if it is meant"
+                f"its content is more than {MOST_UNZIPPED} times the size of the file; if this is intended, unzip it first"
             )
         return n_read
 
@@ -112,7 +112,7 @@ class _Recoded(io.RawIOBase):
 
 
 def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
-    """Yield the JSON value of each non-blank line; an unreadable line is yielded as a refusal."""
+    """Yield a record for each non-blank line; an unreadable line is yielded as a refusal."""
     for number, line in _lines(path):
         if isinstance(line, str):
             yield Refusal(file, number, line)
@@ -121,7 +121,7 @@ def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
 
 
 def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:
-    """Parse the bytes of one record (None: the record was too long); return a refusal if they are invalid."""
+    """Parse the bytes of a record (None if it was too long), or return a refusal if they are invalid."""
     if text is None:
         return Refusal(file, number, TOO_LONG)
     try:
@@ -150,9 +150,9 @@ def _lines(path: Path | ZipMember) -> Iterator[tuple[int, bytes | str]]:
 
 
 def broken(error: Exception) -> str:
-    """Return why reading the file cannot continue."""
+    """Return the reason why the rest of a file cannot be read."""
     name = type(error).__name__
-    return shorten(f"the file cannot be read on from here ({name}: {error}); {KEPT}")
+    return shorten(f"the rest of the file cannot be read ({name}: {error}); {KEPT}")
 
 
 def _skip_line(stream: BinaryIO, line: bytes) -> None:

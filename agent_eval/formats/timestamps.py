@@ -1,10 +1,10 @@
-"""Parse and format points in time: ISO 8601 texts, in UTC."""
+"""Parse and format points in time as ISO 8601 text in UTC."""
 
 import datetime
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
-    """Return an ISO 8601 date or time as a point in UTC; without an offset it is read as UTC.
+    """Parse an ISO 8601 date or time as a point in time in UTC; a text without an offset is taken as UTC.
 
     Raises:
         ValueError: If the text is not an ISO 8601 date or time.
@@ -17,7 +17,7 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
 
 def seconds(when: str | datetime.datetime | None) -> float:
-    """Return a point in time as a number to sort by; absent or unreadable values sort first."""
+    """Return a point in time as seconds since 1970; minus infinity for a missing or invalid value."""
     if isinstance(when, datetime.datetime):
         return when.timestamp()
     try:
@@ -27,7 +27,7 @@ def seconds(when: str | datetime.datetime | None) -> float:
 
 
 def as_text(when: object) -> str | None:
-    """Return a point in time as ISO 8601 text in UTC, e.g. 2026-04-20T10:00:00Z; a text stays as it is."""
+    """Format a point in time as ISO 8601 text in UTC, e.g. 2026-04-20T10:00:00Z; a text is returned unchanged."""
     if isinstance(when, datetime.datetime):
         return when.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
     return None if when is None else str(when)

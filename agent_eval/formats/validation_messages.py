@@ -1,4 +1,4 @@
-"""Format a validation error as one line with the key, its value and the allowed values."""
+"""Format a validation error as a single line with the key, its value and the allowed values."""
 
 from collections.abc import Iterator, Mapping
 from typing import get_args
@@ -29,9 +29,9 @@ _WANTED = {
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first problem as one sentence of at most 300 characters, with the number of further ones."""
+    """Return the first problem in at most 300 characters, with the number of additional problems."""
     problems = error.errors(include_url=False)
-    # A list of messages with an invalid one is also reported as too short; that report is redundant.
+    # A list with an invalid message is also reported as too short, which is redundant.
     real = [p for p in problems if p["type"] != "too_short" or len(problems) == 1] or problems
     first = real[0]
     paths = {_path(p["loc"]) for p in real} - {_path(first["loc"])}
@@ -40,7 +40,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return one line of at most 300 characters."""
+    """Return the text on one line, truncated to 300 characters."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
@@ -66,7 +66,7 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
-    """Return a path such as `messages[3].role`, without pydantic's own parts such as `tuple[str, ...]`."""
+    """Format a location as a path such as `messages[3].role`, without pydantic's parts such as `tuple[str, ...]`."""
     text = ""
     for part in loc:
         if isinstance(part, int):
@@ -77,7 +77,7 @@ def _path(loc: tuple[int | str, ...]) -> str:
 
 
 def _allowed(loc: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
-    """Return the keys of the model that the last key of `loc` belongs to, searched from the outermost."""
+    """Return the keys of the model that contains the last key of `loc`, searching from the outermost model."""
     holder = model
     for part in loc[:-1]:
         if isinstance(part, str) and (field := holder.model_fields.get(part)):

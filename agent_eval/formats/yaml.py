@@ -1,10 +1,10 @@
-"""Read YAML from users under one policy: every problem has its line, nothing is dropped silently.
+"""Read YAML from users strictly, and report every problem with its line.
 
-Nesting, values and characters are bounded, expanded aliases included. A repeated key, a merge key, a second
-document and a tag are rejected; a typed scalar may have one of YAML's own tags. The caller chooses whether
-scalars are typed (`5` is a number) or texts (`0.40` stays exact, a date stays text), and whether aliases are
-allowed. Values are built from the parser's events, because composing deeply nested input overflows the C
-stack.
+Nesting depth and the numbers of values and characters are limited, including expanded aliases. Repeated keys,
+merge keys, multiple documents and tags are rejected, except that typed scalars can have YAML's standard tags. The
+caller chooses whether scalars are typed (`5` is a number) or texts (`0.40` and dates stay text), and whether
+aliases are allowed. Values are built from the parser's events, because PyYAML's composer overflows the C stack on
+deeply nested input.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from agent_eval.formats.streams import MEGABYTE
 LARGEST = 20 * MEGABYTE
 DEEPEST = 32
 MOST_VALUES = (
-    100_000  # keys included; an agent's entry has about ten, a published methodology version about 2,500
+    100_000  # including keys; an agent's entry has about ten, a published methodology version about 2,500
 )
 MOST_LETTERS = 4_000_000  # a published methodology version has about 40,000
 LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 Scalars = Literal["typed", "text"]
-"""Selects whether scalars become values of YAML's own types, or texts and nulls."""
+"""Whether scalars become values of YAML's types ('typed') or texts and nulls ('text')."""
 Location = tuple[str | int, ...]
 
 _YAML = "tag:yaml.org,2002:"
@@ -43,7 +43,7 @@ class YamlError(Exception):
 
 @dataclass(slots=True)
 class YamlScalar:
-    """Represent a scalar; `is_plain`: not quoted. `line` of every node is 1-based, `column` 0-based."""
+    """Represent a scalar, which is unquoted if `is_plain`; `line` of every node is 1-based, `column` 0-based."""
 
     line: int
     text: str
@@ -53,7 +53,7 @@ class YamlScalar:
 
 @dataclass(slots=True)
 class YamlList:
-    """Represent a sequence; `is_flow`: in brackets, which end before `end_column` of `end_line`."""
+    """Represent a sequence; if `is_flow`, it is in brackets that end before `end_column` of `end_line`."""
 
     line: int
     column: int
@@ -66,7 +66,7 @@ class YamlList:
 
 @dataclass(slots=True)
 class YamlMapping:
-    """Represent a mapping; its keys are kept as written, repeated ones included."""
+    """Represent a mapping with its keys as written, including repeated keys."""
 
     line: int
     tag: str | None
@@ -80,7 +80,7 @@ class YamlMapping:
 
 @dataclass(slots=True)
 class YamlAlias:
-    """Represent an alias, a reference to an earlier node."""
+    """Represent an alias, which refers to an earlier node."""
 
     line: int
     target: "Node"
@@ -91,19 +91,19 @@ Node = YamlScalar | YamlList | YamlMapping | YamlAlias
 
 @dataclass
 class Document:
-    """Represent a parsed text: its value and the line of each location. `value` is None for an empty text."""
+    """Hold the value of a YAML document (None if it is empty) and the line of each location."""
 
     value: object = None
     lines: dict[Location, int] = field(default_factory=dict[Location, int])
 
     def line_of(self, location: Location) -> int | None:
-        """Return the 1-based line of a location, else of its nearest parent that has one."""
+        """Return the 1-based line of a location, or of its nearest parent with a known line."""
         parents = (location[:n] for n in range(len(location), -1, -1))
         return next((self.lines[parent] for parent in parents if parent in self.lines), None)
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text with its line ends as they are.
+    """Return a file's text with its original line endings.
 
     Raises:
         YamlError: If the file cannot be read, is larger than 20 MB or is not UTF-8.
@@ -121,10 +121,10 @@ def read_text(path: Path) -> str:
 
 
 def read_document(text: str, scalars: Scalars, *, allow_aliases: bool = False) -> Document:
-    """Read one YAML document with the line of each of its values.
+    """Read a YAML document with the line of each of its values.
 
     Raises:
-        YamlError: As for `compose` and `construct`; a repeated key is reported with its parent keys.
+        YamlError: If `compose` or `construct` raises it; a repeated key is reported with its parent keys.
     """
     node = compose(text, allow_aliases=allow_aliases)
     if node is None:
@@ -134,10 +134,10 @@ def read_document(text: str, scalars: Scalars, *, allow_aliases: bool = False) -
 
 
 def compose(text: str, *, allow_aliases: bool = False) -> Node | None:
-    """Return the nodes of one YAML document; None for an empty one or a null.
+    """Return the nodes of a YAML document, or None if the document is empty or null.
 
     Raises:
-        YamlError: If it is not YAML, has several documents, is too large, or uses aliases that are not
+        YamlError: If the text is not YAML, has several documents, is too large, or has aliases that are not
             allowed.
     """
     try:
@@ -147,17 +147,17 @@ def compose(text: str, *, allow_aliases: bool = False) -> Node | None:
         raise YamlError(
             f"not YAML: {error.problem or error.context}", mark.line + 1 if mark else 0
         ) from error
-    except yaml.YAMLError as error:  # a character that YAML does not allow
+    except yaml.YAMLError as error:  # raised for a character that YAML does not allow
         raise YamlError(f"not YAML: {' '.join(str(error).split())}") from error
     return None if is_null(node) else node
 
 
 def construct(node: Node, scalars: Scalars) -> object:
-    """Return the plain value of a node.
+    """Return the Python value of a node.
 
     Raises:
-        YamlError: If a key is repeated, not a scalar or a merge key, a tag is not supported, or a scalar is
-            not a value of its type.
+        YamlError: If a key is repeated, is not a scalar or is a merge key, if a tag is not supported, or if a
+            scalar is not a value of its type.
     """
     return _Constructor(scalars).value(node, ())
 
@@ -171,18 +171,18 @@ def is_null(node: Node | None) -> bool:
 
 
 class _Composer:
-    """Build nodes from the parser's events, within the limits."""
+    """Build nodes from the parser's events, and enforce the limits."""
 
     def __init__(self, events: Iterator[yaml.Event], *, allow_aliases: bool) -> None:
         self.events = events
         self.allow_aliases = allow_aliases
-        self.anchors: dict[str, tuple[Node, int, int]] = {}  # node, count of its values and characters
+        self.anchors: dict[str, tuple[Node, int, int]] = {}  # node, numbers of values and characters
         self.n_values = 0
         self.n_letters = 0
-        self.written_out = ""  # added to the message about the size after an alias
+        self.written_out = ""  # added to the message about the size if an alias was expanded
 
     def document(self) -> Node | None:
-        """Return the only document; None if there is none."""
+        """Return the root node of the only document; None if there is no document."""
         node: Node | None = None
         n_documents = 0
         for event in self.events:
@@ -195,7 +195,7 @@ class _Composer:
         return node
 
     def node(self, event: yaml.Event, depth: int) -> Node:
-        """Return the node that begins with an event, with all nodes below it."""
+        """Return the node that starts with this event, with all its child nodes."""
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event)
         n_values, n_letters = self.n_values, self.n_letters
@@ -234,7 +234,7 @@ class _Composer:
         if event.anchor not in self.anchors:
             raise YamlError(f"the alias *{event.anchor} has no finished anchor before it", line)
         target, n_values, n_letters = self.anchors[event.anchor]
-        self.written_out = " once its aliases are written out"
+        self.written_out = " after its aliases are expanded"
         self.grow(n_values, n_letters, event)
         return YamlAlias(line, target)
 
@@ -244,16 +244,16 @@ class _Composer:
         if self.n_values > MOST_VALUES:
             raise YamlError(f"more than {MOST_VALUES:,} values{self.written_out}", _line(event))
         if self.n_letters > MOST_LETTERS:
-            raise YamlError(f"more than {MOST_LETTERS:,} letters{self.written_out}", _line(event))
+            raise YamlError(f"more than {MOST_LETTERS:,} characters{self.written_out}", _line(event))
 
 
 class _Constructor:
-    """Build values from nodes; if `lines` is given, the line of every location is added to it."""
+    """Build values from nodes, and add the line of every location to `lines` if it is given."""
 
     def __init__(self, scalars: Scalars, lines: dict[Location, int] | None = None) -> None:
         self.scalars = scalars
         self.lines = lines
-        self.referred: dict[int, object] = {}  # id of an alias's target → its value
+        self.referred: dict[int, object] = {}  # values by the id of an alias's target
         self.loader = yaml.SafeLoader("")
 
     def value(self, node: Node, at: Location) -> object:
@@ -290,7 +290,7 @@ class _Constructor:
         return items
 
     def alias(self, node: YamlAlias) -> object:
-        """Return the value of the target, an earlier node; locations within it keep the target's lines."""
+        """Return the value of the alias's target, whose locations keep their lines."""
         key = id(node.target)
         if key not in self.referred:
             self.referred[key] = construct(node.target, self.scalars)
@@ -306,15 +306,15 @@ class _Constructor:
             value: object = self.loader.construct_document(yaml.ScalarNode(tag, node.text))
         except yaml.MarkedYAMLError as error:
             raise YamlError(f"not supported: {error.problem}", node.line) from error
-        except (LookupError, AttributeError) as error:  # how PyYAML fails on `!!int ""` and `!!timestamp x`
+        except (LookupError, AttributeError) as error:  # raised by PyYAML for `!!int ""` and `!!timestamp x`
             raise YamlError("the text after a tag (!!) is not a value of that type", node.line) from error
         except (ValueError, TypeError, OverflowError) as error:
-            reason = str(error).partition(";")[0]  # the rest is about Python's settings
+            reason = str(error).partition(";")[0]  # the rest of the message concerns Python's settings
             raise YamlError(f"not a value: {reason}", node.line) from error
         return value
 
     def refuse_tag(self, node: YamlScalar | YamlList | YamlMapping) -> None:
-        """Reject any tag; not called for typed scalars, which may have YAML's own, as in `!!str 1.10`."""
+        """Reject any tag; not called for typed scalars, which can have standard tags, as in `!!str 1.10`."""
         if node.tag is not None:
             raise YamlError(f"the tag {node.tag!r} is not supported; write a plain value", node.line)
 

@@ -1,4 +1,4 @@
-"""Read members of zip archives as streams: nothing is unpacked to disk, no name in them becomes a path."""
+"""Read members of zip archives as streams, without unpacking them to disk or using their names as paths."""
 
 import io
 import zipfile
@@ -18,7 +18,7 @@ _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EO
 
 @dataclass(frozen=True)
 class ZipMember:
-    """Represent one file in a zip archive. Sizes, bytes, are as declared there; reading stops at `size`."""
+    """Represent a file in a zip archive; sizes are in bytes, as declared there, and reading stops at `size`."""
 
     archive: Path
     name: str
@@ -27,10 +27,11 @@ class ZipMember:
 
     @contextmanager
     def opened(self, largest: int) -> Iterator[io.RawIOBase]:
-        """Open the member's bytes; errors of the archive are raised as OSError, also while reading.
+        """Open the member as a stream of bytes; errors of the archive while reading are also raised as OSError.
 
         Raises:
-            OSError: If it declares more than `largest` bytes, is encrypted, damaged or packed in an unknown way.
+            OSError: If the member declares more than `largest` bytes, is encrypted or damaged, or uses an
+                unsupported compression method.
         """
         if self.size > largest:
             raise OSError(
@@ -46,7 +47,7 @@ class ZipMember:
 
 
 class _Unpacked(io.RawIOBase):
-    """Stream a member's bytes while they are unpacked."""
+    """Stream the bytes of a member and unpack them while reading."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -74,16 +75,16 @@ def _unreadable(error: Exception) -> OSError:
 
 
 def is_zip(path: Path) -> bool:
-    """Return whether the file begins as a zip archive does."""
+    """Return whether the file starts with the signature of a zip archive."""
     with path.open("rb") as stream:
         return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def members(path: Path) -> list[ZipMember]:
-    """Return the files of a zip archive by name, without folders and Mac resource forks.
+    """Return the files of a zip archive, sorted by name, without folders and macOS resource forks.
 
     Raises:
-        OSError: If it is not a zip archive, is damaged or has more than 100,000 entries.
+        OSError: If the file is not a zip archive, is damaged or has more than 100,000 entries.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,5 +1,5 @@
-"""Define the metrics: one module per metric, with its rubric, scale and meaning.
+"""Define the metrics, with one module per built-in metric that contains its rubric and scale.
 
-Prompt text exists only in a metric's own rubric; models and arithmetic are elsewhere. `judge` asks the
-questions.
+A metric's prompt text exists only in its rubric. `judge` asks the questions, and `scores` computes with the
+answers.
 """

@@ -1,4 +1,4 @@
-"""Check that an answer fits its metric: exactly one of rating, value and label, on the metric's scale."""
+"""Check that an answer is valid for its metric: exactly one rating, value or label, on the metric's scale."""
 
 import math
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Metric
 
 
 class AnswerLike(Protocol):
-    """Define the values of a verdict, whatever its source."""
+    """Define the values of a verdict from any source."""
 
     @property
     def rating_1to5(self) -> int | None: ...
@@ -40,7 +40,7 @@ def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
 
 
 def most_severe_first(metric: Metric, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return labels of a failure metric, each once, the most severe first; the order of equals is kept."""
+    """Return the distinct labels of a failure metric, most severe first; labels of equal severity keep their order."""
     return tuple(
         sorted(dict.fromkeys(labels), key=lambda label: -SEVERITIES.index(metric.severity_of(label)))
     )

@@ -1,4 +1,4 @@
-"""Define a metric: a question with a grain, a kind of answer, a rubric, and the turns it applies to."""
+"""Define a metric: a question with a grain, a kind of answer, a rubric, and the turns that it applies to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,25 +18,25 @@ Answer = Literal["rating_1to5", "value", "label"]
 
 NO_FAILURE = "no failure"
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
-DEFAULT_SEVERITY: Severity = "medium"  # of a failure label that defines none
+DEFAULT_SEVERITY: Severity = "medium"  # for failure labels without a severity
 NO_REPLY = "no reply in this turn"
 ENDED = "ended"
-"""Reason for skipping a turn: it is the last one and holds no message of the agent, or only calls."""
+"""Reason for skipping the last turn if it has no message of the agent or only calls."""
 NO_TURNS = "the conversation has no turns"
 HARNESS_ERROR = HARNESS_FAILED
 NEEDS_MODEL = "needs a judge model"
-"""Reason for a missing answer to a metric that applies: every judge asked abstained."""
+"""Reason for a missing answer to a metric that applies: all judges that were asked abstained."""
 NEEDS_MULTIMODAL = "needs a multimodal judge"
-"""Reason for a missing answer that depends on an image, audio or a file, which the judge model does not read."""
+"""Reason for a missing answer that depends on an image, audio or a file that the judge model cannot read."""
 NOT_FETCHED = "an attachment is given by URL, path or id only, and is never fetched"
 NOT_SENDABLE = "an attachment has a type or size that is not sent to judges"
 UNANSWERED = (NEEDS_MODEL, NEEDS_MULTIMODAL, NOT_FETCHED, NOT_SENDABLE)
-"""Reasons for a missing answer that people, or another judge model, could give."""
+"""Reasons for a missing answer that people or another judge model could give."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Hold the result of a metric's own `measure`; the metric's `answer` names the value that is set."""
+    """Hold the result of a metric's `measure`; only the value that the metric's `answer` names is set."""
 
     rationale: str
     rating_1to5: int | None = None
@@ -48,14 +48,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Items:
-    """Describe the items that a judge lists one by one; the answer is computed from their verdicts.
+    """Describe the items that a judge lists one by one, such as claims.
 
-    It is the share of items with the first verdict (undefined without items), or the rating that `rating`
-    returns.
+    The answer is computed from the items' verdicts. It is the share of items with the first verdict (undefined
+    without items), or the rating that `rating` returns.
     """
 
     name: str  # key of the list in a reply
-    each: str  # what one item is
+    each: str  # description of an item
     verdicts: tuple[str, ...]
     has_severity: bool = False
     rating: Callable[[Sequence[str]], int] | None = field(default=None, compare=False)
@@ -63,14 +63,14 @@ class Items:
 
 @dataclass(frozen=True)
 class Metric:
-    """Define one metric.
+    """Define a metric.
 
-    `anchors` describes each rating (5..1, or some points of another scale), each label, or each end of
-    a value. A rating is an integer 1–5, or any real number from `minimum` to `maximum` if these are given; a
-    label is one of `anchors`' keys, or of `by_rule`, which only a rule gives; a value lies in [0, 1], and is
-    0 or 1 if `is_binary`.
+    `anchors` describes each rating (5 to 1, or some points of another scale), each label, or both ends of the
+    values. A rating is an integer from 1 to 5, or any real number from `minimum` to `maximum` if these are given.
+    A label is a key of `anchors`, or a key of `by_rule`, whose labels only rules and people assign. A value is a
+    number from 0 to 1, and 0 or 1 if `is_binary`.
 
-    `applies` and `measure` may be overridden; a metric with a `measure` of its own is never put to a model.
+    `applies` and `measure` can be overridden. Models are not asked about a metric that overrides `measure`.
     """
 
     name: str
@@ -81,32 +81,32 @@ class Metric:
     notes: str = ""
     applies_when: Condition = "always"
     severities: Mapping[str, Severity] = field(default_factory=dict[str, Severity], hash=False)
-    by_rule: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # not put to a model
+    by_rule: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # not asked of models
     minimum: float | None = None
     maximum: float | None = None
     is_binary: bool = False
-    items: Items | None = None  # if the answer is computed from items that a judge lists
-    is_ruled: bool = False  # a rule always decides it: models are not asked
-    version: str = ""  # raise it when `measure` gives other answers: code is not hashed
+    items: Items | None = None  # set if the answer is computed from items
+    is_ruled: bool = False  # always decided by a rule
+    version: str = ""  # increment it if the results of `measure` change, because code is not hashed
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return labels that a judge may give; empty for other kinds. 'No failure' comes first."""
+        """Return the labels that a model can give, with 'no failure' first; empty for other kinds of metrics."""
         return tuple(self.anchors) if self.kind == "label" else ()
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Return `labels`, and those that only a rule gives."""
+        """Return `labels` and the labels in `by_rule`."""
         return (*self.labels, *self.by_rule)
 
     @property
     def is_failure(self) -> bool:
-        """Return whether its labels, all but 'no failure', are failures of the agent."""
+        """Return whether the labels, except 'no failure', are failures of the agent."""
         return self.kind == "label" and NO_FAILURE in self.anchors
 
     @property
     def answer(self) -> Answer:
-        """Return the column that holds the answer: a rating on a scale of its own is a `value`."""
+        """Return the column that holds the answer; a rating on a custom scale is stored as a `value`."""
         if self.kind == "rating" and self.minimum is None:
             return "rating_1to5"
         return "label" if self.kind == "label" else "value"
@@ -122,7 +122,7 @@ class Metric:
 
     @property
     def rubric_hash(self) -> str:
-        """Return a hash that changes only if the words or the form of the answer change."""
+        """Return a hash that changes only if the rubric's text or the form of the answer changes."""
         given: dict[str, object] = {
             "minimum": self.minimum,
             "maximum": self.maximum,
@@ -139,7 +139,7 @@ class Metric:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a rule or the metric's own `measure` decides, so that models are not asked."""
+        """Return whether a rule or an overridden `measure` gives the answer instead of a model."""
         return self.is_ruled or type(self).measure is not Metric.measure
 
     def severity_of(self, label: str) -> Severity:
@@ -147,7 +147,7 @@ class Metric:
         return self.severities.get(label, DEFAULT_SEVERITY)
 
     def applies(self, turn: Turn, conversation: Conversation, expected: Expected | None) -> bool:
-        """Return whether a turn metric applies to a turn with a reply; `expected` is its ground truth."""
+        """Return whether a turn metric applies to a turn with a reply; `expected` is the turn's ground truth."""
         return self.why_not(turn, conversation, expected) is None
 
     def why_not(self, turn: Turn, conversation: Conversation, expected: Expected | None) -> str | None:
@@ -171,18 +171,16 @@ class Metric:
     def measure(
         self, turns: Sequence[Turn], conversation: Conversation, expected: Expected | None
     ) -> Measured | None:
-        """Compute the answer; None if it cannot be decided. Override it to measure without a model.
+        """Compute the answer; None if it cannot be decided. Override this method to measure without a model.
 
-        It may be `async def measure(self, turns, conversation, expected, judge)`: then `await
-        judge.ask(metric)` asks the judge models another metric about the same turn or conversation. It is
-        re-run with each answer, so it must not have side effects.
+        The method can also be `async def measure(self, turns, conversation, expected, judge)`. In this case,
+        `await judge.ask(metric)` asks the judge models about another metric of the same turn or conversation.
+        The method is called again with each answer, so it must not have side effects.
 
         Args:
-            turns: For a turn metric the turns up to and including the judged one; for a conversation metric
-                all.
-            conversation: Goal, profile, knowledge and tools. Its messages include later turns: do not use
-                them.
-            expected: The ground truth of the judged turn; for a conversation metric that of the whole
-                conversation.
+            turns: The turns up to and including the judged turn, or all turns for a conversation metric.
+            conversation: The conversation with goal, profile, knowledge and tools. Do not use its messages,
+                which include later turns.
+            expected: The ground truth of the judged turn, or of the whole conversation for a conversation metric.
         """
         return None

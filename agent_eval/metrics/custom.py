@@ -1,8 +1,8 @@
-"""Load custom metrics from YAML files in data/metrics, and from Python modules named in the settings.
+"""Load custom metrics from YAML files in data/metrics and from Python modules that the settings name.
 
-Modules are named in the settings and not found by entry points: a metric costs money on every turn, so the
-list of metrics is kept in the project's own file, and installing a package changes nothing. An unreadable
-definition stops the run before any cost: continuing would ask fewer questions than intended.
+Entry points are not used. A metric costs money on every turn, so the installation of a package must not change the
+metrics of a project. An invalid definition stops the run before any judge is called, because the run would
+otherwise ask fewer questions than intended.
 """
 
 import importlib
@@ -22,7 +22,7 @@ SHOWN_ERRORS = 5
 
 
 class MetricFileError(ConfigurationError):
-    """Raised when a file in data/metrics does not define a metric."""
+    """Raised when a file in data/metrics does not define a valid metric."""
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
         at = f"{path}:{line}" if line else str(path)
@@ -30,7 +30,7 @@ class MetricFileError(ConfigurationError):
 
 
 class MetricModuleError(ConfigurationError):
-    """Raised when a module of the setting metric_modules provides no usable metrics."""
+    """Raised when a module in the setting metric_modules does not provide valid metrics."""
 
     def __init__(self, module: str, reason: str) -> None:
         super().__init__(f"metric_modules names {module!r}: {reason}.")
@@ -42,26 +42,26 @@ def load_metrics(
     off: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> MetricSet:
-    """Return a project's metrics: all built-in and custom ones, or those named, without those switched off.
+    """Return a project's metrics: the built-in and custom metrics, limited by the settings metrics and metrics_off.
 
     Args:
-        folder: data/metrics; it may be missing.
-        modules: Setting metric_modules.
-        off: Setting metrics_off.
-        only: Setting metrics; None: all.
+        folder: The folder data/metrics, which need not exist.
+        modules: The setting metric_modules.
+        off: The setting metrics_off.
+        only: The setting metrics; None for all metrics.
 
     Raises:
-        MetricFileError: If a file does not define a metric; names file, line and key.
-        MetricModuleError: If a module cannot be imported or provides no usable metrics.
-        MetricNameTakenError: If two metrics have one name.
-        UnknownMetricError: If a name in `off` or `only` is not a metric; names the closest match.
+        MetricFileError: If a file does not define a valid metric; the message names file, line and key.
+        MetricModuleError: If a module cannot be imported or does not provide valid metrics.
+        MetricNameTakenError: If two metrics have the same name.
+        UnknownMetricError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
     return DEFAULT.with_custom(own).without(off).only(only)
 
 
 def metrics_in_files(folder: Path) -> tuple[Metric, ...]:
-    """Return the metrics of a folder's *.yaml files, by name, except hidden ones; empty without it."""
+    """Return the metrics of a folder's YAML files, sorted by file name, without hidden files."""
     if not folder.is_dir():
         return ()
     files = (p for p in folder.iterdir() if p.suffix in {".yaml", ".yml"} and not p.name.startswith("."))
@@ -69,10 +69,10 @@ def metrics_in_files(folder: Path) -> tuple[Metric, ...]:
 
 
 def read_metric(path: Path) -> Metric:
-    """Return the metric of one file, named after the file.
+    """Return the metric that a file defines; its name must be that of the file.
 
     Raises:
-        MetricFileError: If it does not define a metric.
+        MetricFileError: If the file does not define a valid metric.
     """
     try:
         document = read_document(read_text(path).removeprefix("\ufeff"), "text", allow_aliases=True)
@@ -98,7 +98,7 @@ def metrics_in_modules(modules: Iterable[str]) -> tuple[Metric, ...]:
 def _metrics_of(module: str) -> Iterator[Metric]:
     try:
         loaded = importlib.import_module(module)
-    except Exception as error:  # the module's own code runs here and may raise anything
+    except Exception as error:  # the import runs the module's code, which can raise any exception
         reason = f"it cannot be imported ({type(error).__name__}: {error}); install it or put its folder on PYTHONPATH"
         raise MetricModuleError(module, reason) from error
     listed = getattr(loaded, NAME_IN_MODULE, None)

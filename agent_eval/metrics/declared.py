@@ -1,4 +1,4 @@
-"""Validate custom metrics, wherever they are declared: keys, limits, and anchors that fit their kind."""
+"""Validate custom metrics from YAML and Python: their keys, limits and anchors."""
 
 import math
 import re
@@ -27,12 +27,12 @@ _ALLOWED = {
 
 
 class Declared(BaseModel):
-    """Define a custom metric's keys. `anchors` are sorted 5 to 1 for ratings, kept as given for labels."""
+    """Define the keys of a custom metric; `anchors` of ratings are sorted from 5 to 1, those of labels keep their order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: Name
-    grain: Literal["turn", "conversation"]  # whole sessions are rated by the methodology's U1–U6
+    grain: Literal["turn", "conversation"]  # sessions are rated by the methodology's U1–U6
     kind: Kind
     question: Words
     anchors: dict[Key, Words] = Field(min_length=2, max_length=MAX_ANCHORS)
@@ -96,7 +96,7 @@ class Declared(BaseModel):
             raise ValueError(f"anchors: both ends of the scale need one, {low:g} and {high:g}")
 
     def metric(self) -> Metric:
-        """Return the metric that it declares."""
+        """Return the declared metric."""
         facts = self.model_dump() | {"anchors": self._in_order()}
         return Metric(**facts, is_binary=self.kind == "value")
 
@@ -108,7 +108,7 @@ class Declared(BaseModel):
 
 
 def problems_of(metric: Metric) -> list[str]:
-    """Return the problems of a metric declared in code, `key: reason` each; empty if it is valid."""
+    """Return the problems of a metric declared in code as texts `key: reason`; empty if the metric is valid."""
     facts = {name: getattr(metric, name) for name in Declared.model_fields}
     try:
         Declared.model_validate(
@@ -120,7 +120,7 @@ def problems_of(metric: Metric) -> list[str]:
 
 
 def reasons(error: ValidationError) -> list[str]:
-    """Return each problem as `key: reason`."""
+    """Return the problems of a validation error as texts `key: reason`."""
     found = []
     for problem in error.errors(include_url=False, include_input=False):
         key = ".".join(str(part)[:80] for part in problem["loc"] if part != "[key]")
@@ -138,6 +138,6 @@ def _number(text: str) -> float | None:
 
 
 def key_of(reason: str) -> tuple[str, ...]:
-    """Return the keys at the start of a reason, used to find their line."""
+    """Return the keys at the start of a reason, by which its line in the file is found."""
     head = reason.partition(":")[0]
     return tuple(head.split(".")) if " " not in head else (head.split(" ")[0],)

@@ -1,7 +1,7 @@
 """Derive findings from a session's judgments, as evidence for rubric ratings and as bounds on them.
 
-The judge profile (metrics/profile.py) defines which finding affects which rating; this module applies it.
-Pure.
+The judge profile (metrics/profile.py) defines which findings affect which ratings; this module applies it. The
+functions have no side effects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from agent_eval.metrics.profile import (
 )
 from agent_eval.transcripts.models import Conversation, Turn
 
-TRANSCRIPT = "transcript"  # takes the place of the metric if the finding is a fact of the transcript
+TRANSCRIPT = "transcript"  # used as the metric of findings that are facts of the transcript
 NO_OUTPUT = "no output"
 CRASH = "crash"
 GOOD = frozenset({"4", "5"})  # ratings that need no explanation
@@ -38,18 +38,18 @@ _WHERE: dict[Scope, str] = {
 
 @dataclass(frozen=True)
 class RatingFinding:
-    """Hold a fact from a judgment or the transcript about a conversation or one of its turns."""
+    """Hold a fact about a conversation or one of its turns, from a judgment or the transcript."""
 
     metric: str
-    finding: str  # a label, or a rating or value as text: '4', '0', '0.5'
+    finding: str  # a label, or a rating or value as text, e.g. '4' or '0.5'
     conversation_id: str
-    turn_index: int | None = None  # None: the whole conversation
+    turn_index: int | None = None  # None for the whole conversation
     tests: frozenset[str] = frozenset()  # required tests that the conversation serves
-    is_last_reply: bool = False  # its turn is the last one with a reply
+    is_last_reply: bool = False  # whether its turn is the last one with a reply
     reason: str = ""
 
     def shown(self, number: int | None) -> dict[str, JsonValue]:
-        """Return the finding as data for a judge; `number` is the conversation's place in its session."""
+        """Return the finding as data for a judge; `number` is the conversation's position in its session."""
         where: dict[str, JsonValue] = {} if number is None else {"conversation": number}
         if self.turn_index is not None:
             where["turn"] = self.turn_index
@@ -60,7 +60,7 @@ class RatingFinding:
 
 
 def target_of(name: str) -> str:
-    """Return what a rubric metric rates: 'U1', and for 'D2.correctness' 'accuracy'; else the name itself."""
+    """Return the target that a rubric metric rates, e.g. 'U1', or 'accuracy' for 'D2.correctness'."""
     criterion = name.rpartition(".")[2]
     return BEARS_ON.get(criterion, name)
 
@@ -71,7 +71,7 @@ def checks_of(name: str) -> tuple[Check, ...]:
 
 
 def rules_of(name: str) -> list[str]:
-    """Return the profile's rules for a rubric metric as text, one line each; empty for other metrics."""
+    """Return the profile's rules for a rubric metric, one text per rule; empty for other metrics."""
     target = target_of(name)
     lines = [GUIDES[target]] if target in GUIDES else []
     lines += [
@@ -90,7 +90,7 @@ def rules_of(name: str) -> list[str]:
 
 
 def bearing_on(name: str, findings: Iterable[RatingFinding]) -> list[RatingFinding]:
-    """Return the findings shown to a judgment of this rubric metric. 'No failure' is not a finding."""
+    """Return the findings that are shown to a judge of this rubric metric; 'no failure' is not a finding."""
     target = target_of(name)
     wanted = {*INFORMED_BY.get(target, ()), *(cap.metric for cap in CAPS if cap.target == target)}
     found = [f for f in findings if f.metric in wanted and f.finding != NO_FAILURE]
@@ -98,12 +98,12 @@ def bearing_on(name: str, findings: Iterable[RatingFinding]) -> list[RatingFindi
 
 
 def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tuple[int, str]:
-    """Return the rating within the judge profile's bounds, and a sentence that explains it; '' if unbounded.
+    """Return the rating within the judge profile's bounds, and a sentence that explains a changed rating, else ''.
 
     Args:
-        name: Name of the rubric metric: 'U1', 'D2.accuracy'.
+        name: The name of the rubric metric, e.g. 'U1' or 'D2.accuracy'.
         rating: The judge's rating, 1–5.
-        findings: Of everything rated: the session for U1–U6, the one conversation for a criterion.
+        findings: All findings of the session for U1–U6, or of the conversation for a criterion.
     """
     met = [cap for cap in CAPS if cap.target == target_of(name) and _is_met(cap, findings)]
     lowest = min((cap.at_most for cap in met), default=rating)
@@ -116,10 +116,9 @@ def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tup
 def facts_of(
     conversation: Conversation, turns: Sequence[Turn], tests: frozenset[str]
 ) -> Iterator[RatingFinding]:
-    """Return facts of a transcript: 'no output' if the agent never replied, 'crash' if it broke off.
+    """Yield facts of a transcript: 'no output' if the agent never replied, and 'crash' if it crashed.
 
-    A crash is a message of the agent that is marked as an error, or a whole conversation without a reply or
-    call.
+    A crash is a message of the agent that is marked as an error, or a conversation without any reply or call.
     """
     replies = [m for turn in turns for m in turn.messages if m.role == "assistant"]
     of_conversation = RatingFinding(TRANSCRIPT, NO_OUTPUT, conversation.conversation_id, tests=tests)
@@ -135,9 +134,9 @@ def findings_of(
     """Return the findings of judged turns and conversations.
 
     Args:
-        rows: Effective, scored rows of turn_judgments and conversation_judgments of one agent and version.
-        tests: By conversation id, the required tests that it serves.
-        last_replies: By conversation id, the last turn with reply "replied".
+        rows: Effective, scored rows of turn_judgments and conversation_judgments for one agent and version.
+        tests: The required tests that each conversation serves, by conversation id.
+        last_replies: The index of the last turn with reply "replied", by conversation id.
     """
     return [
         _finding(row, answer, tests, last_replies.get(str(row["conversation_id"])))
@@ -162,7 +161,7 @@ def _finding(
 
 
 def _answers(row: Mapping[str, object]) -> Iterator[str]:
-    """Return the answers of one row as texts: a rating, a value, or each of its labels."""
+    """Yield the answers of a row as texts: the rating, the value or each label."""
     further = row.get("further_labels")
     given = [row.get("rating_1to5"), row.get("value"), row.get("label")]
     for answer in [*given, *(further if isinstance(further, list) else [])]:

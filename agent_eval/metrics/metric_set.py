@@ -1,4 +1,4 @@
-"""Define the metric set: which metrics are asked, by grain, and where each of them applies."""
+"""Define the metric set: the metrics to ask by grain, and the turns that they apply to."""
 
 import difflib
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ TURN_METRICS = (
 CONVERSATION_METRICS = (GOAL_COMPLETION, PLAN_ADHERENCE, STEP_EFFICIENCY)
 
 OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
-"""Metrics that a rule decides in a turn in which the agent owed a reply and gave none."""
+"""Metrics that a rule decides in a turn in which the agent should have replied but did not."""
 _OF_CALLS = frozenset(m.name for m in (AGENT_BEHAVIOR_FAILURE, TOOL_CALL_BEHAVIOR_FAILURE))
 
 
@@ -56,7 +56,7 @@ class UnknownMetricError(NotFoundError):
 
 
 class MetricNameTakenError(ConfigurationError):
-    """Raised when two metrics would have one name."""
+    """Raised when two metrics would have the same name."""
 
     def __init__(self, name: str, is_built_in: bool) -> None:
         by = "a metric of agent-eval" if is_built_in else "another of your metrics"
@@ -65,18 +65,18 @@ class MetricNameTakenError(ConfigurationError):
 
 @dataclass(frozen=True)
 class MetricSet:
-    """Hold the metrics to ask, in the order of asking. Sets with equal metrics are equal."""
+    """Hold the metrics to ask, in order; two sets with the same metrics are equal."""
 
     metrics: tuple[Metric, ...]
 
     @cached_property
     def turn(self) -> tuple[Metric, ...]:
-        """Return the metrics of a turn."""
+        """Return the metrics of single turns."""
         return tuple(m for m in self.metrics if m.grain == "turn")
 
     @cached_property
     def conversation(self) -> tuple[Metric, ...]:
-        """Return the metrics of a whole conversation."""
+        """Return the metrics of whole conversations."""
         return tuple(m for m in self.metrics if m.grain == "conversation")
 
     @cached_property
@@ -85,10 +85,10 @@ class MetricSet:
         return frozenset(m.name for m in self.metrics)
 
     def get(self, name: str) -> Metric:
-        """Return the metric of that name.
+        """Return the metric with this name.
 
         Raises:
-            UnknownMetricError: If it is not in the set; names the closest match.
+            UnknownMetricError: If the metric is not in the set; the message suggests the closest match.
         """
         found = next((m for m in self.metrics if m.name == name), None)
         if found is None:
@@ -97,12 +97,12 @@ class MetricSet:
 
     @cached_property
     def rubric_hashes(self) -> dict[str, str]:
-        """Return metric name → hash of its rubric, computed once."""
+        """Return the hash of each metric's rubric, by metric name."""
         return {m.name: m.rubric_hash for m in self.metrics}
 
     @cached_property
     def hash(self) -> str:
-        """Return a hash of all that can change a row: rubrics, conditions, severities, enabled metrics."""
+        """Return a hash of everything that can change a row: rubrics, conditions, severities and enabled metrics."""
         return digest(
             "metrics",
             sorted(
@@ -113,7 +113,7 @@ class MetricSet:
 
     @cached_property
     def severities(self) -> dict[str, Severity]:
-        """Return failure label → severity; the higher one if two metrics have the same label."""
+        """Return the severity of each failure label; the higher one if two metrics have the same label."""
         found: dict[str, Severity] = {}
         for metric in self.metrics:
             for label in metric.all_labels if metric.is_failure else ():
@@ -123,7 +123,7 @@ class MetricSet:
         return found
 
     def only(self, wanted: Iterable[str] | None) -> "MetricSet":
-        """Return the set with only these metrics; None: all.
+        """Return the set with only these metrics, or unchanged for None.
 
         Raises:
             UnknownMetricError: If a name is not in the set.
@@ -147,7 +147,7 @@ class MetricSet:
         return MetricSet(tuple(m for m in self.metrics if m.name not in unwanted))
 
     def with_custom(self, custom: Iterable[Metric]) -> "MetricSet":
-        """Return the set with further metrics, in the order of their names.
+        """Return the set with additional metrics, sorted by name.
 
         Raises:
             MetricNameTakenError: If a name is already in the set.
@@ -166,7 +166,7 @@ BUILT_IN_NAMES = DEFAULT.names
 
 
 def expected_of(turn_index: int, expected: Iterable[Expected]) -> Expected | None:
-    """Return the ground truth of one turn; that of the whole conversation belongs to no single turn."""
+    """Return the ground truth of one turn, which does not include that of the whole conversation."""
     return next((e for e in expected if e.turn_index == turn_index), None)
 
 
@@ -175,14 +175,14 @@ def why_not_applicable(
 ) -> str | None:
     """Return why a turn metric does not apply to this turn; None if it does.
 
-    `expected` is the turn's ground truth, see `expected_of`. If a metric's own `applies` raises, the metric
-    is asked, so that the row reports the failure.
+    `expected` is the turn's ground truth from `expected_of`. If an overridden `applies` raises an exception, the
+    metric is asked, so that its row reports the error.
     """
     if not _may_arise(metric, turn):
         return no_answer(turn)
     try:
         applies = metric.applies(turn, conversation, expected)
-    except Exception:  # a user's metric may raise anything
+    except Exception:  # a custom metric can raise any exception
         return None
     if applies:
         return None
@@ -190,7 +190,7 @@ def why_not_applicable(
 
 
 def _may_arise(metric: Metric, turn: Turn) -> bool:
-    """Return whether a turn holds what the metric is about: a reply, its absence, or calls."""
+    """Return whether a turn has what the metric judges: a reply, a missing reply, or calls."""
     if turn.reply == "replied":
         return True
     if turn.reply == "no reply" and metric.name in OF_SILENCE:
@@ -201,12 +201,12 @@ def _may_arise(metric: Metric, turn: Turn) -> bool:
 
 
 def no_answer(turn: Turn) -> str:
-    """Return why a turn has nothing to measure: it ended the conversation or has no reply."""
+    """Return why a turn cannot be measured: it ended the conversation or has no reply."""
     return ENDED if turn.reply == "ended" else NO_REPLY
 
 
 def is_put_to_a_model(turn: Turn) -> bool:
-    """Return whether a model could judge anything in a turn; rules judge only the calls of a last turn."""
+    """Return whether models are asked about a turn; the calls of an ending turn are judged only by rules."""
     return turn.has_reply and turn.reply != "ended"
 
 

@@ -1,13 +1,13 @@
-"""Define the judge profile: how turn metrics inform and bound U and D ratings, with a version and hash.
+"""Define the judge profile: how turn metrics inform and limit the U and D ratings.
 
-Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a
-person. The profile defines what a rubric judgment is shown for a target (`INFORMED_BY`), how to look
-(`GUIDES`), which yes/no questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied
-by metrics/findings.py after the reply). PROFILE_VERSION covers all of this and the words of the prompts. The
-key of a question holds the version that last changed what is asked about its metric, so a changed word asks
-again about that metric only. Ratings by people, recorded ratings and the counted U5 are never bounded.
+Judgments of metrics are evidence for ratings; a judge or a person chooses the rating against its anchors. The
+profile defines the findings that a judge is shown for a target (`INFORMED_BY`), instructions for the judge
+(`GUIDES`), yes/no questions to answer before rating (`CHECKS`), and findings that limit the rating (`CAPS`, applied
+by metrics/findings.py after the reply). PROFILE_VERSION covers all of these and the text of the prompts. The key
+of a question contains the version that last changed the questions about its metric, so that a changed text
+invalidates answers for that metric only. Ratings by people, recorded ratings and the counted U5 are never limited.
 
-The mapping is this project's own; the methodology does not define it.
+The mapping is specific to this project; the methodology does not define it.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,38 +17,38 @@ from agent_eval.formats.hashing import digest
 
 PROFILE_VERSION = "7"
 REWORDED = {"U3": "2", "U4": "2", "U5": "2"}
-"""Metric → the profile version that last changed what is asked about it."""
+"""The profile version that last changed the questions about a metric, by metric."""
 SINCE = "1"
-"""Same for every other metric. Raise it when words that all prompts share change."""
+"""The profile version for all other metrics; increment it if text that all prompts share changes."""
 
 SHOWN_ANEW = "7"
-"""The profile version that last changed words all prompts share while earlier answers stay valid."""
+"""The profile version that last changed text that all prompts share without invalidating earlier answers."""
 
 
 def asked_since(metric: str) -> str:
-    """Return the profile version that last changed a metric's questions: part of the question's key."""
+    """Return the profile version that last changed a metric's questions, which is part of the question's key."""
     return REWORDED.get(metric, SINCE)
 
 
 Scope = Literal["anywhere", "standardised_task", "error_injection", "last_reply"]
-"""Scope in which a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply
-of the standardised task. In a session without that task every conversation is treated as one."""
+"""Scope in which a finding counts: anywhere in the rated conversations, in the conversations of a test, or in the last
+reply of the standardised task. In a session without that task, every conversation counts as one."""
 
 
 @dataclass(frozen=True)
 class Cap:
-    """Bound a rating by a finding: 'goal_completion is 0' allows at most `at_most`."""
+    """Limit a rating by a finding; for example, 'goal_completion is 0' allows at most `at_most`."""
 
-    target: str  # U1..U6, or what a criterion rates: accuracy, completeness, usefulness
+    target: str  # U1 to U6, or the target of a criterion: accuracy, completeness or usefulness
     metric: str
-    finding: str  # a label of the metric, or a value as text, or a fact of the transcript
+    finding: str  # a label of the metric, a value as text, or a fact of the transcript
     at_most: int
     within: Scope = "anywhere"
 
 
 @dataclass(frozen=True)
 class Check:
-    """Define a yes/no question that the judge answers before it rates; a no bounds the rating."""
+    """Define a yes/no question that the judge answers before rating; the answer no limits the rating."""
 
     name: str
     question: str
@@ -67,13 +67,13 @@ INFORMED_BY: dict[str, tuple[str, ...]] = {
     "usefulness": ("helpfulness", "relevance"),
 }
 
-# Where to look for the findings that inform a target; default: anywhere.
+# The scope of the findings that inform a target. Default: anywhere.
 INFORMED_WITHIN: dict[str, Scope] = {
     "U1": "standardised_task",
     "U6": "last_reply",
 }
 
-# Criteria that rate the same thing under another name. Other criteria are rated by their anchors alone.
+# Criteria that rate the same target under another name. Other criteria are rated only by their anchors.
 BEARS_ON: dict[str, str] = {
     "accuracy": "accuracy",
     "correctness": "accuracy",

@@ -1,6 +1,6 @@
-"""Write the reference of all metrics as Markdown: the generated part of docs/metrics.md.
+"""Write the reference of all metrics as Markdown, which is the generated part of docs/metrics.md.
 
-After a change to a metric, regenerate it: `python -m agent_eval.metrics.reference docs/metrics.md`.
+Regenerate it after a change to a metric: `python -m agent_eval.metrics.reference docs/metrics.md`.
 """
 
 import sys
@@ -16,7 +16,7 @@ END = "<!-- end of the generated part -->"
 _WHERE: dict[Condition, str] = {
     "always": "every turn with a reply",
     "has_tool_calls": "turns in which the agent called a tool",
-    "has_tools": "turns in which the agent called a tool, or could have",
+    "has_tools": "turns in which the agent called a tool or could have called one",
     "has_expected_answer": "turns with an expected answer",
     "has_policy": "turns of conversations whose policy is known",
     "has_earlier_turns": "turns after the first",
@@ -24,7 +24,7 @@ _WHERE: dict[Condition, str] = {
 
 
 def reference(metrics: MetricSet = DEFAULT) -> str:
-    """Return a table of the metrics, then each with its question, anchors, severities and notes."""
+    """Return a table of all metrics, followed by the question, anchors, severities and notes of each metric."""
     head = ["| metric | grain | asked on | answer |", "|---|---|---|---|"]
     rows = [f"| [`{m.name}`](#{m.name}) | {m.grain} | {_where(m)} | {_answer(m)} |" for m in metrics.metrics]
     return "\n".join([*head, *rows, "", *(line for m in metrics.metrics for line in _section(m))])
@@ -34,7 +34,7 @@ def with_reference(text: str) -> str:
     """Return a page with its generated part replaced.
 
     Raises:
-        ValueError: If the page lacks the two marks around that part.
+        ValueError: If the page does not contain the two markers of that part.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -49,7 +49,7 @@ def _where(metric: Metric) -> str:
 
 def _answer(metric: Metric) -> str:
     if metric.scale is None:
-        return "one label, and further ones" if metric.is_failure else "a label"
+        return "one or more labels" if metric.is_failure else "a label"
     low, high = metric.scale
     if metric.is_binary:
         return "0 or 1"
@@ -65,12 +65,12 @@ def _section(metric: Metric) -> Iterator[str]:
         severity = (" | –" if i == 0 else severities[i]) if severities else ""
         yield f"| **{part}** | {words}{severity} |"
     for label, words in metric.by_rule.items():
-        yield f"| **{label}** | {words} Given by rule, or by people; models are not asked for it. | {metric.severity_of(label)} |"
+        yield f"| **{label}** | {words} Assigned only by rules or people. | {metric.severity_of(label)} |"
     yield from ("", metric.notes, "") if metric.notes else ("",)
 
 
 def main(path: Path) -> None:
-    """Regenerate the generated part of a page."""
+    """Replace the generated part of a page."""
     path.write_text(with_reference(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
-"""Build rubric metrics: the questions that a methodology asks of sessions (U1–U6) and of scenarios (D1–D5).
+"""Build rubric metrics: the questions of a methodology about sessions (U1–U6) and scenarios (D1–D5).
 
-Their words come from the methodology, so two versions with the same words ask the same question.
+Their text comes from the methodology, so that two versions with the same text ask the same question.
 """
 
 from agent_eval.methodology.models import Criterion, Methodology, Scenario, Template
@@ -12,7 +12,10 @@ _ALWAYS = "A criterion that fits this scenario badly is still rated, by its read
 
 
 def universal_metrics(methodology: Methodology) -> dict[str, Metric]:
-    """Return 'U1'..'U6': one rating per session. Same words give the same `rubric_hash` in every version."""
+    """Return the metrics 'U1' to 'U6', each with one rating per session.
+
+    Versions with the same text have the same `rubric_hash`.
+    """
     return {
         dimension.id: Metric(
             name=dimension.id,
@@ -27,7 +30,7 @@ def universal_metrics(methodology: Methodology) -> dict[str, Metric]:
 
 
 def criterion_metrics(template: Template) -> dict[str, Metric]:
-    """Return 'D1.accuracy'..: fifteen ratings, three per scenario, each per conversation in that slot."""
+    """Return the fifteen criterion metrics, such as 'D1.accuracy', with one rating per conversation in the slot."""
     return {
         metric.name: metric
         for scenario in template.scenarios

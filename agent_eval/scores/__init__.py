@@ -1,5 +1,5 @@
-"""Compute scores: the arithmetic from judgments to the leaderboard.
+"""Compute scores from judgments, up to the leaderboard.
 
-Functions take and return polars frames. They neither read files nor call models, and do not import Dagster.
-Weights are defined in `methodology`; types and units of columns are defined in `tables`.
+Functions take and return polars frames. They do not read files, call models or import Dagster. Weights are
+defined in `methodology`; the types and units of columns are defined in `tables`.
 """

@@ -1,6 +1,6 @@
-"""Compare each judge with people on the parts that both judged: table judge_calibration.
+"""Compare each judge with people on the parts that both judged, and build table judge_calibration.
 
-Frames in, frames out. The figures and their intervals are those of `statistics.agreement`; conversations are the
+Functions take and return frames. `statistics.agreement` computes the figures and their intervals, with conversations as
 clusters.
 """
 
@@ -31,7 +31,7 @@ SAMPLING = pl.Schema(
         **dict.fromkeys(("stratum", "label_rubric"), pl.String),
     }
 )
-"""Columns of the sampling of labels: the part and its rater, its weight, stratum and the rubric that the rater saw."""
+"""Columns that describe how labels were sampled: the part and rater, the weight, the stratum and the rubric seen."""
 LABELS = pl.Schema(
     {
         **dict.fromkeys(
@@ -42,8 +42,8 @@ LABELS = pl.Schema(
         **dict.fromkeys(("human", "weight"), pl.Float64),
     }
 )
-"""Columns of people's answers about the parts that a judge answered."""
-_MOST_CELLS = 400  # of a confusion
+"""Columns of people's answers about the parts that a judge also answered."""
+_MOST_CELLS = 400  # of a confusion matrix
 Kind = Literal["label", "rating", "binary", "value"]
 _LEVELS: Mapping[Kind, Level] = {
     "label": "nominal",
@@ -54,21 +54,25 @@ _LEVELS: Mapping[Kind, Level] = {
 
 
 def judge_calibration(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return table judge_calibration: one row per version, metric, judge and rubric with a label by a person.
+    """Return table judge_calibration: one row per version, metric, judge and rubric with at least one human label.
 
-    A pair is an answer of the judge and one of a person about the same part; a part with two raters has two pairs with
-    each judge. Rows of judge `human` compare raters with each other. Which figures are defined depends on the answers:
-    sensitivity and specificity need two values (positive: 1) or failure labels (positive: a failure), mean bias and
-    weighted kappa numbers, raw agreement, kappa and confusion ratings, labels or two values.
+    A pair is an answer of the judge and an answer of a person about the same part; a part with two raters has two pairs
+    with each judge. Rows with judge `human` compare raters with each other. The defined figures depend on the kind of
+    answers:
+
+    - sensitivity and specificity: two values (1 is positive) or failure labels (a failure is positive);
+    - mean bias: ratings, two values or other numbers;
+    - weighted kappa: ratings or other numbers, but not two values;
+    - raw agreement, kappa and confusion: ratings, labels or two values.
 
     Args:
-        judgments: Columns of turn_judgments (`turn_index` null for conversations): the key, rubric_hash, status and the
-            answer; criterion and reply_length (characters of the turn's reply, null above turn level). All answers
-            about parts that people judged; others are ignored. Of rubric ratings the metric is the target, and the
-            conversation of U1–U6 the session.
-        sampling: Columns SAMPLING: how the parts were drawn that people labelled on a sheet, and the rubric that they
-            saw. Figures are weighted by it; a label that was not drawn has the weight 1, and several raters of a part
-            share its weight. A row is stale if people saw another rubric than the judge.
+        judgments: All answers about parts that people judged; other rows are ignored. The columns are those of
+            turn_judgments (key, rubric_hash, status and the answer; `turn_index` is null for conversations), criterion,
+            and reply_length (characters in the turn's reply, null above turn level). For rubric ratings, `metric` holds
+            the target; for U1–U6, `conversation_id` holds the session.
+        sampling: The columns SAMPLING: how the parts on people's rating sheets were sampled, and the rubric that the
+            raters saw. Its weights are applied to the figures; a label outside the sample has weight 1, and several
+            raters of a part share its weight. A row is stale if people saw a different rubric than the judge.
     """
     key = ["methodology_version", "metric", "judge", "rubric_hash"]
     rows = [
@@ -80,10 +84,10 @@ def judge_calibration(judgments: pl.DataFrame, sampling: pl.DataFrame | None = N
 def judge_accuracies(
     judgments: pl.DataFrame, sampling: pl.DataFrame | None = None
 ) -> dict[tuple[str, str, str, str | None], Accuracy | str]:
-    """Return sensitivity and specificity by version, metric, judge and rubric, or the reason why they are not known.
+    """Return sensitivity and specificity by version, metric, judge and rubric, or the reason why they are unknown.
 
-    Of metrics with failure labels or two values; people and judges of other tools are left out. Arguments as of
-    `judge_calibration`.
+    The result covers metrics with failure labels or two values. It does not include people or judges of other tools.
+    The arguments are those of `judge_calibration`.
     """
     found: dict[tuple[str, str, str, str | None], Accuracy | str] = {}
     for (version, metric, judge, rubric), pairs in _pairs(judgments, sampling):
@@ -99,10 +103,11 @@ def judge_accuracies(
 
 
 def judge_labels(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return what people said of the parts that each judge answered, as shares of positives: columns LABELS.
+    """Return people's answers about the parts that each judge answered, with the columns LABELS.
 
-    One row per part and judge: `human` is 1 for a failure or the value 1 (several raters: their mean), `weight` how many
-    parts it represents. Arguments as of `judge_calibration`; the metrics are those of `judge_accuracies`.
+    There is one row per part and judge. `human` is 1 for a failure or the value 1 and 0 otherwise, or the mean over
+    several raters; `weight` is the number of parts that the row represents. The arguments are those of
+    `judge_calibration`; metrics must have failure labels or two values.
     """
     found = [LABELS.to_frame()]
     for _, pairs in _pairs(judgments, sampling):
@@ -124,7 +129,7 @@ def judge_labels(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) 
 def _pairs(
     judgments: pl.DataFrame, sampling: pl.DataFrame | None
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Yield version, metric, judge and rubric with the pairs of an answer of the judge and one of a person."""
+    """Yield each version, metric, judge and rubric with its pairs of a judge's and a person's answer."""
     scored = judgments.filter(pl.col("status").cast(pl.String) == "scored").select(
         *_PART, "judge", "judge_model", "rubric_hash", "reply_length", *_ANSWER
     )
@@ -139,15 +144,15 @@ def _pairs(
 
 
 def with_earlier(found: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows found now and, as stale, earlier ones of metrics with labels on which no judge is compared now.
+    """Return the current rows and, marked as stale, earlier rows of labelled metrics for which no judge has a new row.
 
-    So a changed rubric, prompt or model leaves a trace until a judge has answered the labelled parts again. Judges of
-    other tools and comparisons of people are not kept.
+    After a rubric, prompt or model changes, the earlier figures remain visible until a judge has answered the labelled
+    parts again. Rows of other tools' judges and of people are not kept.
 
     Args:
-        found: Table judge_calibration as of now.
-        earlier: The same as it was stored.
-        judgments: As of `judge_calibration`.
+        found: The newly computed table judge_calibration.
+        earlier: The stored table judge_calibration.
+        judgments: As for `judge_calibration`.
     """
     key = ["methodology_version", "metric"]
     is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & ~pl.col("judge").str.starts_with(IMPORTED)
@@ -162,7 +167,7 @@ def _last(sampling: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _compared(pairs: pl.DataFrame) -> tuple[Pairs, Kind, bool]:
-    """Return the answers of both sides with their sampling, their kind, and whether people saw another rubric."""
+    """Return both sides' answers with their sampling, the kind of answers, and whether people saw another rubric."""
     rows = pairs.to_dicts()
     judge, human = [_answer(row, "") for row in rows], [_answer(row, "_human") for row in rows]
     clusters = [(row["agent_id"], row["conversation_id"]) for row in rows]
@@ -211,9 +216,9 @@ def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
 
 
 def _sampled(pairs: pl.DataFrame) -> tuple[list[float] | None, list[str] | None]:
-    """Return weights and strata of the pairs; without any weight all count equally.
+    """Return the weights and strata of the pairs; weights are None if no pair has one.
 
-    Strata are used if every pair has one: then each keeps its share of the weight in the intervals.
+    Strata are returned only if every pair has one. Each stratum then keeps its share of the weight in the intervals.
     """
     if pairs["weight"].null_count() == pairs.height:
         return None, None
@@ -232,7 +237,7 @@ def _of_two_values(pairs: Pairs, kind: Kind) -> dict[str, IntervalEstimate]:
 
 
 def _two_values(pairs: Pairs, kind: Kind) -> tuple[Pairs, Answer]:
-    """Return the pairs with two answers each, and the positive one; labels become 'failure' or 'no failure'."""
+    """Return the pairs with binary answers, and the positive answer; labels become 'failure' or 'no failure'."""
     if kind != "label":
         return pairs, 1.0
     judge, human = ([FAILURE if a != NO_FAILURE else a for a in side] for side in (pairs.judge, pairs.human))
@@ -247,7 +252,7 @@ def _alpha(
     weights: Sequence[float] | None,
     kind: Kind,
 ) -> IntervalEstimate:
-    """Return alpha of the judge and all people who rated its parts; of people alone in rows of judge `human`."""
+    """Return alpha for the judge and all people who rated its parts, or for people alone if the judge is `human`."""
     units: dict[tuple[Any, ...], dict[str, Answer]] = {}
     of_unit: dict[tuple[Any, ...], Hashable] = {}
     weight: dict[tuple[Any, ...], float] = {}

@@ -1,6 +1,6 @@
-"""Correct the rates of agents for the errors of the judge that gave them, where people labelled enough.
+"""Correct agents' rates for the errors of the judge, for metrics with enough human labels.
 
-Frames in, frames out; `statistics.corrected_rate` has the formula. Scores and ranks are not corrected.
+Functions take and return frames; `statistics.corrected_rate` contains the formulas. Scores and ranks are not corrected.
 """
 
 from collections.abc import Mapping
@@ -29,25 +29,27 @@ SCHEMA = pl.Schema(
     }
 )
 FEWEST_OWN = 30
-"""Labels of an agent's own conversations from which on they correct its rates, if other agents have labels too."""
+"""Fewest labels of an agent's own conversations that correct its rates if other agents also have labels."""
 _QUANTITY = ["methodology_version", "agent_id", "quantity"]
 JudgedMetric = tuple[str, str, str, str | None]
-"""Version, metric, judge and rubric hash."""
+"""The version, metric, judge and rubric hash."""
 
 
 def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Accuracy | str]) -> pl.DataFrame:
-    """Return the corrected rate of each quantity, or why there is none (`correction_refused`).
+    """Return the corrected rate of each quantity, or the reason why it has none (`correction_refused`).
 
-    `judge_rate`, `corrected` and its interval are shares, 0–1: means over units, of each the mean of its answers. The
-    judge's own answers count, also where a person decided otherwise. `corrected_by`: labels of these conversations, if
-    there are 30 of them with each answer of the judge (or no labels of other agents), else the judge's sensitivity and
-    specificity from the labels of all agents.
+    `judge_rate`, `corrected` and its interval are shares from 0 to 1. They are means over units, and a unit's value is
+    the mean of its answers. The judge's own answers count even if a person decided otherwise. `corrected_by` names the
+    method. The labels of the quantity's own conversations are used if there are at least 30 (or any number, if no other
+    agent has labels) and people labelled parts of each answer of the judge. Otherwise the judge's sensitivity and
+    specificity from the labels of all agents are used.
 
     Args:
-        answers: One row per answer of a judge: _QUANTITY, metric, judge, rubric_hash, unit (what the mean is over),
-            cluster (what is independent), value (0 or 1), human (the same by people, null without a label), weight (of
-            the label) and is_only (no other agent has labels); all quantities whose judge was compared with people.
-        accuracies: Sensitivity and specificity, or the reason why they are not known.
+        answers: One row per answer of a judge, for all quantities whose judge was compared with people. The columns are
+            _QUANTITY, metric, judge, rubric_hash, unit (the mean is taken over units), cluster (clusters are
+            independent), value (0 or 1), human (the same by people, null without a label), weight (of the label) and
+            is_only (whether no other agent has labels).
+        accuracies: Sensitivity and specificity of each judge, or the reason why they are unknown.
     """
     rows: list[dict[str, Any]] = []
     for key, found in answers.group_by(_QUANTITY, maintain_order=True):
@@ -81,7 +83,7 @@ def _cells(corrected: CorrectedRate, by: str) -> dict[str, Any]:
 
 
 def _own_labels(answers: pl.DataFrame) -> DoubleSample | None:
-    """Return the answers of a quantity with the labels of the same parts; None if these are too few."""
+    """Return a quantity's answers with the labels of the same parts; None if there are too few labels."""
     n_of_unit, n_units = pl.len().over("unit", "cluster"), pl.struct("unit", "cluster").n_unique()
     rows = answers.with_columns(share=1 / n_of_unit / n_units)
     sample = DoubleSample(

@@ -1,6 +1,6 @@
-"""Explain a score by its evidence: formula, ratings, anchors, rationales and turns.
+"""Explain a score with its evidence: formula, ratings, anchors, rationales and turns.
 
-The result is a plain tree of texts; the command formats it.
+The result is a tree of plain texts, which the command formats.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,19 +19,19 @@ from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounde
 from agent_eval.tables.agent_version import AgentVersion
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
-LOWEST = 5  # number of conversations without a slot that are shown
+LOWEST = 5  # the number of conversations without a slot to show
 Row = Mapping[str, object]
 
 
 class UnknownScoreError(NotFoundError):
-    """Raised when the named score is not part of a composite."""
+    """Raised when the name is not the composite or one of its parts."""
 
     def __init__(self, score: str) -> None:
         super().__init__(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
 
 
 class NothingToExplainError(NotFoundError):
-    """Raised when the agent has no row under that version."""
+    """Raised when the agent has no composite row under the version."""
 
     def __init__(self, pair: AgentVersion) -> None:
         super().__init__(
@@ -64,15 +64,15 @@ def explain(
     turns: pl.DataFrame,
     methodology: Methodology,
 ) -> Node:
-    """Return the tree below `score`: 'composite', 'U', 'D', one of U1..U6 or D1..D5.
+    """Return the explanation of `score`, which is 'composite', 'U', 'D', U1 to U6 or D1 to D5.
 
-    Composite → U and D → dimension, or scenario and criterion → each rating with its rationale, evidence,
-    rater, question and the anchor of that rating → the conversations it was given on → their turns with the
-    judge's words. A composite also lists the conversations that fill no slot, the lowest rated. A part
-    without a rating is listed with its reason. Frames may hold more than the one pair.
+    The levels of the tree are: the composite; U and D; dimensions, or scenarios and criteria; ratings with
+    rationale, evidence, rater, question and anchor; the rated conversations; and their turns with the judge's
+    rationales. The composite also lists the lowest rated conversations that fill no slot. A part without a
+    rating is listed with the reason. The frames may contain other pairs.
 
     Raises:
-        UnknownScoreError: If `score` is none of these.
+        UnknownScoreError: If `score` has another value.
         NothingToExplainError: If the agent has no composite row under the version.
     """
     if score not in SCORES:
@@ -103,7 +103,7 @@ def explain(
 
 
 def to_rows(node: Node) -> list[dict[str, object]]:
-    """Return the tree as rows, top down: depth (0 for the root), path of titles, title, detail (one line)."""
+    """Return the tree as rows, top down, with depth (0 for the root), path of titles, title and detail."""
     return list(_flat(node, ()))
 
 
@@ -116,13 +116,13 @@ _STEPS: tuple[Mapping[str, int], ...] = (
     {"conversation": 0, "rating": 1},
     {"conversation": 0, "rating": 0},
 )
-"""Steps of shortening a tree: how many children of a kind each node keeps, by a title's first word."""
+"""Steps for shortening a tree: the number of children that a node keeps, by the first word of their title."""
 
 
 def shortened(root: Node, most_lines: int) -> Node:
-    """Return the tree shortened to at most `most_lines` lines, if any of the steps reaches that.
+    """Return the tree shortened to at most `most_lines` lines, or as far as the last step allows.
 
-    Omitted ratings, conversations and turns are counted at their position.
+    A line in each shortened node gives the number of omitted ratings, conversations or turns.
     """
     for kept in _STEPS:
         tree = _kept(root, kept)
@@ -177,7 +177,7 @@ def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
 
 
 def _weighted_sum(methodology: Methodology, universal: Row, domain: Row) -> str:
-    """Return '0.40 × 80 + 0.60 × 80 = 80', with '?' for missing parts."""
+    """Format the weighted sum, such as '0.40 × 80 + 0.60 × 80 = 80', with '?' for missing parts."""
     weights = methodology.weights
     u, d = _exact(universal.get("universal_exact")), _exact(domain.get("domain_exact"))
     left = f"{weights.universal} × {_fraction(u)} + {weights.domain} × {_fraction(d)}"
@@ -235,19 +235,19 @@ class _Page:
 
     @property
     def universal(self) -> Rated:
-        """Return exact means of U1–U6."""
+        """Return the ratings of U1–U6 with their exact means."""
         return rated(self.ratings, {self.pair: [RatedTarget(target, None) for target in DIMENSIONS]})[
             self.pair
         ]
 
     def criteria_of(self, scenario: str) -> list[Fraction | None]:
-        """Return exact means of a scenario's criteria; a single null if the agent has no template."""
+        """Return the exact means of a scenario's criteria, or a single None if the agent has no template."""
         parts = [RatedTarget(scenario, c.id) for c in self.template.criteria] if self.template else []
         parts = parts or [RatedTarget(scenario, None)]
         return list(rated(self.ratings, {self.pair: parts})[self.pair].means.values())
 
     def dimension(self, target: str) -> Node:
-        """Return one of U1–U6, down to the turns of the sessions it was rated on."""
+        """Return the tree of one of U1–U6, down to the turns of the sessions that it was rated on."""
         dimension = next(d for d in self.methodology.dimensions if d.id == target)
         part = self._part(
             f"{target} {dimension.name}", RatedTarget(target, None), dimension.anchors, dimension
@@ -255,7 +255,7 @@ class _Page:
         return Node(part.title, (dimension.question, *part.detail), part.children)
 
     def scenario(self, target: str) -> Node:
-        """Return one of D1–D5: its three criteria, down to the turns of the slot's conversations."""
+        """Return the tree of one of D1–D5, from its three criteria down to the turns of the slot's conversations."""
         if self.template is None:
             part = self._part(target, RatedTarget(target, None), None, None)
             return Node(f"{target}: missing", part.detail, part.children)
@@ -277,7 +277,7 @@ class _Page:
         )
 
     def unslotted(self) -> Iterator[Node]:
-        """Return the LOWEST conversations without a slot (unused by scores) by mean rating of their turns."""
+        """Yield the LOWEST conversations without a slot, which no score uses, by mean rating of their turns."""
         rows = self.transcripts.filter(pl.col("slot").is_null(), pl.col("tests").list.len() == 0)
         if rows.is_empty():
             return
@@ -330,13 +330,13 @@ class _Page:
         )
 
     def _conversations(self, row: Row, dimension: Dimension | None) -> tuple[Node, ...]:
-        """Return the rated conversations: its own, or those of the session that hold the needed test."""
+        """Return the conversations that a rating covers, limited to those with the test that the dimension needs."""
         if row["conversation_id"] is not None:
             rows = self.transcripts.filter(pl.col("conversation_id") == row["conversation_id"])
         elif dimension and row["session_id"] is not None:
             rows = self.transcripts.filter(pl.col("session_id") == row["session_id"])
         else:
-            return ()  # without a session, or for a slot without a conversation
+            return ()  # the rating has no session, or its slot has no conversation
         if dimension and dimension.needs_test:
             rows = rows.filter(pl.col("tests").list.contains(dimension.needs_test))
         return tuple(self._conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())
@@ -362,7 +362,7 @@ def _turn(turn: Row, judgments: Iterable[Row]) -> Node:
 
 
 def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Format 'helpfulness 5 · coherence 4 (recorded): rationale “quote”', grouping equal words."""
+    """Format judgments, such as 'helpfulness 5 · coherence 4 (recorded): rationale “quote”', grouped by rationale."""
     by_words: dict[str, list[str]] = {}
     for row in rows:
         by_words.setdefault(_words(row), []).append(_value(row))
@@ -370,7 +370,7 @@ def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _value(row: Row) -> str:
-    """Format 'helpfulness 5', 'agent_behavior_failure repetition + unsafe action', 'relevance unscored'."""
+    """Format a metric and its answer, such as 'helpfulness 5' or 'relevance unscored'."""
     if row["status"] != "scored":
         return f"{row['metric']} {row['status']}"
     value = next((v for v in (row["rating_1to5"], row["label"], row["value"]) if v is not None), None)
@@ -379,7 +379,10 @@ def _value(row: Row) -> str:
 
 
 def _words(row: Row) -> str:
-    """Format '(recorded): rationale “quote”' with a model's prompt hash; the reason if there is no value."""
+    """Format a judge and its rationale, such as '(recorded): rationale “quote”', or the reason for a missing value.
+
+    The prompt hash is added if there is one.
+    """
     prompt = f" [prompt {row['prompt_hash']}]" if row["prompt_hash"] else ""
     if row["status"] != "scored":
         why = ": ".join(str(text) for text in (row["unscored_reason"], row["rationale"]) if text)
@@ -390,7 +393,7 @@ def _words(row: Row) -> str:
 
 
 def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:
-    """Format 'session a: 4; session b: 5' with the mean of session means if all are rated."""
+    """Format ratings by session, such as 'session a: 4; session b: 5; mean 9/2'."""
     by_session: dict[object, list[object]] = {}
     for row in rows:
         rating = row["rating_1to5"] if row["status"] == "scored" else None
@@ -433,7 +436,7 @@ def _shown(value: Fraction | None) -> str:
 
 
 def _result(value: Fraction) -> str:
-    """Format the exact value, with one decimal if it is not an integer."""
+    """Format the exact value, followed by the value rounded to one decimal if it is not an integer."""
     return in_words(value) if value.denominator == 1 else f"{in_words(value)} ≈ {rounded(value)}"
 
 

@@ -1,6 +1,6 @@
 """Determine whether the judges of an agent are calibrated against people, stale or not calibrated.
 
-Frames in, frames out; the figures are those of table judge_calibration.
+Functions take and return frames; the figures are taken from table judge_calibration.
 """
 
 from collections import defaultdict
@@ -29,13 +29,13 @@ Row = Mapping[str, Any]
 
 
 def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per version, agent, metric and judge whose answers count there.
+    """Return the calibration status of each judge, with one row per version, agent, metric and judge.
 
-    `standing` is calibrated if people labelled the metric and the interval of the judge's kappa is known under the same
-    rubric; stale if this holds for another rubric or judge, or if the row of judge_calibration is stale; else not
-    calibrated. `kappa` has quadratic weights where the metric has numbers (`is_weighted`). `n`, kappa and
-    `compared_judge` are those of the row of judge_calibration, null without one. People, rules and judges of other
-    tools are left out.
+    `standing` is 'calibrated' if judge_calibration has a row for the judge and rubric that is not stale and has an
+    interval of kappa. It is 'stale' if only a stale row, or a row of another judge or rubric, has such an interval, and
+    'not calibrated' otherwise. `kappa` has quadratic weights if the metric's answers are numbers (`is_weighted`). `n`,
+    kappa and `compared_judge` are copied from the row of judge_calibration, and null without one. The result does not
+    include people, rules or judges of other tools.
 
     Args:
         judged: methodology_version, agent_id, metric, judge and rubric_hash of the effective answers.
@@ -56,15 +56,16 @@ def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataF
 
 
 def is_judge(name: str) -> bool:
-    """Return whether the name is that of a judge of this project that can err: a model, ensemble or recorded verdict."""
+    """Return whether the name is that of a model, an ensemble or a recorded verdict, i.e. a judge that can be wrong."""
     return name not in _NO_JUDGE and not name.startswith(IMPORTED)
 
 
 def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per version and agent with the columns CALIBRATED of a board.
+    """Return one row per version and agent with the board columns CALIBRATED.
 
-    Calibrated if any metric is, else stale if any is. The figures are those of the metric of this standing whose
-    interval of kappa reaches lowest; not calibrated has those of the metric with most labels, if any.
+    An agent is calibrated if any of its metrics is, else stale if any metric is stale. The figures are those of the
+    metric with that status whose interval of kappa has the lowest lower limit. For an agent that is not calibrated,
+    they are those of the metric with the most labels, if any.
     """
     rows: list[dict[str, Any]] = []
     for (version, agent), of_pair in standings.group_by(_PAIR, maintain_order=True):
@@ -97,7 +98,7 @@ def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_kappa(calibration: pl.DataFrame) -> pl.DataFrame:
-    """Take the weighted kappa of metrics with numbers as the kappa."""
+    """Replace kappa by the weighted kappa for metrics whose answers are numbers."""
     is_weighted = pl.col("weighted_kappa").is_not_null()
     return calibration.with_columns(
         is_weighted=is_weighted,

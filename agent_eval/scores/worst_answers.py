@@ -1,4 +1,4 @@
-"""Show an agent's worst answers on one metric, each with the turn's messages and the judge's words."""
+"""Show an agent's worst answers on one metric with the turn's messages and the judge's rationale."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,18 +7,18 @@ import polars as pl
 from agent_eval.scores.explain import Node
 from agent_eval.tables.agent_version import AgentVersion
 
-LONGEST = 400  # characters of a message
+LONGEST = 400  # characters in a message
 _ANSWER = ("rating_1to5", "value", "label")
 
 
 def worst_answers(judgments: pl.DataFrame, labels: Sequence[str], n: int) -> pl.DataFrame:
-    """Return the `n` worst effective, scored answers, the worst first.
+    """Return the `n` worst effective, scored answers, worst first.
 
     Args:
-        judgments: Rows of turn_judgments or conversation_judgments of one metric, agent and version.
-        labels: The failure labels, the most severe first; empty for ratings and values, of which the lowest
-            are worst.
-        n: How many.
+        judgments: Rows of turn_judgments or conversation_judgments for one metric, agent and version.
+        labels: The failure labels, most severe first; empty for ratings and values, whose lowest answers are
+            the worst.
+        n: The maximum number of answers.
     """
     known = judgments.filter("is_effective", pl.col("status") == "scored")
     place = [name for name in ("conversation_id", "turn_index") if name in known.columns]
@@ -40,15 +40,15 @@ def explained(
     *,
     is_whole: bool,
 ) -> Node:
-    """Return a tree with one node per answer.
+    """Return a tree with one node per answer in `worst`.
 
     Args:
         pair: The agent and version.
-        metric: Its name.
-        worst: From `worst_answers`.
-        n_answers: Total number of scored answers.
-        turns: Rows of table turns that include those of the answers.
-        is_whole: Show messages in full rather than their first 400 characters.
+        metric: The name of the metric.
+        worst: The answers, from `worst_answers`.
+        n_answers: The total number of scored answers.
+        turns: Rows of table turns, including those of the answers.
+        is_whole: Show messages in full rather than only their first 400 characters.
     """
     said = {(row["conversation_id"], row["turn_index"]): row for row in turns.to_dicts()}
     children = []

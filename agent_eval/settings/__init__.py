@@ -1,6 +1,6 @@
-"""Read the settings, the specification of the gates, and the location of a project.
+"""Read the settings, the gate configuration and the location of a project.
 
-Values only: what a setting does belongs where it is used.
+This package only reads and validates values; the packages that use a setting implement its effect.
 """
 
 from agent_eval.settings.gate_spec import GateSpec

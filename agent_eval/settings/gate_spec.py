@@ -1,8 +1,8 @@
 """Define the table `[gates]` of agent_eval.toml: conditions for all agents, one methodology version or one agent.
 
-Limits are exact fractions, so that a mean that equals its threshold passes. A key that is left out is not demanded;
-the later layer wins: `[gates]`, then `[gates.methodologies."1.3.0"]`, then `[gates.agents.<id>]`. Plain, as settings are;
-`gates.names` checks that the names exist.
+Limits are exact fractions, so that a mean that equals its threshold passes. An omitted key sets no condition. Later
+layers override earlier ones, in the order `[gates]`, `[gates.methodologies."1.3.0"]` and `[gates.agents.<id>]`. This
+module only validates values; `gates.names` checks that the names exist.
 """
 
 import re
@@ -15,14 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 Level = Literal["low", "medium", "high", "critical", "none"]
 Asserted = Literal["slotted", "all", "none"]
-_WRITTEN = re.compile(r"-?\d{1,18}(\.\d{1,18}|/\d{1,18})?\Z")  # no exponents: '1e999999999' takes for ever
+_WRITTEN = re.compile(r"-?\d{1,18}(\.\d{1,18}|/\d{1,18})?\Z")  # no exponents (too slow)
 
 
 def exact(value: object) -> Fraction:
-    """Return a number as an exact fraction: 0.1 is 1/10. A text such as '11/3' is a fraction.
+    """Return a number, or a text such as '11/3', as an exact fraction; 0.1 becomes 1/10.
 
     Raises:
-        ValueError: If it is not a finite number.
+        ValueError: If the value is not a finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
         raise ValueError("expected a number, or a text like '11/3'")
@@ -35,7 +35,7 @@ def exact(value: object) -> Fraction:
 
 
 def _limit(value: object) -> Fraction | None:
-    """Return a limit; false removes the limit of an earlier layer."""
+    """Parse a limit; false removes the limit of an earlier layer."""
     return None if value is False or value is None else exact(value)
 
 
@@ -62,11 +62,11 @@ class _Closed(BaseModel):
 
 
 class Baseline(_Closed):
-    """Define the baseline of a comparison: another agent, or the same agent under another methodology version."""
+    """Define the baseline of a comparison: another agent or another methodology version of the same agent."""
 
     agent: str | None = None
     methodology: str | None = None
-    quantities: tuple[str, ...] = ()  # as `agent-eval compare` names them; empty: all but cost_usd
+    quantities: tuple[str, ...] = ()  # names as in `agent-eval compare`; empty for all except cost_usd
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -78,7 +78,7 @@ class Baseline(_Closed):
 class DriftLimits(_Closed):
     """Limit the drift of a judge model between its stored answers and the latest audit."""
 
-    max_mean_difference: Number | None = None  # rating points, either way
+    max_mean_difference: Number | None = None  # rating points, in either direction
     min_share_equal: Share | None = None
     min_kappa: Number | None = None  # weighted, -1 to 1
 
@@ -90,9 +90,9 @@ class DriftLimits(_Closed):
 
 
 class RegressionLimits(_Closed):
-    """Limit how much worse than its baseline an agent may be."""
+    """Limit how much worse an agent can be than its baseline."""
 
-    margin: Number  # points of the composite; of other quantities that share of their scale, in %
+    margin: Number  # points of the composite; for other quantities, % of their scale
 
     @model_validator(mode="after")
     def _positive(self) -> Self:
@@ -102,11 +102,11 @@ class RegressionLimits(_Closed):
 
 
 class CalibrationLimits(_Closed):
-    """Require an agreement of each judge with people: the lower end of kappa's interval, and the number of labels."""
+    """Require a minimum agreement of each judge with people (lower bound of kappa) and a minimum number of labels."""
 
-    min_kappa: Number | None = None  # -1 to 1; of ratings with quadratic weights
-    min_n: int | None = Field(default=None, ge=1)  # labels of each metric
-    metrics: tuple[str, ...] = ()  # empty: every metric that people labelled
+    min_kappa: Number | None = None  # -1 to 1; with quadratic weights for ratings
+    min_n: int | None = Field(default=None, ge=1)  # labels per metric
+    metrics: tuple[str, ...] = ()  # empty for all metrics that people labelled
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -118,10 +118,10 @@ class CalibrationLimits(_Closed):
 
 
 class Layer(_Closed):
-    """Define the conditions of one layer; None: not set in this layer."""
+    """Define the conditions of a layer; None if a condition is not set in this layer."""
 
-    thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of every scenario
-    overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of the agent as a whole
+    thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # for every scenario
+    overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # for the agent as a whole
     fail_on_error_severity: Level | None = None
     silent_turns: ShareOrOff | None = None
     assertions: Asserted | None = None
@@ -133,38 +133,38 @@ class Layer(_Closed):
 
 
 class GateSpec(Layer):
-    """Define the whole table `[gates]`."""
+    """Define the table `[gates]` with the layers for agents and methodology versions."""
 
     agents: dict[str, Layer] = Field(default_factory=dict[str, Layer])
     methodologies: dict[str, Layer] = Field(default_factory=dict[str, Layer])
 
     def rules(self, agent_id: str, version: str, *, max_unscored_share: float = 0.05) -> "Rules":
-        """Return the conditions for one agent under one version; `max_unscored_share` is the default of that limit."""
+        """Return the conditions for an agent under a version; `max_unscored_share` is the default of this limit."""
         found = Rules(max_unscored_share=exact(max_unscored_share))
         for layer in (self, self.methodologies.get(version), self.agents.get(agent_id)):
             found = found if layer is None else found.with_layer(layer)
         return found
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
-        """Yield every layer with its name for error messages."""
+        """Yield each layer with its name for error messages."""
         yield "gates", self
         yield from ((f"gates.methodologies.{name!r}", layer) for name, layer in self.methodologies.items())
         yield from ((f"gates.agents.{name}", layer) for name, layer in self.agents.items())
 
 
 def _later(share: Fraction | None, said: Fraction | Literal[False] | None) -> Fraction | None:
-    """Return the share after a further layer: its own, None if it is false, else the earlier one."""
+    """Return the share after a layer was applied: None if the layer sets false, else its value or the earlier one."""
     return share if said is None else None if said is False else said
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Hold the conditions for one agent under one version, with all layers combined."""
+    """Hold the conditions for an agent under a version, with all layers combined."""
 
     thresholds: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
     overall: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
     fail_on_error_severity: Level = "critical"
-    silent_turns: Fraction | None = Fraction(0)  # allowed share; None: not demanded
+    silent_turns: Fraction | None = Fraction(0)  # maximum share; None for no limit
     assertions: Asserted = "slotted"
     max_unscored_share: Fraction = Fraction(1, 20)
     judge_drift: DriftLimits | None = None
@@ -174,11 +174,11 @@ class Rules:
 
     @property
     def threshold_metrics(self) -> tuple[str, ...]:
-        """Return the metrics with a threshold, in the order of the settings."""
+        """Return the metrics that have a threshold, in the order of the settings."""
         return tuple(dict.fromkeys((*self.thresholds, *self.overall)))
 
     def with_layer(self, layer: Layer) -> "Rules":
-        """Return the rules combined with a further layer."""
+        """Return the rules with a layer applied on top."""
         return Rules(
             thresholds={**self.thresholds, **layer.thresholds},
             overall={**self.overall, **layer.overall},

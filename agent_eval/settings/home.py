@@ -1,4 +1,7 @@
-"""Find the root of a project, and define the paths in it. Only the data folder, the store and DAGSTER_HOME are written to."""
+"""Find the root of a project, and define the paths in it.
+
+Commands write only to the data folder, the store and DAGSTER_HOME.
+"""
 
 import os
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from agent_eval.errors import ConfigurationError, NotFoundError
 
 
 class NoRootError(NotFoundError):
-    """Raised when there is no project at or above a folder."""
+    """Raised when no project is found at or above a folder."""
 
     def __init__(self, start: Path) -> None:
         super().__init__(
@@ -18,7 +21,7 @@ class NoRootError(NotFoundError):
 
 
 class MissingDataError(NotFoundError):
-    """Raised when the data folder is missing: an unmounted disk must not look like a project without agents."""
+    """Raised when the data folder is missing, so that an unmounted disk is not mistaken for a project without agents."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -29,7 +32,7 @@ class MissingDataError(NotFoundError):
 
 @dataclass(frozen=True)
 class Home:
-    """Define the folders of a project. The setting `data_dir` can move `data`, which contains most of them."""
+    """Define the folders of a project; most are in `data`, whose location the setting `data_dir` defines."""
 
     root: Path
     data: Path
@@ -41,11 +44,11 @@ class Home:
 
     @property
     def sessions(self) -> Path:
-        """Return the folder of sessions, with one folder per agent and session."""
+        """Return the folder of sessions, which has one folder per agent and session."""
         return self.data / "sessions"
 
     def existing_sessions(self) -> Path:
-        """Return the folder of sessions, which need not exist, in a data folder that does.
+        """Return the folder of sessions, after checking that the data folder exists.
 
         Raises:
             MissingDataError: If the data folder is missing.
@@ -56,32 +59,32 @@ class Home:
 
     @property
     def ratings(self) -> Path:
-        """Return the folder of ratings by people, *.csv."""
+        """Return the folder of human ratings (*.csv)."""
         return self.data / "ratings"
 
     @property
     def verdicts(self) -> Path:
-        """Return the folder of recorded verdicts, *.jsonl."""
+        """Return the folder of recorded verdicts (*.jsonl)."""
         return self.data / "verdicts"
 
     @property
     def clusters(self) -> Path:
-        """Return the folder of manual changes of error clusters, *.yaml."""
+        """Return the folder of manual changes to error clusters (*.yaml)."""
         return self.data / "clusters"
 
     @property
     def methodologies(self) -> Path:
-        """Return the folder of the user's own methodology versions, *.yaml."""
+        """Return the folder of custom methodology versions (*.yaml)."""
         return self.data / "methodologies"
 
 
 def find_root(start: Path | None = None) -> Path:
-    """Return the nearest folder at or above `start` with agent_eval.toml or data/.
+    """Return the nearest folder at or above `start` that contains agent_eval.toml or data/.
 
-    Without `start` it is the folder that AGENT_EVAL_HOME names, else the nearest one around the working directory.
+    Without `start`, AGENT_EVAL_HOME is used if it is set, and the working directory otherwise.
 
     Raises:
-        NoRootError: If there is none.
+        NoRootError: If there is no such folder.
         ConfigurationError: If AGENT_EVAL_HOME is not a folder, or the folder's name is not UTF-8.
     """
     root = _root(start)

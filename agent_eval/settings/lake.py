@@ -1,4 +1,4 @@
-"""Read the table [store]: where a DuckLake keeps its catalog and its files. No password is accepted here."""
+"""Read the table [store] with the locations of a DuckLake's catalog and files; passwords are rejected."""
 
 import re
 from pathlib import Path
@@ -12,15 +12,15 @@ _PASSWORD = re.compile(r"password\s*=|//[^/]*:[^/]*@", re.IGNORECASE)
 
 
 class LakeSettings(BaseModel, frozen=True, extra="forbid"):
-    """Describe a store that several workers share."""
+    """Define a store that several workers share."""
 
-    kind: Literal["ducklake"] = Field(description="The kind of the store.")
+    kind: Literal["ducklake"] = Field(description="Kind of the store.")
     catalog: str = Field(
-        description="`postgres:` and the address of a Postgres database, as libpq takes it, e.g. "
+        description="`postgres:` and a libpq connection string of a Postgres database, e.g. "
         "`postgres:host=db dbname=agent_eval user=agent_eval`; the password is read from PGPASSWORD or PGPASSFILE."
     )
     data: Path = Field(
-        description="The folder of the Parquet files, shared by all workers under the same path."
+        description="Folder of the Parquet files, which all workers must mount under the same path."
     )
 
     @field_validator("catalog")
@@ -32,7 +32,7 @@ class LakeSettings(BaseModel, frozen=True, extra="forbid"):
             )
         if _PASSWORD.search(unquote(value)):
             raise ValueError(
-                "it holds a password; remove it and set PGPASSWORD or PGPASSFILE in the environment"
+                "it contains a password; remove it and set PGPASSWORD or PGPASSFILE in the environment"
             )
         return value
 
@@ -47,7 +47,7 @@ class LakeSettings(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def address(self) -> str:
-        """Return the address of the catalog as libpq takes it."""
+        """Return the libpq connection string or URL of the catalog."""
         rest = self.catalog.removeprefix(_PREFIX)
         return _PREFIX + rest if rest.startswith("//") else rest
 

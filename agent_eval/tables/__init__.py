@@ -1,7 +1,7 @@
-"""Tables: the contract of every stored table, with its grain, key, columns and units.
+"""Declare the contract of every stored table: its grain, key, columns and units.
 
-This package contains declarations with polars types. SQL belongs in `storage`, arithmetic in `scores`.
-Users' queries rely on these names: add columns, never rename one.
+This package contains only declarations with polars types; SQL belongs in `storage` and arithmetic in `scores`.
+Users' queries depend on these names, so columns can be added but must not be renamed.
 """
 
 from agent_eval.tables.contract import Column, Table, TableMismatchError, UnknownTableError

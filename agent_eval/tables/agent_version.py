@@ -9,8 +9,8 @@ MethodologyVersion = NewType("MethodologyVersion", str)
 class AgentVersion(NamedTuple):
     """Identify one agent under one methodology version.
 
-    The two ids have types of their own, so that values of these types cannot be swapped. Values from the row of a table
-    have no such type: pass those by name, to `of`.
+    The two ids have different types, so that a type checker detects swapped arguments. Values from table rows are plain
+    strings; pass them to `of` by keyword.
     """
 
     agent_id: AgentId
@@ -23,5 +23,5 @@ class AgentVersion(NamedTuple):
 
     @classmethod
     def of(cls, *, agent_id: str, methodology_version: str) -> "AgentVersion":
-        """Build the pair from plain texts, e.g. of a row."""
+        """Build the pair from plain strings, e.g. from the values of a row."""
         return cls(AgentId(agent_id), MethodologyVersion(methodology_version))

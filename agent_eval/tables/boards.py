@@ -30,45 +30,63 @@ _BOARD = (
     VERSION,
     AGENT,
     Column("name", S, "Display name"),
-    Column("template", S, "Domain template: ranks are within it"),
-    Column("rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; else null"),
+    Column("template", S, "Domain template, within which agents are ranked"),
+    Column(
+        "rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; null if not published"
+    ),
     Column("rank_low", I, "Best rank that the intervals allow; null if the agent has no interval"),
-    Column("rank_high", I, "Worst rank that the intervals allow; peers without one may stand anywhere"),
-    Column("rank_if_tested", I, "What if: rank in the template had no agent paid the penalty"),
-    Column("rank_overall", I, "Rank over all templates: rubrics differ, read with care"),
+    Column(
+        "rank_high",
+        I,
+        "Worst rank that the intervals allow, if agents without an interval may have any rank; null if the agent has no interval",
+    ),
+    Column("rank_if_tested", I, "Hypothetical rank in the template without penalties"),
+    Column("rank_overall", I, "Rank over all templates, whose rubrics differ; interpret with caution"),
     *COMPOSED,
-    Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
-    Column("high", F, "Upper 95 % bound"),
+    Column(
+        "low", F, "Lower 95 % bound of the composite over sessions, 0–100; null with fewer than two sessions"
+    ),
+    Column(
+        "high", F, "Upper 95 % bound of the composite over sessions, 0–100; null with fewer than two sessions"
+    ),
     Column(
         "interval_method",
         INTERVAL_METHOD,
-        "t; t_near_end: t, but fewer than 20 sessions all lie within 5 points of an end of the scale, which do not show how far "
-        "others fall; or bounded: holds for any spread of sessions; null without an interval",
+        "t; t_near_end (t, but there are fewer than 20 sessions, all within 5 points of an end of the scale, so that the spread "
+        "of other sessions is unknown); or bounded (valid for any spread of sessions); null without an interval",
     ),
     Column(
         "smallest_detectable",
         F,
-        "True difference in points, from an agent with as many sessions of the same spread, that is found with 80 % power at "
-        "a two-sided 5 %; null with fewer than two sessions",
+        "True difference in points, from an agent with the same number and spread of sessions, that is found with 80 % power "
+        "at a two-sided 5 %; null with fewer than two sessions",
     ),
-    Column("lead_points", F, "Points above the next one of the template (0: shared); null for the last"),
-    Column("point_0to100", F, "The most that one rating point in one session moves the composite"),
-    Column("lead_survives_point", B, "The lead is larger than one rating point of either agent moves"),
+    Column(
+        "lead_points",
+        F,
+        "Lead in points over the next agent of the template (0 for a tie); null for the last agent",
+    ),
+    Column("point_0to100", F, "Largest change of the composite by one rating point in one session, 0–100"),
+    Column(
+        "lead_survives_point",
+        B,
+        "Whether the lead is larger than any change by one rating point of either agent; null for the last agent",
+    ),
     Column(
         "is_pareto",
         B,
-        "No agent of the template costs no more per conversation and scores no less, one of them truly; null when its cost is unknown",
+        "Whether no other agent of the template has both a composite at least as high and a cost per conversation at least as low, one of them strictly better; null if the cost is unknown",
     ),
-    Column("n_sessions", I, "Sessions averaged", nullable=False),
+    Column("n_sessions", I, "Number of sessions averaged", nullable=False),
     *DISCLOSED,
     Column(
         "pass_at_1",
         F,
-        "Mean over tasks of the share of correct trials, 0–1; null when unknown or over several task sets",
+        "Mean share of correct trials over tasks, 0–1; null if unknown or if there are several task sets",
     ),
-    Column("pass_at_1_worst", F, "The same if every trial that is not known had failed"),
-    Column("pass_at_1_best", F, "The same if every trial that is not known had passed"),
-    Column("n_tasks", I, "Tasks behind pass_at_1"),
+    Column("pass_at_1_worst", F, "pass_at_1 with every unknown trial counted as failed, 0–1"),
+    Column("pass_at_1_best", F, "pass_at_1 with every unknown trial counted as passed, 0–1"),
+    Column("n_tasks", I, "Tasks with a known trial, over which pass_at_1 is averaged"),
     *(column for column in COUNTED if column.name in ("n_known", "n_unknown")),
     *MEASURED,
     BENCHMARK,
@@ -77,7 +95,7 @@ _BOARD = (
     Column(
         "superseded_by",
         S,
-        "The version that superseded this one when the board was made; null for the current one",
+        "Version that had superseded this one when the board was made; null for the current version",
     ),
     STATUS,
     MISSING,
@@ -87,97 +105,127 @@ _BOARD = (
 
 def _with_bounds(name: str, meaning: str) -> tuple[Column, ...]:
     return (
-        Column(name, F, f"{meaning}; null when unknown"),
-        Column(f"{name}_low", F, "Lower 95 % bound; null with fewer than two clusters"),
-        Column(f"{name}_high", F, "Upper 95 % bound"),
+        Column(name, F, f"{meaning}; null if unknown"),
+        Column(f"{name}_low", F, f"Lower 95 % bound of {name}; null with fewer than two clusters"),
+        Column(f"{name}_high", F, f"Upper 95 % bound of {name}; null with fewer than two clusters"),
     )
 
 
 DECLARED: tuple[Table[Any], ...] = (
     Table(
         "leaderboard",
-        "one row per agent: the board of one version",
+        "one row per agent on the board of a version",
         ("methodology_version", "agent_id"),
         _BOARD,
         ("methodology_version",),
     ),
     Table(
         "board_inputs",
-        "one row per agent of a board: what its row was made from",
+        "one row per agent on a board, with the inputs of its row",
         ("methodology_version", "agent_id"),
         (VERSION, AGENT, *INPUTS),
         ("methodology_version",),
     ),
     Table(
         "board_changes",
-        "one row per agent and change of its composite, rank or status on the board of a version; rows are only added",
+        "one row per change of an agent's composite, rank or status on the board of a version; rows are only added",
         ("methodology_version", "agent_id", "changed_at"),
         (
             VERSION,
             AGENT,
-            Column("changed_at", TIME, "When the run made the board, ISO 8601 in UTC", nullable=False),
+            Column(
+                "changed_at", TIME, "Time of the run that made the board, ISO 8601 in UTC", nullable=False
+            ),
             Column("name", S, "Display name"),
-            Column("template", S, "Domain template; of the earlier row when the agent left the board"),
-            Column("old_composite", F, "Composite before, 0–100; null without one"),
-            Column("new_composite", F, "Composite after, 0–100; null without one"),
-            Column("old_composite_exact", S, "Before, as an exact fraction"),
-            Column("new_composite_exact", S, "After, as an exact fraction"),
-            Column("old_rank", I, "Rank before; null when it had none"),
-            Column("new_rank", I, "Rank after; null when it has none"),
-            Column("old_status", SCORE_STATUS, "Status before; null when the agent is new on the board"),
-            Column("new_status", SCORE_STATUS, "Status after; null when the agent left the board"),
+            Column(
+                "template",
+                S,
+                "Domain template; that of the earlier row if the agent was removed from the board",
+            ),
+            Column("old_composite", F, "Composite before the change, 0–100; null without one"),
+            Column("new_composite", F, "Composite after the change, 0–100; null without one"),
+            Column("old_composite_exact", S, "Composite before the change, as an exact fraction"),
+            Column("new_composite_exact", S, "Composite after the change, as an exact fraction"),
+            Column("old_rank", I, "Rank before the change; null without one"),
+            Column("new_rank", I, "Rank after the change; null without one"),
+            Column(
+                "old_status", SCORE_STATUS, "Status before the change; null if the agent is new on the board"
+            ),
+            Column(
+                "new_status",
+                SCORE_STATUS,
+                "Status after the change; null if the agent was removed from the board",
+            ),
             Column(
                 "cause",
                 S,
-                "What changed: session, rating, judge, methodology or code, several joined by ' + '",
+                "Inputs that changed: session, rating, judge, methodology or code; several are joined by ' + '",
                 nullable=False,
             ),
             Column(
                 "cause_agents",
                 NAMES,
-                "Whose: the agent itself, or those that moved when only its rank changed",
+                "Agents whose inputs changed: the agent itself, or other agents if only its rank changed",
                 nullable=False,
             ),
         ),
     ),
     Table(
         "board_history",
-        "one row per agent and state of its row of table leaderboard; rows are only added, when a value changed",
+        "one row per recorded state of an agent's row in table leaderboard; rows are only added, whenever a value changes",
         ("methodology_version", "agent_id", "recorded_at"),
         (
             *_BOARD,
-            Column("recorded_at", TIME, "When the run made the board, ISO 8601 in UTC", nullable=False),
             Column(
-                "is_on_board", B, "False: the agent left the board, with these last values", nullable=False
+                "recorded_at", TIME, "Time of the run that made the board, ISO 8601 in UTC", nullable=False
+            ),
+            Column(
+                "is_on_board",
+                B,
+                "Whether the agent is on the board; if false, it was removed and the row has its last values",
+                nullable=False,
             ),
         ),
     ),
     Table(
         "pairwise_comparisons",
-        "one row per two published agents of a template, compared over their sessions",
+        "one row per pair of published agents of a template, compared over their sessions",
         ("methodology_version", "agent_id", "other_agent_id"),
         (
             VERSION,
             AGENT,
-            Column("other_agent_id", S, "The other agent; agent_id < other_agent_id", nullable=False),
+            Column(
+                "other_agent_id", S, "Id of the other agent, where agent_id < other_agent_id", nullable=False
+            ),
             Column("template", S, "Domain template"),
-            Column("difference", F, "Composite of agent_id minus that of the other", nullable=False),
-            Column("low", F, "Lower 95 % bound of the difference; null when one has a single session"),
-            Column("high", F, "Upper 95 % bound"),
-            Column("probability_better", F, "That agent_id is truly the better one, 0–1, flat prior"),
+            Column(
+                "difference",
+                F,
+                "Composite of agent_id minus that of other_agent_id, in points",
+                nullable=False,
+            ),
+            Column("low", F, "Lower 95 % bound of the difference; null if either agent has a single session"),
+            Column(
+                "high", F, "Upper 95 % bound of the difference; null if either agent has a single session"
+            ),
+            Column(
+                "probability_better", F, "Probability that agent_id is truly better, 0–1, with a flat prior"
+            ),
             Column(
                 "smallest_detectable",
                 F,
-                "True difference in points that these sessions show with 80 % power at a two-sided 5 %; null with the interval",
+                "True difference in points that these sessions show with 80 % power at a two-sided 5 %; null if the interval is",
             ),
-            Column("p_value", F, "Two-sided, Welch's t over sessions"),
-            Column("p_holm", F, "The same, corrected for all pairs of the template after Holm"),
+            Column("p_value", F, "Two-sided p of Welch's t test over sessions, 0–1"),
+            Column("p_holm", F, "p_value corrected for all pairs of the template after Holm, 0–1"),
             Column("n_sessions", I, "Sessions of agent_id", nullable=False),
-            Column("other_n_sessions", I, "Sessions of the other", nullable=False),
+            Column("other_n_sessions", I, "Sessions of other_agent_id", nullable=False),
             Column(
                 "verdict", COMPARISON, "better, worse, tie, not distinguishable or unknown", nullable=False
             ),
-            Column("reason", S, "Why a significant difference is unknown; null otherwise"),
+            Column(
+                "reason", S, "Reason why the verdict on a significant difference is unknown; null otherwise"
+            ),
         ),
         ("methodology_version",),
     ),
@@ -188,21 +236,21 @@ DECLARED: tuple[Table[Any], ...] = (
         (
             VERSION,
             AGENT,
-            Column("task_set", S, "The set of tasks: agents are ranked within it", nullable=False),
+            Column("task_set", S, "Task set, within which agents are ranked", nullable=False),
             Column(
                 "rank",
                 I,
-                "By pass_hat_k within task_group, ties shared; null without an estimate or a common task, or where worst and "
-                "best could turn it",
+                "Rank by pass_hat_k within task_group, with shared ranks for ties; null without an estimate or a common task, or "
+                "if the worst or best case could change it",
             ),
-            Column("rank_low", I, "Best rank that worst and best allow"),
-            Column("rank_high", I, "Worst rank that worst and best allow"),
+            Column("rank_low", I, "Best rank that the worst and best cases allow"),
+            Column("rank_high", I, "Worst rank that the worst and best cases allow"),
             Column(
                 "task_group",
                 I,
-                "Agents of one number have tasks in common and are ranked together; null without a common task",
+                "Number of the group of agents that have tasks in common and are ranked together; null without a common task",
             ),
-            Column("n_common_tasks", I, "Tasks that all agents of the task_group were estimated on"),
+            Column("n_common_tasks", I, "Tasks in the estimates of all agents of the task_group"),
             *PASS_K,
             *CALIBRATED,
         ),
@@ -210,39 +258,39 @@ DECLARED: tuple[Table[Any], ...] = (
     ),
     Table(
         "log_leaderboard",
-        "one row per agent whose conversations fill no slot: headline figures of its logs, without ranks",
+        "one row per agent whose conversations fill no slot, with headline figures of its logs and without ranks",
         ("methodology_version", "agent_id"),
         (
             VERSION,
             AGENT,
             Column("name", S, "Display name"),
             Column("n_conversations", I, "Admitted conversations", nullable=False),
-            Column("n_sessions", I, "Their sessions", nullable=False),
+            Column("n_sessions", I, "Sessions of these conversations", nullable=False),
             *_with_bounds("success_rate", "Mean of known outcomes, 0–1"),
             *_with_bounds("helpfulness_1to5", "Mean helpfulness over conversations, 1–5"),
             *_with_bounds("behavior_failure_rate", "Share of judged turns with a behaviour failure, 0–1"),
-            *_with_bounds("tool_failure_rate", "Share of judged turns with a failed use of a tool, 0–1"),
+            *_with_bounds("tool_failure_rate", "Share of judged turns with a tool failure, 0–1"),
             *_with_bounds("cost_usd_per_conversation", "Mean cost of a conversation, US dollars"),
             Column("n_scored", I, "Answers of judges, people and rules", nullable=False),
-            Column("n_unscored", I, "Answers that were lost or that people differ on", nullable=False),
+            Column("n_unscored", I, "Answers that were lost or disputed between people", nullable=False),
             Column(
                 "n_unasked",
                 I,
-                "Answers that only a judge model could give, and none was asked",
+                "Missing answers that only a judge model could give, because none was asked",
                 nullable=False,
             ),
-            Column("judges", NAMES, "Who answered, sorted", nullable=False),
+            Column("judges", NAMES, "Judges that answered, sorted", nullable=False),
             Column(
                 "top_cluster_id",
                 S,
-                "The most severe error cluster, of these the one of most turns; null without one",
+                "Most severe error cluster, or the one with the most turns among several; null without a cluster",
             ),
-            Column("top_error", S, "Its short name"),
-            Column("severity", SEVERITY, "Its severity: low < medium < high < critical"),
+            Column("top_error", S, "Title of this cluster"),
+            Column("severity", SEVERITY, "Severity of this cluster: low < medium < high < critical"),
             Column(
                 "top_error_rate_per_100_turns",
                 F,
-                "Its rate per 100 judged turns; null when only rules saw it",
+                "Rate of this cluster per 100 judged turns; null if only rules reported it",
             ),
             *CALIBRATED,
         ),

@@ -1,4 +1,4 @@
-"""Declare from which columns a column of a score or board is computed, for the Dagster UI."""
+"""Declare the columns that each column of a score or board is computed from, for the Dagster UI."""
 
 from collections.abc import Iterator, Mapping
 
@@ -163,9 +163,9 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 def column_lineage(name: str) -> dict[str, tuple[Origin, ...]]:
-    """Return for each column of a table of scores or a board the columns of its parents that it comes from.
+    """Return the columns of parent tables that each column of a score or board table is computed from.
 
-    Another table, and a column that comes from files or settings alone, has none.
+    Other tables, and columns that are computed only from files or settings, have no entries.
     """
     if name not in _CARRIED:
         return {}

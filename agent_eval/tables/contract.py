@@ -15,9 +15,9 @@ from agent_eval.tables.frames import F_co
 DTypes = pl.DataType | type[pl.DataType]
 
 TIME = pl.Datetime("us", "UTC")
-"""The type of every point in time; the store has TIMESTAMPTZ."""
+"""The type of every point in time, which is stored as TIMESTAMPTZ."""
 DATE = pl.Date
-"""The type of every day without a time of day; the store has DATE."""
+"""The type of every date without a time of day, which is stored as DATE."""
 DATES = pl.List(DATE)
 _TEXT_OF = {
     TIME: "ISO 8601 times such as '2026-04-20T10:00:00Z'",
@@ -27,7 +27,7 @@ _TEXT_OF = {
 
 
 class UnknownTableError(NotFoundError, KeyError):
-    """Raised when there is no stored table of that name."""
+    """Raised when no stored table has the given name."""
 
     def __init__(self, name: str, tables: Iterable[str]) -> None:
         known = sorted(tables)
@@ -52,10 +52,10 @@ class TableMismatchError(StorageError):
 
 @dataclass(frozen=True)
 class Column:
-    """Declare one column: its polars type, its meaning with scale or unit, and whether it may be null.
+    """Declare a column: its polars type, its meaning with scale or unit, and whether it can be null.
 
-    The type of a closed vocabulary is `pl.Enum`, that of a point in time `TIME`, that of a day `DATE`. `rank_of` names
-    the column of an ordered vocabulary whose words this one counts, from 1; `Table` computes it.
+    Columns with a closed vocabulary have type `pl.Enum`, points in time `TIME`, and dates `DATE`. If `rank_of` names a
+    column with an ordered vocabulary, `Table` computes this column as the rank of that column's word, from 1.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table(Generic[F_co]):
-    """Declare one stored table.
+    """Declare a stored table.
 
-    `partition` names the columns that say which partition a row belongs to: a write replaces the rows
-    of its partitions and no others; to the table of an asset that names none, rows are only added.
-    `key` identifies a row; two rows with equal keys are refused.
+    `partition` names the columns that determine a row's partition. A write replaces all rows of the written
+    partitions; to a table without partition columns, rows are only added. `key` names the columns that identify
+    a row; rows with equal keys are rejected.
     """
 
     name: str
@@ -85,18 +85,18 @@ class Table(Generic[F_co]):
         object.__setattr__(self, "schema", pl.Schema({c.name: c.dtype for c in self.columns}))
 
     def empty(self) -> F_co:
-        """Return a frame with the columns of the table and no rows."""
+        """Return an empty frame with the columns of the table."""
         return cast("F_co", pl.DataFrame(schema=self.schema))
 
     def frame(self, rows: Iterable[Mapping[str, Any]]) -> F_co:
-        """Return rows of this table from dicts; a column that a dict omits is null there.
+        """Return rows of this table from dicts; a missing key becomes null.
 
-        Times and dates may be given as ISO 8601 texts. Keys that the table does not declare are left out, so that rows
-        of a join can be given; a key that looks like a misspelt column is an error.
+        Times and dates can be ISO 8601 texts. Keys that the table does not declare are ignored, so that rows of a join
+        can be passed; a key that looks like a misspelt column is an error.
 
         Raises:
-            TableMismatchError: If a value has another type than its column (a word outside the vocabulary, a text that
-                is not a time or a date, a number for a time), or a key resembles a column that no row has.
+            TableMismatchError: If a value does not have the type of its column, e.g. a word outside the vocabulary or a
+                text that is not a date, or if a key resembles a declared column that no row has.
         """
         columns: dict[str, list[Any]] = {name: [] for name in self.schema}
         undeclared = set[str]()
@@ -116,12 +116,12 @@ class Table(Generic[F_co]):
         return cast("F_co", self.typed(pl.DataFrame(given)))
 
     def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the frame with this table's types for vocabularies, times, dates and ranks; others stay as they are.
+        """Convert columns with vocabularies, times, dates and ranks to this table's types; keep all others.
 
-        Texts become words of a vocabulary, dates, and times in UTC (a time without an offset is read as UTC).
+        Texts are converted to vocabulary words, dates, and times in UTC; a time without an offset is taken as UTC.
 
         Raises:
-            TableMismatchError: If a text is not a word of its column's vocabulary, not a time or not a date.
+            TableMismatchError: If a text is not valid for the vocabulary, time or date type of its column.
         """
         frame, problems = self._typed(frame)
         if problems:
@@ -129,7 +129,7 @@ class Table(Generic[F_co]):
         return frame
 
     def selected(self, frame: pl.DataFrame) -> F_co:
-        """Return `conform` of the frame without columns that this table does not declare."""
+        """Drop columns that this table does not declare, and conform the frame to the table."""
         return self.conform(frame.select(name for name in frame.columns if name in self.schema))
 
     def _typed(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -150,11 +150,12 @@ class Table(Generic[F_co]):
     def conform(self, frame: pl.DataFrame) -> F_co:
         """Return the frame with the columns, column order and types of this table.
 
-        Null-typed columns, texts of a vocabulary, and ISO 8601 times and dates get their type.
+        Null-typed columns, vocabulary words, and ISO 8601 times and dates are converted to their types.
 
         Raises:
-            TableMismatchError: If a column is missing, extra, of another type, null where it may not be, holds a word
-                outside its vocabulary or a text that is not a time or a date, or if two rows share a key.
+            TableMismatchError: If a column is missing, is not declared or has another type; if a value is not valid for
+                its column, such as a null, a word outside the vocabulary or an invalid date; or if two rows have the
+                same key.
         """
         frame, wrong = self._typed(frame)
         problems = [f"column {n!r} is missing" for n in self.schema if n not in frame.columns]
@@ -181,14 +182,14 @@ class Table(Generic[F_co]):
 
 
 def _misspelt(undeclared: Iterable[str], columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return a problem for each key that resembles a column without any value."""
+    """Return a problem for each undeclared key that resembles a column without values."""
     empty = [name for name, values in columns.items() if all(value is None for value in values)]
     near = ((name, difflib.get_close_matches(name, empty, n=1, cutoff=0.85)) for name in sorted(undeclared))
     return [f"column {name!r} is not declared; did you mean {found[0]!r}?" for name, found in near if found]
 
 
 class _ValueError(Exception):
-    """Raised when a value has another type than its column."""
+    """Raised when a value does not have the type of its column."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"column {name!r} holds {_shown(value)}, allowed are {allowed}")
@@ -203,7 +204,7 @@ _KINDS: dict[DTypes, tuple[tuple[type, ...], str]] = {
     DATE: ((str, date), _TEXT_OF[DATE]),
     pl.Float32: ((float, int), "numbers"),
 }
-"""Type of a value → its Python types, and a description of them."""
+"""The accepted Python types of each column type, with a description."""
 
 
 def _shown(value: object) -> str:
@@ -212,10 +213,12 @@ def _shown(value: object) -> str:
 
 
 def _series(name: str, values: Sequence[Any], dtype: DTypes) -> pl.Series:
-    """Return the values of a column; words of a vocabulary stay texts, and so do times and dates if one is a text.
+    """Return the values of a column as a series.
+
+    Vocabulary words remain texts, and so do times and dates if any of them is a text.
 
     Raises:
-        _ValueError: If a value has another type than the column.
+        _ValueError: If a value does not have the type of the column.
     """
     item = cast("DTypes", dtype.inner) if isinstance(dtype, pl.List) else dtype
     kinds, allowed = _KINDS[pl.String if isinstance(item, pl.Enum) else item]
@@ -240,7 +243,7 @@ def _series(name: str, values: Sequence[Any], dtype: DTypes) -> pl.Series:
 
 
 def _of_other_type(values: Sequence[Any], kinds: tuple[type, ...], dtype: DTypes) -> list[Any]:
-    """Return the first value of another Python type than a column's, alone in a list; empty if there is none."""
+    """Return a list with the first value that is not of the column's Python types; empty if all values are."""
     others = {
         kind
         for kind in set(map(type, values)) - {type(None)}
@@ -251,7 +254,7 @@ def _of_other_type(values: Sequence[Any], kinds: tuple[type, ...], dtype: DTypes
 
 
 def _first_refused(values: Sequence[Any], dtype: DTypes) -> object:
-    """Return the first value that polars does not take for the type."""
+    """Return the first value that polars rejects for the type."""
     for value in values:
         try:
             pl.Series([value], dtype=dtype)
@@ -265,7 +268,7 @@ def _words_of(vocabulary: pl.Enum) -> str:
 
 
 def _in_type(values: pl.Series, dtype: DTypes) -> tuple[pl.Series, str | None]:
-    """Return the values as words, times or dates, and a description of the first that is none."""
+    """Return the values as words, times or dates, and a description of the first invalid value."""
     if values.dtype == pl.Null:
         return values.cast(dtype), None
     if isinstance(dtype, pl.Enum) and values.dtype in (pl.String, pl.Enum, pl.Categorical):
@@ -275,7 +278,7 @@ def _in_type(values: pl.Series, dtype: DTypes) -> tuple[pl.Series, str | None]:
         cast = pl.Series(values.name, list(map(_READERS[dtype], values)), dtype=dtype)
         allowed = _TEXT_OF[dtype]
     else:
-        return values, None  # another type altogether: `conform` names it
+        return values, None  # any other type is reported by `conform`
     wrong = values.filter(cast.is_null() & values.is_not_null()).to_list()
     return cast, str(_ValueError(values.name, wrong[0], allowed)) if wrong else None
 

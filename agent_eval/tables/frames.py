@@ -1,8 +1,8 @@
-"""Define frame types per table, so that mypy rejects the frame of one table where that of another is expected.
+"""Define a frame type per table, so that mypy rejects a frame of the wrong table.
 
-At run time each is a plain polars frame. Methods that select or order rows keep the type. Methods that change columns
-return a plain frame, which `Table.conform` converts back. `Store.read`, `Table.frame` and `Table.empty` return these
-types; docs/decisions/0031 explains why they are not those of dataframely.
+At run time, all types are plain polars frames. Methods that select or order rows keep the type. Methods that change
+columns return a plain frame, which `Table.conform` converts back. `Store.read`, `Table.frame` and `Table.empty` return
+these types; docs/decisions/0031 explains why dataframely is not used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,13 @@ import polars as pl
 if TYPE_CHECKING:
     from typing import Literal, Self, overload
 
-    from typing_extensions import TypeVar  # that of Python 3.11 takes no default
+    from typing_extensions import TypeVar  # Python 3.11's TypeVar does not support defaults
 
     F = TypeVar("F", bound=pl.DataFrame, default=pl.DataFrame)
     F_co = TypeVar("F_co", bound=pl.DataFrame, default=pl.DataFrame, covariant=True)
 
     class Frame(pl.DataFrame):
-        """Rows of one table."""
+        """Rows of a single table."""
 
         def filter(self, *predicates: Any, **constraints: Any) -> Self: ...
         def sort(self, *by: Any, **options: Any) -> Self: ...

@@ -9,7 +9,7 @@ from agent_eval.tables.vocabularies import GATE, RESULT
 DECLARED: tuple[Table[Any], ...] = (
     Table(
         "gate_results",
-        "one row per agent, version, gate and subject: does it pass?",
+        "one row per agent, version, gate and subject, with the result",
         ("methodology_version", "agent_id", "gate", "subject"),
         (
             VERSION,
@@ -23,29 +23,35 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "subject",
                 S,
-                "What it speaks of, e.g. 'helpfulness in D2'; '' when there is one",
+                "Subject of the gate, e.g. 'helpfulness in D2'; '' for a gate with a single subject",
                 nullable=False,
             ),
             Column("result", RESULT, "passed, failed or unknown", nullable=False),
-            Column("evidence", S, "Why", nullable=False),
-            Column("value", F, "What was measured, on the scale of the threshold; null without a threshold"),
-            Column("threshold", F, "What it must reach; null where the gate has none"),
-            Column("gate_spec", S, "Data version of the rules that it was held against", nullable=False),
+            Column("evidence", S, "Explanation of the result", nullable=False),
+            Column("value", F, "Measured value, on the scale of the threshold; null without a threshold"),
+            Column("threshold", F, "Limit that the value is compared with; null if the gate has none"),
+            Column("gate_spec", S, "Data version of the gate configuration", nullable=False),
         ),
         BY_PAIR,
     ),
     Table(
         "run_state",
-        "one row per table and partition of it: what its rows were made from",
+        "one row per table and partition, with the inputs that its rows were computed from",
         ("asset", "agent_id", "methodology_version"),
         (
-            Column("asset", S, "The table"),
-            Column("agent_id", S, "Null for the tables of a version"),
-            Column("methodology_version", S, "Null for the tables of an agent"),
+            Column("asset", S, "Name of the table"),
+            Column(
+                "agent_id", S, "Agent of the partition; null for tables that are partitioned only by version"
+            ),
+            Column(
+                "methodology_version",
+                S,
+                "Version of the partition; null for tables that are partitioned only by agent",
+            ),
             Column(
                 "fingerprint",
                 S,
-                "Hash of the package version and of what was read: data versions of sources, fingerprints of tables",
+                "Hash of the package version and the inputs: data versions of sources and fingerprints of tables",
                 nullable=False,
             ),
         ),

@@ -1,4 +1,4 @@
-"""Declare the inputs of the asset of each table, parents first. A test compares them with Dagster's graph."""
+"""Declare the inputs of each table's asset, parents first; a test compares them with Dagster's graph."""
 
 from collections.abc import Collection, Mapping
 from typing import Literal
@@ -15,7 +15,7 @@ SOURCES: Mapping[str, Shape] = {
     "cluster_spec": "version",
     "gate_spec": "version",
 }
-"""What is read from files and settings, and the partitions of its data versions."""
+"""The inputs that are read from files and settings, with the partitions of their data versions."""
 
 _INGESTED = ("sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors", "agents")
 _JUDGED = ("transcripts", "conversations", "turns", "judge_config", "human_ratings")
@@ -60,11 +60,11 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
     "reliability_leaderboard": ("reliability", "judge_calibration"),
     "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents", "judge_calibration"),
 }  # fmt: skip
-"""Table → the tables and sources that its asset reads, those of the same and of earlier lines first."""
+"""The tables and sources that each table's asset reads; tables are listed after the tables that they depend on."""
 
 
 def below(names: Collection[str]) -> set[str]:
-    """Return the tables that are made from these tables or sources, directly or through others."""
+    """Return the tables that depend directly or indirectly on these tables or sources."""
     found = set(names)
     for name, parents in MADE_FROM.items():  # parents first
         if found & {*parents}:
@@ -73,12 +73,10 @@ def below(names: Collection[str]) -> set[str]:
 
 
 def shape_of(name: str) -> Shape:
-    """Return what the partitions of a table or a source are."""
+    """Return the kind of partitions that a table or a source has."""
     if name in SOURCES:
         return SOURCES[name]
     columns = table(name).partition
     if columns == ("agent_id",):
         return "agent"
-    return (
-        "agent x version" if "agent_id" in columns else "version"
-    )  # the history of boards has no partitions
+    return "agent x version" if "agent_id" in columns else "version"  # board history: not partitioned

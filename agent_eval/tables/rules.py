@@ -1,7 +1,7 @@
-"""Check rows beyond the types of their columns: scales, parent rows and partitions.
+"""Check the scales, parent rows and partitions of rows.
 
-A rating off its scale comes from outside (a judge, a file) and is set aside as `invalid`; whatever else is broken is
-a defect of ours, and must not be stored.
+A rating off its scale comes from a judge or a file and is marked as `invalid`. Any other violation is a defect of this
+package, and the rows must not be stored.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import polars as pl
 from agent_eval.tables.contract import Table
 
 SCALES = {"_1to5": (1, 5), "_0to100": (0, 100)}
-"""The scale that a column's name states."""
+"""Scales by the suffix of the column name."""
 
 PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "conversations": ("sessions", ("agent_id", "session_id")),
@@ -33,16 +33,16 @@ PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "quality_summary": ("transcripts", ("methodology_version", "agent_id")),
     "log_leaderboard": ("transcripts", ("methodology_version", "agent_id")),
 }
-"""Table → the table that its rows belong to, and by which columns. A null in one of them belongs to nothing finer."""
+"""The parent table of each table, with the columns that link rows to it; a row with a null in one has no parent row."""
 
 _STANDS_ALONE = {"composite_scores": (pl.col("n_conversations") == 0).fill_null(False)}
-"""Rows without a parent: of an agent of which every record was refused, there is nothing but the composite's row."""
+"""Rows that need no parent row: if all records of an agent were refused, the agent has only a row of composites."""
 
 _REASONS = ("unscored_reason", "reason")
 
 
 def off_scale(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with a number outside the scale in the name of its column; NaN is outside every scale."""
+    """Return the rows with a number outside the scale that its column name states; NaN is outside every scale."""
     bad = [
         ~pl.col(name).is_between(low, high)
         for name in table.schema
@@ -53,7 +53,7 @@ def off_scale(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def orphans(table: Table, frame: pl.DataFrame, others: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows without a parent row in `others` (frames by table name); none if that table is not given."""
+    """Return the rows without a parent row in `others` (frames by table name); none if the parent is not given."""
     parent, columns = PARENTS.get(table.name, ("", ()))
     if parent not in others:
         return frame.clear()
@@ -62,15 +62,15 @@ def orphans(table: Table, frame: pl.DataFrame, others: Mapping[str, pl.DataFrame
 
 
 def strays(frame: pl.DataFrame, partitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows outside the partitions (one row per key), such as rows of another agent or version."""
+    """Return the rows that do not belong to the given partitions, such as rows of another agent or version."""
     return frame.join(partitions, on=partitions.columns, how="anti")
 
 
 def quarantined(table: Table, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the frame with off-scale ratings marked as invalid, and the original rows.
+    """Return the frame with off-scale ratings marked as invalid, and the original rows of these ratings.
 
-    Set aside: the rating is null, the status `invalid`, the reason says what stood there. Only in tables that have a
-    rating and a status; elsewhere nothing changes.
+    An invalid rating becomes null, its status becomes `invalid`, and the reason contains the original value. Tables
+    without a rating or a status are not changed.
     """
     reason = next((name for name in _REASONS if name in table.schema), None)
     if reason is None or not {"rating_1to5", "status"} <= set(table.schema):

@@ -1,4 +1,4 @@
-"""Collect the declarations of all stored tables. The store adds the columns `dagster_run_id` and `created_at` to each."""
+"""Collect the declarations of all stored tables, to which the store adds columns `dagster_run_id` and `created_at`."""
 
 from typing import Any, Literal, overload
 
@@ -56,7 +56,7 @@ def table(name: str) -> Table[Any]:
     """Return the declaration of a stored table.
 
     Raises:
-        UnknownTableError: If there is no table of that name; the message suggests the closest match.
+        UnknownTableError: If there is no table with this name; the message suggests the closest match.
     """
     if name not in TABLES:
         raise UnknownTableError(name, TABLES)

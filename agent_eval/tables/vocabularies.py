@@ -1,8 +1,8 @@
-"""Define closed vocabularies: the allowed words of a column, as its type.
+"""Define closed vocabularies, which are column types with a fixed set of words.
 
-Such a column is `pl.Enum` in a frame and VARCHAR in the store. Words without an order are listed alphabetically, so that
-sorting by them in polars gives the same order as sorting by their texts in SQL. Metrics, failure labels and judges are
-text columns: a project can add its own names.
+Such a column is `pl.Enum` in a frame and VARCHAR in the store. Words without an order are listed alphabetically, so
+that sorting in polars gives the same order as sorting the texts in SQL. Metrics, failure labels and judges are text
+columns, because a project can add its own names.
 """
 
 import polars as pl
@@ -13,13 +13,14 @@ def _words(*words: str) -> pl.Enum:
 
 
 SEVERITY = pl.Enum(["low", "medium", "high", "critical"])
-"""Ordered in polars: `pl.col("severity") >= "high"` includes critical. In SQL the column is text: use `severity_rank >= 3`.
+"""Severities in ascending order.
 
-`severity_rank` counts the words from 1 in this order.
+In polars, `pl.col("severity") >= "high"` includes critical. In SQL, the column is text, so use `severity_rank >= 3`;
+`severity_rank` is the position in this order, from 1.
 """
 
 JUDGMENT_STATUS = _words("scored", "unscored", "missing", "invalid", "disputed", "not_applicable")
-"""The same words for judgments and rubric ratings, so that their frames can be concatenated."""
+"""Status words of both judgments and rubric ratings, so that their frames can be concatenated."""
 SCORE_STATUS = _words("published", "provisional", "incomplete", "invalid", "not_applicable")
 TOOL_STATUS = _words("scored", "not_applicable", "unscored")
 OUTCOME_CLASS = _words("passed", "failed", "agent_error", "harness_error", "unknown")

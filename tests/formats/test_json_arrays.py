@@ -53,7 +53,7 @@ def test_the_array_is_found_under_its_keys_only() -> None:
         (b"nothing", 0, "no array or object"),
         (b'[{"a": 1}', 1, "ends here"),
         (b'[{"a": 1}, {"b"', 1, "within an array or object"),
-        (b'[{"a": 1}, "b', 1, "within a text"),
+        (b'[{"a": 1}, "b', 1, "within a string"),
         (b"[1] [2]", 1, "something follows"),
     ],
 )

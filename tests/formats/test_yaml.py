@@ -60,7 +60,7 @@ def test_text_scalars_stay_as_they_are_written() -> None:
         ("a: 1\nb: ]", "2: not YAML: "),
         ("[" * (DEEPEST + 1), f"1: nested deeper than {DEEPEST} levels"),
         ("[" + "1," * MOST_VALUES + "]", f"1: more than {MOST_VALUES:,} values"),
-        ("a: " + "x" * 4_000_001, "1: more than 4,000,000 letters"),
+        ("a: " + "x" * 4_000_001, "1: more than 4,000,000 characters"),
     ],
     ids=["repeated", "merge", "list as key", "tag", "second", "alias", "syntax", "deep", "many", "long"],
 )
@@ -92,7 +92,7 @@ def test_texts_that_aliases_repeat_are_counted_by_their_letters() -> None:
     assert read_document(few, "text", allow_aliases=True).value == yaml.safe_load(few)
     assert (
         refused(many, "text", allow_aliases=True)
-        == "2: more than 4,000,000 letters once its aliases are written out"
+        == "2: more than 4,000,000 characters after its aliases are expanded"
     )
 
 

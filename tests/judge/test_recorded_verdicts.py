@@ -106,7 +106,7 @@ def test_a_file_that_breaks_off_is_refused_and_the_next_one_is_read(tmp_path: Pa
     frame, [refusal] = read_verdicts(tmp_path)
     assert frame.height == 1
     assert refusal.file == "a.jsonl"
-    assert "cannot be read on from here" in refusal.reason
+    assert "the rest of the file cannot be read" in refusal.reason
 
 
 def test_a_second_answer_under_one_key_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_version_that_is_no_version_is_refused(own: Path, write: Write) -> Non
             + b"".join(
                 b"%c: &%c [%s]\n" % (c + 1, c + 1, b",".join([b"*%c" % c] * 10)) for c in range(97, 106)
             ),
-            "5: more than 100,000 values once its aliases are written out",
+            "5: more than 100,000 values after its aliases are expanded",
         ),
     ],
     ids=["empty", "comment", "list", "latin-1", "utf-16", "nul", "large", "deep", "cycle", "bomb"],

@@ -277,7 +277,7 @@ def test_a_truncated_gzip_keeps_the_records_before_the_break(tmp_path: Path, ses
     path.write_bytes(whole[: len(whole) // 2])
     report = take(path, sessions)
     assert 50 < report.n_imported < 500
-    assert "cannot be read on from here" in report.refusals[-1].reason
+    assert "the rest of the file cannot be read" in report.refusals[-1].reason
     stored = (report.folder / "conversations.jsonl").read_text().splitlines()
     assert [json.loads(line)["task_id"] for line in stored] == [str(i) for i in range(report.n_imported)]
 

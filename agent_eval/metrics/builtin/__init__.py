@@ -1,1 +1,1 @@
-"""The built-in metrics, one module each: the rubric, the scale and when the metric applies."""
+"""Built-in metrics, one module each, with rubric, scale and condition."""

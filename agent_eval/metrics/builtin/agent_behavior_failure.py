@@ -1,4 +1,4 @@
-"""Agent behaviour failure: what went wrong in how the agent behaved. Turn, labels, several may apply."""
+"""Agent behaviour failure: label the failures in the agent's behaviour. Grain: turn; answer: one or more labels."""
 
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
@@ -33,7 +33,7 @@ AGENT_BEHAVIOR_FAILURE = Metric(
     severities={
         REPETITION: "medium",
         "failure to ask for clarification": "medium",
-        "lack of specific information": "medium",  # more than wording: the user has to ask again
+        "lack of specific information": "medium",  # not only a matter of wording, because the user has to ask again
         "disobey user request": "high",
         FALSE_INFORMATION: "high",
         UNSAFE_ACTION: "critical",
@@ -45,8 +45,8 @@ AGENT_BEHAVIOR_FAILURE = Metric(
     },
     by_rule={
         SILENCE: "An empty message in place of a reply, or no message while the conversation goes on.",
-        POLICY_VIOLATION: "A rule of the agent's policy is broken: `policy_adherence` says which.",
-        UNSUPPORTED_CLAIM: "States a particular of the case that nothing supports: `faithfulness` lists it.",
+        POLICY_VIOLATION: "A rule of the agent's policy is broken; `policy_adherence` names it.",
+        UNSUPPORTED_CLAIM: "States a detail of the case that nothing supports; `faithfulness` lists it.",
         TRUNCATED_REPLY: "The reply breaks off, by the token limit or in the middle of a sentence or of code.",
     },
 )

@@ -1,14 +1,14 @@
-"""Answer correctness: agreement with the expected answer. Turn, value 0–1; only where an answer is expected."""
+"""Answer correctness: rate agreement with the expected answer. Grain: turns with ground truth; answer: value 0–1."""
 
 from agent_eval.metrics.base import Metric
 
 CORRECT_AT = 0.7
 STRICTNESS = {"lenient": 0.6, "default": CORRECT_AT, "strict": 0.8, "very strict": 0.9}
-_TOLERANCE = 1e-9  # equality passes, also where a mean missed it by rounding
+_TOLERANCE = 1e-9  # a value equal to the threshold passes despite rounding errors
 
 
 def is_correct(value: float, threshold: float = CORRECT_AT) -> bool:
-    """Return whether a correctness (0–1) reaches the threshold."""
+    """Return whether a correctness value (0–1) reaches the threshold."""
     return value >= threshold - _TOLERANCE
 
 

@@ -1,4 +1,4 @@
-"""Argument correctness: whether each call has the right arguments. Turn with tool calls, value in [0, 1], call by call."""
+"""Argument correctness: check the arguments of tool calls. Grain: turns with calls; answer: share of correct calls."""
 
 from agent_eval.metrics.base import Items, Metric
 

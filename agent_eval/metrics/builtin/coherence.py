@@ -1,4 +1,4 @@
-"""Coherence: whether a reply fits what was said before, and itself. Turn, rating 1–5."""
+"""Coherence: rate whether a reply is consistent with the conversation and itself. Grain: turn; answer: rating 1–5."""
 
 from agent_eval.metrics.base import Metric
 

@@ -1,4 +1,4 @@
-"""Faithfulness: whether a reply contradicts what is known, claim by claim. Turn, rating 1–5, derived by rule."""
+"""Faithfulness: check whether the claims of a reply contradict the known facts. Grain: turn; answer: rating 1–5."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -9,10 +9,11 @@ SUPPORTED, CONTRADICTED, UNSUPPORTED = "supported", "contradicted", "unsupported
 
 
 def faithfulness_rating(verdicts: Sequence[str]) -> int:
-    """Return the rating that the verdicts on a reply's claims give.
+    """Return the rating that follows from the verdicts on a reply's claims.
 
-    5: every claim is supported, or there is none. 4: none is contradicted, some are unsupported. 3: at most a quarter of
-    the claims is contradicted. 2: less than half. 1: half of them or more. The rule is ours.
+    The rating is 5 if every claim is supported or there are no claims, 4 if no claim is contradicted but some are
+    unsupported, 3 if at most a quarter of the claims is contradicted, 2 if less than half is, and 1 otherwise. The rule
+    is specific to this project.
     """
     contradicted = Fraction(verdicts.count(CONTRADICTED), max(len(verdicts), 1))
     if not contradicted:

@@ -1,4 +1,4 @@
-"""Goal completion: whether the user's goal was reached. Conversation, value 0 or 1."""
+"""Goal completion: decide whether the user's goal was reached. Grain: conversation; answer: 0 or 1."""
 
 from agent_eval.metrics.base import Metric
 

@@ -1,4 +1,4 @@
-"""Helpfulness: how far one reply brings the user towards the goal. Turn, rating 1–5."""
+"""Helpfulness: rate how far a reply brings the user towards the goal. Grain: turn; answer: rating 1–5."""
 
 from agent_eval.metrics.base import Metric
 

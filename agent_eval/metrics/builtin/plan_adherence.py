@@ -1,4 +1,4 @@
-"""Plan adherence: whether the agent did what it said it would do. Conversation, rating 1–5."""
+"""Plan adherence: rate whether the agent did what it announced. Grain: conversation; answer: rating 1–5."""
 
 from agent_eval.metrics.base import Metric
 

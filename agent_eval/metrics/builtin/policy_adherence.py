@@ -1,4 +1,4 @@
-"""Policy adherence: whether a turn keeps the rules that the agent was given. Turn, value in [0, 1], rule by rule."""
+"""Policy adherence: check a turn against each rule of the agent's policy. Grain: turn; answer: share of rules kept."""
 
 from agent_eval.metrics.base import Items, Metric
 

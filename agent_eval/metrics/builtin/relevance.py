@@ -1,4 +1,4 @@
-"""Relevance: whether a reply keeps to the topic and the need. Turn, rating 1–5."""
+"""Relevance: rate whether a reply addresses the user's topic and need. Grain: turn; answer: rating 1–5."""
 
 from agent_eval.metrics.base import Metric
 

@@ -1,4 +1,4 @@
-"""Step efficiency: the share of calls that were neither repeated nor useless. Conversation, value in [0, 1], by rule."""
+"""Step efficiency: compute the share of calls that were needed, by rule. Grain: conversation; answer: value 0–1."""
 
 from agent_eval.metrics.base import Metric
 

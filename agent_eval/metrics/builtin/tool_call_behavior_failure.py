@@ -1,4 +1,4 @@
-"""Tool call behaviour failure: what went wrong in the use of tools. Turn, labels, several may apply."""
+"""Tool call behaviour failure: label the failures in tool use. Grain: turn; answer: one or more labels."""
 
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
@@ -37,7 +37,7 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
         WRONG_TOOL: "high",
         WRONG_ARGUMENTS: "high",
         IGNORED_TOOL_RESULT: "high",
-        "missing tool call": "high",  # the agent guessed what a tool would have told: nothing holds the answer up
+        "missing tool call": "high",  # the agent guessed what a tool would have returned
         REPEATED_TOOL_CALL: "medium",
         UNKNOWN_TOOL: "high",
         REPEATED_FAILING_CALL: "medium",
@@ -46,6 +46,6 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
     by_rule={
         UNKNOWN_TOOL: "Called a tool that it does not have.",
         REPEATED_FAILING_CALL: "The same call failed in the same way three times or more, with nothing changed.",
-        STUCK_LOOP: "The same few calls in a circle, or one tool failing in a row whatever its arguments.",
+        STUCK_LOOP: "The same few calls repeated in a cycle, or one tool that keeps failing with any arguments.",
     },
 )

@@ -1,4 +1,4 @@
-"""Tool result utilisation: whether the tools' results reach the answer. Turn, value 0 or 1; only with tool calls."""
+"""Tool result utilisation: decide whether tool results reach the answer. Grain: turns with calls; answer: 0 or 1."""
 
 from agent_eval.metrics.base import Metric
 

@@ -1,4 +1,4 @@
-"""User frustration (turn, rating 1–5, 5 is best) and knowledge retention (turn after the first, 0 or 1)."""
+"""User frustration (every turn, rating 1–5, 5 is best) and knowledge retention (turns after the first, 0 or 1)."""
 
 from agent_eval.metrics.base import Metric
 

@@ -1,4 +1,4 @@
-"""Verbosity: whether a reply has the right length. Turn, rating 1–5, 5 is best."""
+"""Verbosity: rate whether a reply has the right length. Grain: turn; answer: rating 1–5, 5 is best."""
 
 from agent_eval.metrics.base import Metric
 

@@ -1,6 +1,6 @@
 """Compute universal, domain and composite scores from rubric ratings, and the leaderboard.
 
-The arithmetic is exact: scores are compared and ranked as fractions. Weights and penalties are in
+The arithmetic is exact: scores are compared and ranked as fractions. Weights and penalties are defined in
 `methodology`.
 """
 

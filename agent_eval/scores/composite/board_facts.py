@@ -1,4 +1,4 @@
-"""Compute the columns of a board row beside the scores: dimensions, sessions, methodology, dropped data."""
+"""Compute the board columns other than the scores: dimensions, sessions, methodology and dropped data."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _SESSION = ("agent_id", "session_id")
 _SEEN = {"n_judged": pl.Int64, "n_seen_in_part": pl.Int64, "least_seen_share": pl.Float64}
 _SAMPLED = {"n_sampled": pl.Int64, "n_to_sample": pl.Int64}
 NOT_SAMPLED = "not in the judged sample (judge_sample)"
-"""Reason of a conversation that was not put to any judge model (judge/sampling.py)."""
+"""Reason for a conversation that was not sent to any judge model (judge/sampling.py)."""
 Facts = dict[str, object]
 
 
@@ -29,11 +29,11 @@ def board_facts(
     methodologies: Mapping[str, Methodology],
     judged: pl.DataFrame | None = None,
 ) -> dict[AgentVersion, Facts]:
-    """Return the columns BOARD_FACTS of every pair in `transcripts`.
+    """Return the BOARD_FACTS columns for every pair in `transcripts`.
 
-    Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is
-    null. `judged`: how many (`n`) effective judgments and ratings have the same PAIR, conversation_id,
-    judge, status, reason and seen_share.
+    Dates and evaluators are taken from the sessions that count. A dimension or scenario is null if it has no
+    rating. `judged` holds the number (`n`) of effective judgments and ratings per combination of PAIR,
+    conversation_id, judge, status, reason and seen_share.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -63,7 +63,7 @@ def board_facts(
 
 
 def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
-    """Count the models' judgments that count, with the share of the evidence they were made on."""
+    """Count the scored judgments by models and those based on part of the evidence, with the smallest share seen."""
     if judged is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SEEN})
     is_model = ~pl.col("judge").is_in(["human", "rule", "recorded", "none"])
@@ -80,7 +80,7 @@ def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
-    """Count drawn and all conversations; rows exist only where some were left out."""
+    """Count the sampled conversations and all conversations of each pair that was judged on a sample."""
     if judged is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SAMPLED})
     is_left_out = (pl.col("reason") == NOT_SAMPLED).fill_null(False)
@@ -98,7 +98,7 @@ def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per pair of `transcripts`: facts of its sessions, and whether one is for the version."""
+    """Return one row per pair in `transcripts`, with session facts and whether a session is for the version."""
     broken = conversations.filter(outcome_class="harness_error").select(
         "agent_id", "conversation_id", is_broken=pl.lit(value=True)
     )

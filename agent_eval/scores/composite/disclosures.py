@@ -1,7 +1,8 @@
-"""Check required tests, disclosures and the hallucination result, which bar publication but change no number.
+"""Check required tests, disclosures and the hallucination result.
 
-A disclosure is the sessions' manifest entry after its check against the transcripts. An entry that fails the
-check is null with the reason; null is never read as false.
+A failed check can prevent publication. A disclosure is an entry of the session manifests that was checked
+against the transcripts. An entry that fails the check is null, with the reason; null is never treated as
+false.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ NOT_JUDGED = "present, not judged"
 
 
 class SessionFacts(NamedTuple):
-    """Hold the declarations and contents of one session that counts."""
+    """Hold the declared values and the contents of one session that counts."""
 
     session_id: str
     u3_scope: str | None
@@ -31,7 +32,7 @@ class SessionFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class Disclosed:
-    """Hold the checked disclosures of one pair. `missing` bars publication, `warnings` do not."""
+    """Hold the checked disclosures of one pair. Entries in `missing` prevent publication, `warnings` do not."""
 
     u3_scope: str | None
     repeatability_tested: bool | None
@@ -41,7 +42,7 @@ class Disclosed:
 
 
 def declared(sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per session and version it was run for; sessions for 'any' version declare none."""
+    """Return one row per session and version that it was run for; sessions for 'any' version have no row."""
     return (
         sessions.explode("methodology_versions")
         .rename({"methodology_versions": "methodology_version"})
@@ -50,7 +51,7 @@ def declared(sessions: pl.DataFrame) -> pl.DataFrame:
 
 
 def counted(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return transcripts that ratings are given on: admitted, in a session declared for their version."""
+    """Return the transcripts that are rated: admitted, and in a session declared for their version."""
     key = [*PAIR, "session_id"]
     return transcripts.filter("is_admitted").join(declared(sessions).select(key), on=key, how="semi")
 
@@ -62,11 +63,11 @@ def disclosed(
     conversation_judgments: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, Disclosed]:
-    """Return required tests and disclosures of every pair in `transcripts`, checked session by session.
+    """Return the required tests and disclosures of every pair in `transcripts`, checked session by session.
 
-    A test must be held in every session that counts. `hallucination_passed` is true only if every
-    hallucination conversation is judged and passed, false as soon as one failed, else null. A session that
-    copies another one bars publication under every version.
+    Every session that counts must contain each required test. `hallucination_passed` is true if every
+    hallucination conversation was judged and passed, false if any failed, and null otherwise. A session that
+    copies another one prevents publication under every version.
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
@@ -84,10 +85,10 @@ def disclosed(
 
 
 def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
-    """Return the scope that all sessions declare, or why there is none.
+    """Return the U3 scope that all sessions declare, or the reason why it is unknown.
 
-    It is checked against what U3 is judged on: every conversation of the session, the standardised task
-    included.
+    The scope is checked against every conversation of the session, including the standardised task, because
+    U3 is judged on all of them.
     """
     claims = {s.session_id: s.u3_scope for s in sessions}
     if problem := _disagreement(claims):
@@ -107,7 +108,10 @@ def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
 def repeatability_tested(
     sessions: Sequence[SessionFacts], evidence: Sequence[SessionEvidence]
 ) -> tuple[bool | None, str | None]:
-    """Return what all sessions disclose; true without three independent sessions is null, with the reason."""
+    """Return whether all sessions disclose tested repeatability, or null and the reason.
+
+    True is replaced by null if fewer than three sessions are independent.
+    """
     claims = {s.session_id: s.repeatability_tested for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
@@ -161,7 +165,7 @@ def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) ->
 
 
 def _disagreement(claims: Mapping[str, object]) -> str | None:
-    """Return why several manifests do not give one disclosure; null if they do."""
+    """Return why the manifests do not agree on a disclosure; None if they do."""
     silent = [session for session, claim in claims.items() if claim is None]
     if len(silent) == len(claims):
         return "not disclosed"
@@ -176,7 +180,7 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
 def _session_facts(
     counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
 ) -> dict[AgentVersion, list[SessionFacts]]:
-    """Return the sessions of each pair in order. Gaps are required tests, then slots."""
+    """Return the sessions of each pair, sorted by id. Gaps list required tests first, then slots."""
     claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
     facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
@@ -207,7 +211,7 @@ def _session_facts(
 
 
 def _needed(methodology: Methodology) -> list[str]:
-    """Return the parts that every session must hold: the required tests, then the slots."""
+    """Return the parts that every session must contain: the required tests, then the slots."""
     return [*(test.slug for test in methodology.required_tests), *SCENARIOS]
 
 
@@ -218,9 +222,9 @@ def _session_evidence(
     facts: Mapping[AgentVersion, Sequence[SessionFacts]],
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, list[SessionEvidence]]:
-    """Return the questions and answers in the sessions of each pair, in their order.
+    """Return the questions and answers in each pair's sessions, in session order.
 
-    Pairs are left out if they claim nothing and no two of their sessions share an answer.
+    A pair is left out if none of its sessions claims tested repeatability and no two share an answer.
     """
     is_silent = pl.col("n_agent_messages") == 0
     said = (
@@ -279,12 +283,12 @@ def _session_evidence(
 
 
 def _serves(part: str) -> pl.Expr:
-    """Return whether a conversation holds the test or fills the slot."""
+    """Return whether a conversation contains the test or fills the slot."""
     return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
 
 
 def is_present(text: str) -> bool:
-    """Return whether a text of `missing` names a required test that was held and lacks only a result."""
+    """Return whether an entry of `missing` names a required test that was run but has no result."""
     return text.endswith(NOT_JUDGED) or f": {DISPUTED} (" in text
 
 

@@ -1,4 +1,4 @@
-"""Compute domain scores: five scenarios, three criteria each, from the template of the agent's category."""
+"""Compute domain scores from the agent's template: five scenarios with three criteria each."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -15,7 +15,7 @@ from agent_eval.tables.frames import DomainScores, RubricRatings, Transcripts
 
 
 class UnknownTemplateError(NotFoundError):
-    """Raised when transcripts name a template that their version does not have."""
+    """Raised when transcripts name a template that their methodology version does not define."""
 
     def __init__(self, slug: str, methodology: Methodology) -> None:
         known = ", ".join(t.slug for t in methodology.templates)
@@ -26,7 +26,7 @@ class UnknownTemplateError(NotFoundError):
 
 
 def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
-    """Return Σ of three criteria / 15 × 100, exact; null if any is null.
+    """Return the sum of the three criteria / 15 × 100, exact; None if any is None.
 
     Source: methodology 1.0.0, Score calculation.
     """
@@ -35,7 +35,7 @@ def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
 
 
 def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
-    """Return the mean of the five scenario scores, exact; null if any is null.
+    """Return the exact mean of the five scenario scores; None if any is None.
 
     Source: methodology 1.0.0, Score calculation.
     """
@@ -48,13 +48,13 @@ def domain_scores(
 ) -> DomainScores:
     """Return table `domain_scores`: one row per pair that has ratings.
 
-    A criterion is the exact mean over sessions of its mean over the slot's conversations; null, and named in
-    `missing`, if any of them is not rated. Of the transcripts only the pair's template is used; without one
-    the scores are null and `criteria` is empty.
+    A criterion is averaged over the slot's conversations in each session and then over sessions, exactly. If
+    any of these conversations is not rated, the criterion is null and named in `missing`. The transcripts
+    supply only the pair's template; without a template the scores are null and `criteria` is empty.
 
     Raises:
         DuplicateRatingError: If two effective ratings rate one criterion of one conversation.
-        UnknownTemplateError: If a version does not have the template.
+        UnknownTemplateError: If a version does not define the template.
         VersionNotGivenError: If rows name a version without a methodology.
     """
     templates = _templates(transcripts, methodologies)
@@ -64,7 +64,7 @@ def domain_scores(
 
 
 def template_named(slug: str, methodology: Methodology) -> Template:
-    """Return the template of that slug; UnknownTemplateError if the version does not have it."""
+    """Return the template with this slug, or raise UnknownTemplateError if the version does not define it."""
     for template in methodology.templates:
         if template.slug == slug:
             return template

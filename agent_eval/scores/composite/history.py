@@ -1,6 +1,7 @@
-"""Record boards over time: which rows changed and why, and the content of a board at a point in time.
+"""Record boards over time, with the rows that changed and why, and restore the board at a point in time.
 
-A row of table board_history is a state of one row of table leaderboard, valid until the agent's next row.
+A row of table board_history records a state of one row of table leaderboard. It is valid until the agent's
+next row in the history.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,35 +22,35 @@ CAUSES = {
     "methodology_hash": "methodology",
     "code_version": "code",
 }
-"""Column of table board_inputs → the cause that a difference in it indicates."""
+"""The cause that a difference indicates, by column of table board_inputs."""
 CODE, JUDGE = "code", "judge"
 
 Row = Mapping[str, Any]
 
 _BOARD = table("leaderboard").schema.names()
-_OWN = ("composite_exact", "status")  # depend on the agent's own inputs only; its rank does not
+_OWN = ("composite_exact", "status")  # depend only on the agent's own inputs, unlike its rank
 
 
 def with_inputs(composite_scores: CompositeScores, inputs: pl.DataFrame) -> CompositeScores:
-    """Return composite scores with the columns that name their inputs, taken from table board_inputs."""
+    """Return composite scores with the input columns of table board_inputs."""
     bare = composite_scores.drop(CAUSES.keys())
     joined = bare.join(inputs, on=PAIR, how="left", maintain_order="left")
     return table("composite_scores").conform(joined)
 
 
 def board_at(history: pl.DataFrame, until: float) -> pl.DataFrame:
-    """Return the board as it was at a point in time (seconds since 1970): rows of table leaderboard."""
+    """Return the board at a point in time (seconds since 1970), in the columns of table leaderboard."""
     rows = [{**row} for row in _states(history, until).values() if row["is_on_board"]]
     return table("leaderboard").frame(rows)
 
 
 def seeded(stored: pl.DataFrame, history: pl.DataFrame, made_at: Mapping[str, str]) -> pl.DataFrame:
-    """Return the stored boards as first rows of board_history, for versions that have no history yet.
+    """Return the first rows of board_history, from the stored boards of versions that have no history yet.
 
     Args:
         stored: Table leaderboard before the new board is stored.
         history: Table board_history.
-        made_at: Version → creation time of its stored board, ISO 8601.
+        made_at: Creation time of the stored board by version, ISO 8601.
     """
     fresh = stored.join(history, on="methodology_version", how="anti")
     return table("board_history").frame(
@@ -61,12 +62,12 @@ def seeded(stored: pl.DataFrame, history: pl.DataFrame, made_at: Mapping[str, st
 def new_history(
     board: pl.DataFrame, history: pl.DataFrame, versions: pl.DataFrame, *, at: str
 ) -> pl.DataFrame:
-    """Return the rows that a new board adds to board_history: one per row that changed, appeared or left.
+    """Return the new rows of board_history: one per board row that was changed, added or removed.
 
     Args:
         board: The current table leaderboard.
         history: Table board_history so far.
-        versions: The versions of the new boards, column methodology_version.
+        versions: The versions of the new boards, in column methodology_version.
         at: Time of the change, ISO 8601.
     """
     known = _states(history.join(versions, on="methodology_version", how="semi"))
@@ -87,17 +88,18 @@ def new_history(
 def board_changes(
     board: pl.DataFrame, history: pl.DataFrame, inputs: pl.DataFrame, inputs_before: pl.DataFrame, *, at: str
 ) -> pl.DataFrame:
-    """Return a row of table board_changes for each row with a changed composite, rank or status.
+    """Return one row of table board_changes per board row whose composite, rank or status changed.
 
-    If the agent's composite or status changed, or if it appeared or left, the cause is the difference in its
-    own inputs. If only its rank changed, the cause is that of the agents of its template that did change. A
-    row of a release that stored no inputs changed because of the code; if all inputs are equal, a judge gave
-    an answer that it had not given before, or lost one. A first board is not a change.
+    If the agent's composite or status changed, or the agent was added or removed, the cause is the difference
+    in its own inputs. If only its rank changed, the causes are those of the agents in the same template that
+    did change. If an earlier release stored no inputs for the version, the cause is the code. If all inputs
+    are equal, the cause is a judge: it gave a new answer or lost one. The first board of a version is not a
+    change.
 
     Args:
-        board: The current table leaderboard; versions missing from the history have no earlier board.
-        history: Table board_history before the board.
-        inputs: Inputs of the board, table board_inputs.
+        board: The current table leaderboard; a version that is missing from the history has no earlier board.
+        history: Table board_history before this board was added.
+        inputs: Inputs of the current board, table board_inputs.
         inputs_before: Inputs of the previous board.
         at: Time of the change, ISO 8601.
     """
@@ -133,13 +135,13 @@ def board_changes(
 
 
 class _Causes:
-    """Compute the differences between two sets of inputs."""
+    """Compare the inputs of two boards."""
 
     def __init__(self, now: Mapping[AgentVersion, Row], before: Mapping[AgentVersion, Row]) -> None:
         self._now, self._before = now, before
 
     def of(self, keys: Sequence[AgentVersion]) -> list[str]:
-        """Return the causes of all of these agents, in the order of `CAUSES`."""
+        """Return the distinct causes for these agents, in the order of `CAUSES`."""
         found = {cause for key in keys for cause in self._of_one(key)}
         return [cause for cause in CAUSES.values() if cause in found]
 
@@ -163,7 +165,7 @@ def _of_template(
     old: Mapping[AgentVersion, Row],
     new: Mapping[AgentVersion, Row],
 ) -> list[AgentVersion]:
-    """Return the agents that changed within a template of a version, entered it or left it."""
+    """Return the agents of a template and version whose row was changed, added or removed."""
     return [
         key
         for key in moved
@@ -191,7 +193,7 @@ def _values(row: Row | None, names: Sequence[str]) -> tuple[object, ...]:
 
 
 def _states(history: pl.DataFrame, until: float = float("inf")) -> dict[AgentVersion, Row]:
-    """Return the last recorded state of each row of a board at that time, including rows that left it."""
+    """Return the last recorded state of each board row up to that time, including removed rows."""
     dated = [(seconds(row["recorded_at"]), row) for row in history.iter_rows(named=True)]
     dated.sort(key=lambda item: item[0])
     return {_key(row): row for when, row in dated if when <= until}

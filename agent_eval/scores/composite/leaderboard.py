@@ -1,4 +1,4 @@
-"""Build a version's leaderboard: ranks by exact composite; unpublished agents follow with their reasons."""
+"""Build the leaderboard: rank published agents by exact composite, and list the others with their reasons."""
 
 import itertools
 from bisect import bisect_left, bisect_right
@@ -33,7 +33,7 @@ ORDER_OF_STATUS = ("published", "provisional", "incomplete", "invalid", "not_app
 
 
 class MixedVersionsError(InputError):
-    """Raised when a view would rank agents of several methodology versions against each other."""
+    """Raised when a view would rank agents of different methodology versions against each other."""
 
     def __init__(self, versions: Iterable[str]) -> None:
         super().__init__(
@@ -49,16 +49,16 @@ def leaderboard(
     superseded_by: Mapping[str, str | None] | None = None,
     interval: IntervalMethod = "auto",
 ) -> pl.DataFrame:
-    """Return table `leaderboard`: one row per row of `composite_scores` of an agent that entered a version.
+    """Return table `leaderboard`: one row per row of `composite_scores` whose agent entered the version.
 
-    An agent has entered a version if a session of it was run for that version, or for any; others are on no
-    board. `superseded_by` names the successor of each version that has one, `interval` the interval method.
-    Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite.
-    Their interval is over sessions; the slots D1–D5 are fixed and not sampled. With one session there is
-    neither an interval nor a rank range; such an agent may have any position in the ranges of the others.
-    `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task set; its
-    trials are counted over all sets. Sorted by version, template, published rows by rank, then the others by
-    status; the row order of inputs is ignored.
+    An agent entered a version if one of its sessions was run for that version or for any version; other agents
+    are not on the board. `superseded_by` maps versions to their successors; `interval` is the interval method.
+    Only published rows are ranked, by exact composite within their version and template, as 1, 2, 2, 4.
+    Intervals cover the variation between sessions; the slots D1–D5 are fixed and not sampled. An agent with one
+    session has neither an interval nor a rank range, and the rank ranges of the others assume that it may have
+    any rank. `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task
+    set; its trials are counted over all sets. Rows are sorted by version and template, with published rows by
+    rank first, then the others by status. The result does not depend on the row order of the inputs.
     """
     composite_scores = composite_scores.filter(pl.col("has_entered").fill_null(True))
     successors = superseded_by or {}
@@ -84,11 +84,11 @@ def leaderboard(
 def pairwise_comparisons(
     composite_scores: CompositeScores, interval: IntervalMethod = "auto"
 ) -> pl.DataFrame:
-    """Return table `pairwise_comparisons`: every two published agents of a template, over their sessions.
+    """Return table `pairwise_comparisons`: every two published agents of a template, compared over sessions.
 
-    Both were asked the same fixed slots, so their difference contains no slot difficulty; sessions are
-    independent. p is corrected for the number of pairs of the template. A difference that unseen sessions
-    could explain is unknown, with the reason, unless `interval` is t.
+    Both agents have the same fixed slots, so that slot difficulty cancels out of their difference; sessions are
+    assumed independent. p is corrected for the number of pairs in the template. Unless `interval` is t, the
+    verdict on a difference that unseen sessions could explain is unknown, with the reason.
     """
     rows: list[dict[str, object]] = []
     for (version, template), entries in _fields(composite_scores).items():
@@ -116,7 +116,7 @@ def pairwise_comparisons(
 def _judged(
     a: "BoardEntry", b: "BoardEntry", found: Difference, said: str, interval: IntervalMethod, n_pairs: int
 ) -> dict[str, str | None]:
-    """Return the verdict; if unseen sessions could explain it, unknown with the reason."""
+    """Return the verdict, or 'unknown' and the reason if unseen sessions could explain the difference."""
     reason = None
     if said in ("better", "worse") and interval != "t":
         ends = SCALE_0TO100[0] - max(a.penalty, b.penalty), SCALE_0TO100[1]
@@ -126,7 +126,7 @@ def _judged(
 
 
 def verdict(found: Difference, p_corrected: float | None) -> str:
-    """Return the verdict on the first agent: better, worse, tie, not distinguishable, or unknown."""
+    """Return the verdict on the first agent: better, worse, tie, not distinguishable or unknown."""
     if found.difference == 0:
         return "tie"
     if p_corrected is None:
@@ -137,9 +137,9 @@ def verdict(found: Difference, p_corrected: float | None) -> str:
 
 
 def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
-    """Return the board with `what_if_composite`: each raw composite under this version's penalty.
+    """Return the board with `what_if_composite`: each raw composite minus this version's penalty, at least 0.
 
-    Null without a raw composite, or if the penalty is unknown.
+    The column is null if the raw composite or the penalty is unknown.
     """
     points = [
         methodology.penalty_points("repeatability_tested", tested) for tested in board["repeatability_tested"]
@@ -149,12 +149,12 @@ def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFra
 
 
 def in_reading_order(board: pl.DataFrame) -> pl.DataFrame:
-    """Sort a stored board as `leaderboard` does: version, template, rank, then the others by status."""
+    """Sort a stored board as `leaderboard` does: by version, template and rank, then unranked rows by status."""
     return table("leaderboard").frame(sorted(board.iter_rows(named=True), key=_place))
 
 
 def competition_ranks(values: Sequence[Fraction]) -> list[int]:
-    """Return standard competition ranks, highest value first: equal values share a rank, 1, 2, 2, 4."""
+    """Return standard competition ranks, highest value first; equal values share a rank, as in 1, 2, 2, 4."""
     rank_of: dict[Fraction, int] = {}
     place = 1
     for value, n in sorted(Counter(values).items(), reverse=True):
@@ -164,10 +164,10 @@ def competition_ranks(values: Sequence[Fraction]) -> list[int]:
 
 
 def one_version(board: pl.DataFrame) -> pl.DataFrame:
-    """Return the board unchanged if all its rows are of one methodology version (or it is empty).
+    """Return the board unchanged if all its rows have the same methodology version, or if it is empty.
 
     Raises:
-        MixedVersionsError: If it holds several; a view of several must be requested explicitly.
+        MixedVersionsError: If the board has several versions; views of several must be requested explicitly.
     """
     versions = board["methodology_version"].unique().to_list()
     if len(versions) > 1:
@@ -177,7 +177,7 @@ def one_version(board: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class BoardEntry:
-    """Hold a published agent on the board of its version and template."""
+    """Hold one published agent of a version and template."""
 
     agent_id: str
     exact: Fraction
@@ -196,7 +196,7 @@ class BoardEntry:
 
     @cached_property
     def penalised(self) -> Sample:
-        """Return the sessions after the penalty."""
+        """Return the summary of the session values minus the penalty."""
         return self.sessions._replace(mean=self.sessions.mean - self.penalty)
 
     def interval(self, method: IntervalMethod = "t") -> Interval | None:
@@ -210,23 +210,23 @@ class BoardEntry:
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
 
     def method(self, asked: IntervalMethod) -> Literal["t", "bounded"]:
-        """Return the interval method: as requested; for auto, bounded if the sessions show a breakdown."""
+        """Return the requested interval method; for auto, bounded if the sessions show a breakdown, else t."""
         if asked == "auto":
             return "bounded" if has_breakdown(self.values) else "t"
         return asked
 
     def said_method(self, method: Literal["t", "bounded"]) -> str:
-        """Return the board's name of the method; t is marked if all sessions are near one end."""
+        """Return the method's name on the board; 't_near_end' if all sessions are near one end of the scale."""
         return "t_near_end" if method == "t" and is_near_an_end(self.values, SCALE_0TO100) else method
 
     @property
     def smallest_detectable(self) -> float | None:
-        """Return the smallest detectable difference from an agent with as many sessions of equal spread."""
+        """Return the smallest detectable difference from an agent with the same number and spread of sessions."""
         return welch(self.sessions, self.sessions, step=self.step).smallest_detectable
 
 
 def difference_of(a: BoardEntry, b: BoardEntry) -> Difference:
-    """Compare two agents over sessions, after penalties; the difference is that of the exact composites."""
+    """Compare two agents over sessions after penalties; the difference is between their exact composites."""
     found = welch(a.penalised, b.penalised, step=max(a.step, b.step))
     return found._replace(difference=float(a.exact - b.exact))
 
@@ -243,7 +243,7 @@ def _fields(composite_scores: pl.DataFrame) -> _Fields:
 
 
 def board_interval(row: Mapping[str, Any], interval: IntervalMethod) -> Interval | None:
-    """Return the interval that a board shows for a row of `composite_scores`; None if it has none."""
+    """Return the interval that the board shows for a row of `composite_scores`; None if it shows no interval."""
     if row["composite_exact"] is None or row["point_0to100"] is None:
         return None
     entry = _entry(row)
@@ -296,9 +296,11 @@ def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, 
 
 
 def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, int | None]]:
-    """Return each agent's best and worst rank: after every interval wholly above, before all wholly below.
+    """Return the best and worst rank that the intervals allow for each agent.
 
-    An agent without an interval has no range; in the ranges of the others it may have any position.
+    An agent ranks behind every agent whose interval is wholly above its own, and ahead of every agent whose
+    interval is wholly below. An agent without an interval has no range; the ranges of the others assume that it
+    may have any rank.
     """
     known = [interval for interval in intervals if interval is not None]
     lows, highs = sorted(i.low for i in known), sorted(i.high for i in known)
@@ -314,7 +316,7 @@ def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, 
 
 
 def _lead(entry: BoardEntry, field: Sequence[BoardEntry]) -> dict[str, object]:
-    """Return points above the next agent, and whether the order survives one rating point of either."""
+    """Return the lead over the next agent, and whether one rating point of either could change their order."""
     others = [other for other in field if other is not entry and other.exact <= entry.exact]
     if not others:
         return {"lead_points": None, "lead_survives_point": None}
@@ -347,7 +349,7 @@ def _ranks_overall(fields: _Fields) -> dict[AgentVersion, int]:
 
 
 def _pass_at_1(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, object]]:
-    # rows of an earlier release hold pass@1 only as pass_at_k of k = 1, which was over all tasks
+    # rows of an earlier release have pass@1 only as pass_at_k with k = 1, which was over all tasks
     n_sets = pl.col("task_set").n_unique().over(PAIR)
     sets = reliability.with_columns(n_sets=n_sets).filter(k=1, estimator="unbiased")
     sets = sets.with_columns(

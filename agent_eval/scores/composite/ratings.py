@@ -1,7 +1,7 @@
 """Compute exact means of the ratings of a pair (agent and version), and name every part without a rating.
 
-Shared by the universal and the domain scores. The methodology defines the parts; the choice between several
-raters is made earlier: only rows with `is_effective` count here.
+Universal and domain scores both use this module. The methodology defines the parts. Only rows with
+`is_effective` count; if a part has several raters, the effective one is chosen before this step.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ NO_MODELS = ("human", "rule", "none")  # judges that are not models
 
 
 class DuplicateRatingError(InputError):
-    """Raised when one part has two ratings that both count."""
+    """Raised when two effective ratings rate the same part."""
 
     def __init__(self, part: Mapping[str, object]) -> None:
         named = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
@@ -36,7 +36,7 @@ class DuplicateRatingError(InputError):
 
 
 class VersionNotGivenError(InputError):
-    """Raised when rows name a methodology version that was not passed with them."""
+    """Raised when rows name a methodology version that was not passed to the function."""
 
     def __init__(self, version: str, given: Iterable[str]) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class VersionNotGivenError(InputError):
 
 
 class RatedTarget(NamedTuple):
-    """Identify a universal dimension (without criterion), or a criterion of a scenario."""
+    """Identify a universal dimension (criterion None) or a criterion of a scenario."""
 
     target: str
     criterion: str | None
@@ -54,21 +54,21 @@ class RatedTarget(NamedTuple):
 
 @dataclass(frozen=True)
 class Rated:
-    """Hold the ratings of one pair: a mean per part, null unless every session rated it."""
+    """Hold the ratings of one pair, with a mean per part that is None unless the part is rated in every session."""
 
     n_sessions: int
     means: Mapping[RatedTarget, Fraction | None]
     session_ids: Sequence[str]  # sorted
-    session_sums: Sequence[float | None]  # Σ of each session's part means; null unless all are rated
+    session_sums: Sequence[float | None]  # sum of each session's part means; None unless all are rated
     judges: tuple[str, ...]
-    judge_models: tuple[str, ...]  # including those behind recorded verdicts; an ensemble is one
+    judge_models: tuple[str, ...]  # including the models of recorded verdicts; an ensemble counts as one
     n_unscored: int
     missing: tuple[str, ...]
-    is_disputed: bool  # a rating is missing, and only because people disagree
+    is_disputed: bool  # ratings are missing, all of them because people disagree
 
 
 def methodology_of(version: str, methodologies: Mapping[str, Methodology]) -> Methodology:
-    """Return the methodology of a version; VersionNotGivenError if it is missing."""
+    """Return the methodology of a version, or raise VersionNotGivenError if it was not passed."""
     if version not in methodologies:
         raise VersionNotGivenError(version, methodologies)
     return methodologies[version]
@@ -82,14 +82,14 @@ def pairs_of(frame: pl.DataFrame) -> list[AgentVersion]:
 
 
 def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that count, one per part; a 'scored' row off the scale is 'invalid', with a reason.
+    """Return the effective rows, one per part; a scored rating off the scale becomes 'invalid', with a reason.
 
     Raises:
         DuplicateRatingError: If two effective rows rate one part.
     """
     rows = rubric_ratings.filter(pl.col("is_effective"))
     parts = rows.select(PART)
-    # equal hashes are rare and cheap to count: every part is compared only if there are any
+    # comparing hashes is cheap: the parts themselves are compared only if two hashes are equal
     if parts.hash_rows().n_unique() < parts.height and (twice := rows.filter(parts.is_duplicated())).height:
         raise DuplicateRatingError(twice.sort(PART).row(0, named=True))
     on_scale = pl.col("rating_1to5").is_between(1, 5).fill_null(False)
@@ -106,10 +106,11 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 def rated(
     rubric_ratings: pl.DataFrame, expected: Mapping[AgentVersion, Sequence[RatedTarget]]
 ) -> dict[AgentVersion, Rated]:
-    """Return, for each pair, the exact mean of each expected part, in that order.
+    """Return the ratings of each pair, with the exact mean of each expected part in the given order.
 
-    Conversations of one slot are averaged into their session first, then sessions. A part without a rating
-    in any session is null and named; it is never left out of a mean. Rows of other parts are ignored.
+    The ratings of a slot's conversations are averaged per session, and then over sessions. If a session lacks
+    a rating of a part, the part's mean is None and the part is named in `missing`; a mean never omits a
+    session. Rows of other parts are ignored.
     """
     parts, sessions = _numbered_parts(expected), _numbered_sessions(rubric_ratings)
     rows = _on_grid(rubric_ratings, parts, sessions)
@@ -136,7 +137,7 @@ def rated(
 
 
 def _numbered_parts(expected: Mapping[AgentVersion, Sequence[RatedTarget]]) -> pl.DataFrame:
-    """Number the expected parts in order: grouping a million rows by number is faster than by name."""
+    """Number the expected parts in order, because grouping a million rows is faster by number than by name."""
     named = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
     schema = dict.fromkeys((*AgentVersion._fields, *RatedTarget._fields), pl.String)
     return pl.DataFrame(named, schema=schema, orient="row").with_row_index("part")
@@ -145,7 +146,7 @@ def _numbered_parts(expected: Mapping[AgentVersion, Sequence[RatedTarget]]) -> p
 def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
     """Number the sessions of each pair; a pair without sessions gets one null session.
 
-    Effective rows without a session therefore count only for a pair that has no session at all.
+    Effective rows without a session therefore count only if the pair has no session at all.
     """
     has_session = pl.col("session_id").is_not_null()
     sessions = rubric_ratings.filter("is_effective").select(*PAIR, "session_id").unique()
@@ -153,7 +154,7 @@ def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return the effective rows of the expected parts, by number; a missing part gets a 'missing' row."""
+    """Return the effective rows of the expected parts, by number, with a 'missing' row for each part without one."""
     targets = parts["target"].unique()
     model = pl.when(pl.col("judge") == RECORDED).then("rater").otherwise("judge").alias("model")
     used = rubric_ratings.select(*PART, "rating_1to5", "status", "reason", "judge", model, "is_effective")
@@ -168,7 +169,7 @@ def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.Dat
 
 
 def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return the parts of sessions without a row. Usually there are none, which a count shows."""
+    """Return each part and session without a row, comparing only parts with fewer rated sessions than expected."""
     n_present = rows.group_by("part").agg(n_present=pl.col("session").n_unique())
     lacking = (
         parts.join(sessions.group_by(PAIR).agg(n_sessions=pl.len()), on=PAIR)
@@ -180,7 +181,7 @@ def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> 
 
 
 def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Return, per part and session: the sum of its ratings, its conversations and how many are scored."""
+    """Return the sum of ratings and the numbers of ratings and of scored ratings, per part and session."""
     is_scored = pl.col("status") == "scored"
     if rows.height == parts.join(sessions, on=PAIR).height:  # every cell of the grid has a row
         return rows.select(
@@ -198,7 +199,7 @@ def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl
 def _facts(
     rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
 ) -> dict[AgentVersion, tuple[int, list[str], int, list[str]]]:
-    """Return, per pair: number of sessions, raters, number of lost ratings, and rating models."""
+    """Return the number of sessions, the raters, the number of lost ratings and the rating models of each pair."""
     is_scored = pl.col("status") == "scored"
     by_part = rows.group_by("part").agg(
         judges=pl.col("judge").filter(is_scored).unique(),
@@ -221,7 +222,7 @@ def _facts(
 def _means(
     sums: pl.DataFrame, parts: pl.DataFrame
 ) -> dict[tuple[AgentVersion, RatedTarget], Fraction | None]:
-    """Compute exact means from integer sums and counts: sessions with equal counts are added first."""
+    """Compute exact means from integer sums and counts; sessions with equal counts are added first for speed."""
     equal = sums.group_by("part", "n").agg(
         pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
     )
@@ -243,8 +244,8 @@ def _means(
 def _by_session(
     sums: pl.DataFrame, sessions: pl.DataFrame
 ) -> Mapping[AgentVersion, tuple[list[str], list[float | None]]]:
-    """Return, per pair, its sessions, sorted, and each one's sum of parts (means over conversations)."""
-    # rounded: sums of floats depend on their order
+    """Return each pair's sessions, sorted, with the sum of part means (over conversations) of each session."""
+    # rounded because float sums depend on the order of addition
     total = (pl.col("total") / pl.col("n")).sum().round(9)
     is_complete = (pl.col("n_scored") == pl.col("n")).all()
     per_session = (
@@ -262,7 +263,7 @@ def _by_session(
 
 
 def _disputed(rows: pl.DataFrame, parts: pl.DataFrame) -> set[AgentVersion]:
-    """Return the pairs that lack ratings only because people disagree."""
+    """Return the pairs whose missing ratings are all missing because people disagree."""
     lacking = rows.filter(pl.col("status") != "scored").join(parts, on="part")
     per_pair = lacking.group_by(PAIR).agg(is_disputed=(pl.col("status") == DISPUTED).all())
     return {
@@ -274,7 +275,10 @@ def _disputed(rows: pl.DataFrame, parts: pl.DataFrame) -> set[AgentVersion]:
 def _missing(
     rows: pl.DataFrame, sums: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
 ) -> defaultdict[AgentVersion, list[str]]:
-    """Return 'U4: reason', 'D2.accuracy (session b): reason'; a slot lacking all criteria is named once."""
+    """Return texts such as 'U4: reason' and 'D2.accuracy (session b): reason' for each pair's missing ratings.
+
+    If all criteria of a slot are missing for the same reason, the slot is named once.
+    """
     unrated = (
         rows.filter(pl.col("status") != "scored")
         .join(sums.select("part", "session", "n"), on=["part", "session"])
@@ -305,7 +309,7 @@ def _missing(
 
 
 def grouped(missing: Iterable[str]) -> list[str]:
-    """Group missing parts by reason: 'U1, U2: no session declared for 1.3.0'."""
+    """Group missing parts by reason, as in 'U1, U2: no session declared for 1.3.0'."""
     reasons: dict[str, list[str]] = {}
     for text in missing:
         part, _, reason = text.partition(": ")

@@ -1,4 +1,4 @@
-"""Determine which sessions are independent of one another, and why the others are not."""
+"""Determine which sessions are independent of each other, and why the others are not."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 INDEPENDENT_SESSIONS = 3  # minimum for a claim of tested repeatability
 Question = tuple[str | None, str | None]
-"""Task id and hash of the user's first message."""
+"""The task id and the hash of the user's first message."""
 
 
 class SessionEvidence(NamedTuple):
@@ -20,15 +20,15 @@ class SessionEvidence(NamedTuple):
     questions: Mapping[str, frozenset[Question]]  # by required test and slot
     content: tuple[
         tuple[str | None, ...], ...
-    ]  # what was said in the conversations that serve them; None: nothing
+    ]  # the parts and the messages' hash of each conversation; None without a message of the agent
 
 
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
     """Return why the sessions do not show that repeatability was tested; None if they do.
 
-    Three of them must be independent: complete, with the same questions, different in the agent's messages
-    in more than half of the conversations, and run on different dates or under different values of
-    `session_run`. The reason names every session that does not count.
+    At least three sessions must be independent. Independent sessions are complete and ask the same questions;
+    the agent's messages differ in more than half of the conversations; and their dates or their values of
+    `session_run` differ. The reason names every session that does not count.
     """
     complete = [s for s in sessions if not s.gaps and not _unnamed(s)]
     groups: dict[object, list[SessionEvidence]] = defaultdict(list)
@@ -45,15 +45,15 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
 
 
 def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
-    """Return a reason for each session whose agent part copies an earlier one.
+    """Return a reason for each session whose agent messages are copies of an earlier session's.
 
-    A copy adds no evidence to mean and interval. Conversations without a message of the agent are equal but
-    are not copies.
+    A copy adds no evidence to the mean and the interval. Conversations without a message of the agent do not
+    count as copies.
     """
     found: list[str] = []
     holding: dict[tuple[str | None, ...], list[int]] = defaultdict(
         list
-    )  # what was said → earlier sessions, by number
+    )  # earlier sessions by content, as numbers
     ordered = sorted(sessions, key=_order)
     for number, session in enumerate(ordered):
         said = {part for part in session.content if None not in part}
@@ -79,14 +79,14 @@ def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
 
 
 def _is_copy(a: SessionEvidence, b: SessionEvidence, *, of_silence: bool = True) -> bool:
-    """Return whether the agent's part is the same in at least half of the conversations."""
+    """Return whether the agent's messages are the same in at least half of the conversations."""
     shared = Counter(a.content) & Counter(b.content)
     n_shared = sum(n for said, n in shared.items() if of_silence or None not in said)
     return 2 * n_shared >= max(len(a.content), len(b.content), 1)
 
 
 def _at_other_times(a: SessionEvidence, b: SessionEvidence) -> bool:
-    """Return whether two sessions state different dates or runs; unstated values are not different."""
+    """Return whether the two sessions have different dates or runs; a missing value is not a difference."""
     pairs = ((a.session_date, b.session_date), (a.session_run, b.session_run))
     return any(one is not None and other is not None and one != other for one, other in pairs)
 
@@ -102,7 +102,7 @@ def _reasons(sessions: Sequence[SessionEvidence], counted: Sequence[SessionEvide
 def _reason(
     session: SessionEvidence, first: SessionEvidence | None, counted: Sequence[SessionEvidence]
 ) -> str:
-    """Return why a session does not count together with those that do."""
+    """Return the reason why a session is not counted as independent."""
     if session.gaps:
         return f"lacks {', '.join(session.gaps)}"
     if parts := _unnamed(session):
@@ -122,11 +122,11 @@ def _differing(a: SessionEvidence, b: SessionEvidence) -> list[str]:
 
 
 def _unnamed(session: SessionEvidence) -> list[str]:
-    """Return the parts with a question that cannot be identified."""
+    """Return the parts with a conversation that has neither a task id nor a user message."""
     return [part for part, asked in session.questions.items() if (None, None) in asked]
 
 
 def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
-    """Order sessions that state both date and run first: they can be distinguished from most others."""
+    """Return a sort key that puts sessions with both a date and a run first, which are easiest to distinguish."""
     day, run = session.session_date, session.session_run
     return (day is None) + (run is None), day is None, str(day or ""), run or "", session.session_id

@@ -1,6 +1,6 @@
-"""Compute the composite: the weighted sum, the penalty once, the floor at 0, and the status.
+"""Compute the composite (the weighted sum minus a single penalty, at least 0) and its status.
 
-The formula is defined once, in `composite_parts`; the table and the function for notebooks both use it.
+`composite_parts` defines the formula. Both the table and the function for notebooks use it.
 """
 
 import itertools
@@ -39,23 +39,23 @@ SCALE = range(1, 6)
 
 Status = Literal["published", "provisional", "incomplete", "invalid", "not_applicable"]
 Row: TypeAlias = Mapping[str, object]
-Rating: TypeAlias = int | None  # null: not rated
+Rating: TypeAlias = int | None  # None if not rated
 Triple: TypeAlias = Sequence[Rating]
 
 
 class RatingError(InputError):
-    """Raised when a rating is not an integer from 1 to 5, or has an unknown key."""
+    """Raised when a rating is not an integer from 1 to 5 or has an unknown key."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(
             f"{key}: {problem}. Allowed are integers 1–5 under {', '.join(DIMENSIONS)} and three of them "
-            f"(or a list of such triples) under {', '.join(SCENARIOS)}; leave out a key, or give None, for what is not rated."
+            f"(or a list of such triples) under {', '.join(SCENARIOS)}; omit missing ratings or pass None for them."
         )
 
 
 @dataclass(frozen=True)
 class CompositeParts:
-    """Hold the composite in exact parts; an unknown part is null."""
+    """Hold the exact parts of a composite; an unknown part is None."""
 
     raw: Fraction | None
     penalty: Fraction | None
@@ -64,7 +64,7 @@ class CompositeParts:
 
 @dataclass(frozen=True)
 class Composite:
-    """Hold a composite for notebooks: floats for display, `exact` to compare; null if parts are missing."""
+    """Hold a composite for notebooks: floats for display and `exact` for comparison; None if parts are missing."""
 
     universal_0to100: float | None
     domain_0to100: float | None
@@ -73,7 +73,7 @@ class Composite:
     composite_score: float | None
     exact: Fraction | None
     status: Literal["published", "provisional", "incomplete"]
-    missing: tuple[str, ...]  # keys without a rating, and 'repeatability_tested' if it must be disclosed
+    missing: tuple[str, ...]  # keys without a rating; 'repeatability_tested' if required but unknown
 
 
 def composite_parts(
@@ -82,10 +82,10 @@ def composite_parts(
     methodology: Methodology,
     repeatability_tested: bool | None,
 ) -> CompositeParts:
-    """Return U × w_u + D × w_d, minus the version's penalty once, at least 0; all exact.
+    """Return the exact composite: U × w_u + D × w_d, minus the version's penalty once, at least 0.
 
-    Without U or D everything is null. With both, the raw sum is kept even if a penalised disclosure is
-    unknown; then penalty and score are null.
+    If U or D is None, all parts are None. If only the penalised disclosure is unknown, the raw sum is known,
+    and penalty and score are None.
 
     Source: methodology 1.3.0, Score calculation.
     """
@@ -100,7 +100,7 @@ def composite_parts(
 
 
 def one_point(methodology: Methodology) -> Fraction:
-    """Return the largest change of one session's raw composite by one point in one rating."""
+    """Return the largest change that one point in one rating makes to a session's raw composite."""
     weights = methodology.weights
     return max(Fraction(weights.universal) * 100 / (5 * len(DIMENSIONS)), Fraction(weights.domain) * 100 / 75)
 
@@ -112,15 +112,17 @@ def composite(
     *,
     repeatability_tested: bool | None,
 ) -> Composite:
-    """Score plain ratings: `{"U1": 5, …}` and `{"D1": (5, 4, 5), "D2": [(5, 4, 5), (4, 4, 3)], …}`.
+    """Compute the composite of plain ratings.
 
-    Several triples of one scenario are averaged exactly. A missing key makes its score null and the
-    status 'incomplete'; an unknown `repeatability_tested` makes it 'provisional' if the version requires it.
+    `universal` is a dict such as `{"U1": 5, …}`; `domain` is a dict with one triple per scenario or a list of
+    triples, such as `{"D1": (5, 4, 5), "D2": [(5, 4, 5), (4, 4, 3)], …}`. Several triples of one scenario are
+    averaged exactly. If a key is missing, its score is None and the status is 'incomplete'. If
+    `repeatability_tested` is None although the version requires it, the status is 'provisional'.
 
     Raises:
-        ArgumentError: If ratings are not given as dicts, the methodology is not one of `Project.registry`, or
-            `repeatability_tested` is another value.
-        RatingError: If a rating is not an integer 1–5, or a key is unknown.
+        ArgumentError: If the ratings are not dicts, the methodology is not an entry of `Project.registry`, or
+            `repeatability_tested` is not True, False or None.
+        RatingError: If a rating is not an integer from 1 to 5, or a key is unknown.
     """
     for name, value in (("universal", universal), ("domain", domain)):
         if not isinstance(value, Mapping):
@@ -156,7 +158,7 @@ def composite(
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeTables:
-    """Hold the inputs of composite scores: rows of the tables of these names."""
+    """Hold the inputs of composite scores; fields are named after the tables whose rows they hold."""
 
     universal_scores: UniversalScores
     domain_scores: DomainScores
@@ -164,18 +166,23 @@ class CompositeTables:
     sessions: Sessions
     conversations: Conversations
     conversation_judgments: ConversationJudgments
-    import_errors: ImportErrors | None = None  # records rejected at import; None: none
-    disputes: pl.DataFrame | None = None  # rows of judgments and ratings with status 'disputed'; None: none
-    judged: pl.DataFrame | None = None  # the judgments that `board_facts` counts
+    import_errors: ImportErrors | None = None  # records rejected at import; None if there are none
+    disputes: pl.DataFrame | None = None  # judgments and ratings with status 'disputed'
+    judged: pl.DataFrame | None = None  # as for `board_facts`
 
 
 def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Methodology]) -> CompositeScores:
-    """Return table `composite_scores`: one row per pair with transcripts; a removed agent has none.
+    """Return table `composite_scores`: one row per pair with transcripts.
 
-    Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
-    harness, or every declared session was), incomplete (a score is missing), provisional (a required test or
-    disclosure is missing, ratings are missing only because people disagree, two models rated that were not
-    declared as an ensemble, or a session is a copy of another one), published.
+    An agent whose records were all refused also has a row, under each version that its sessions count for; a
+    removed agent has no row. The status is the first of these that applies:
+
+    - not_applicable: the agent has no template;
+    - invalid: a judge or harness failure lost a required rating, or every declared session was lost;
+    - incomplete: a score is missing;
+    - provisional: a required test or disclosure is missing, ratings are missing only because people disagree,
+      two models that are not declared as an ensemble gave ratings, or a session is a copy of another one;
+    - published: none of the above.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -217,7 +224,7 @@ def _refused_only(
     import_errors: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
 ) -> Iterator[dict[str, object]]:
-    """Return a row for each agent with only refused records, under each version its sessions count for."""
+    """Yield a row for each agent whose records were all refused, under each version its sessions count for."""
     lost = refused_by_agent(import_errors)
     unread = sorted(lost.keys() - set(transcripts["agent_id"].unique()))
     of_unread = sessions.filter(pl.col("agent_id").is_in(unread))
@@ -259,7 +266,7 @@ def _refused_only(
 
 @dataclass(frozen=True)
 class _Run:
-    """Hold a pair's run that counts, and the outcome of its other sessions."""
+    """Hold the benchmark that counts for a pair, its harness failures and its superseded runs."""
 
     benchmark_id: str | None
     harness_failures: tuple[str, ...]  # 'session x: harness failure: why'
@@ -326,7 +333,7 @@ def _row(
 
 
 def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str, object]:
-    """Return the raw composite of each session, by session; null if the session is not fully rated."""
+    """Return the session ids and the raw composite of each; null if the session is not fully rated."""
     u, d = (
         dict(zip(_names(scores["session_ids"]), _floats(scores[name]), strict=True))
         for scores, name in ((universal, "session_universal"), (domain, "session_domain"))
@@ -341,13 +348,13 @@ def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str
 
 
 def _is_undecided(universal: Row, domain: Row) -> bool:
-    """Return whether U or D is missing, and only because people disagree on some ratings."""
+    """Return whether each of U and D is known or missing only because people disagree on ratings."""
     scores = ((universal, "universal_exact"), (domain, "domain_exact"))
     return all(row[name] is not None or bool(row["is_disputed"]) for row, name in scores)
 
 
 def _disputed(disputes: pl.DataFrame | None) -> dict[AgentVersion, list[str]]:
-    """Return each pair's disputes: 'U3 of session b (anna 4, ben 2)', ordered by place and target."""
+    """Return each pair's disputes as texts such as 'U3 of session b (anna 4, ben 2)', in the given row order."""
     found: dict[AgentVersion, list[str]] = {}
     for row in disputes.iter_rows(named=True) if disputes is not None else ():
         pair = AgentVersion.of(agent_id=row["agent_id"], methodology_version=row["methodology_version"])
@@ -386,7 +393,7 @@ _COUNTED: Mapping[str, pl.Expr] = {
     .sum()
     .cast(pl.Int64),
 }
-"""Aggregates over all conversations of a pair; values are sorted because float sums depend on order."""
+"""Aggregates over all conversations of a pair. Values are sorted because float sums depend on the order."""
 
 
 def _measured(
@@ -397,7 +404,7 @@ def _measured(
 ) -> dict[AgentVersion, dict[str, object]]:
     """Compute goal completion and cost over the admitted conversations; null without conversations.
 
-    Worst and best count everything unknown, refused records included, as failed or passed.
+    The worst case counts every unknown outcome, including refused records, as failed; the best case as passed.
     """
     goals = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
@@ -479,7 +486,7 @@ def _grouped(texts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
 
 
 def _pairwise(frame: pl.DataFrame, column: str) -> list[tuple[AgentVersion, str]]:
-    """Return distinct known values of a column per pair, sorted."""
+    """Return the distinct known values of a column for each pair, sorted."""
     rows = frame.select(*PAIR, column).drop_nulls().unique().sort(*PAIR, column).rows()
     return [(AgentVersion(agent, version), value) for version, agent, value in rows]
 
@@ -489,7 +496,7 @@ def _by_pair(scores: pl.DataFrame) -> dict[AgentVersion, Row]:
 
 
 def _unrated(targets: Sequence[str]) -> Row:
-    """Return the score columns of a pair that has transcripts and no row of scores."""
+    """Return the score columns of a pair that has transcripts but no row of scores."""
     return {
         "n_sessions": 0,
         "session_ids": [],
@@ -534,7 +541,7 @@ def _rating(key: str, value: object) -> Fraction | None:
 
 
 def _criteria(key: str, value: Triple | Sequence[Triple]) -> list[Fraction | None]:
-    """Return the three criteria, each the exact mean over the triples given; null if any is null."""
+    """Return the three criteria, each as the exact mean over the given triples; None if any rating is None."""
     triples = _triples(key, value)
     columns: list[list[Fraction | None]] = [
         [_rating(f"{key}, criterion {i + 1}", triple[i]) for triple in triples] for i in range(3)

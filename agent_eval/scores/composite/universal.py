@@ -1,4 +1,4 @@
-"""Compute universal scores: U1–U6, rated once per session, averaged exactly over the run's sessions."""
+"""Compute universal scores: U1–U6, rated once per session and averaged exactly over the sessions."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -11,7 +11,7 @@ from agent_eval.tables.frames import RubricRatings, UniversalScores
 
 
 def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
-    """Return ΣU / 30 × 100, exact; null if any of the six is null. All 1s are 20, all 5s are 100.
+    """Return the exact sum of U1–U6 / 30 × 100; None if any of the six is None. The range is 20 to 100.
 
     Source: methodology 1.0.0, Score calculation.
     """
@@ -26,8 +26,9 @@ def universal_scores(
 ) -> UniversalScores:
     """Return table `universal_scores`: one row per pair that has ratings.
 
-    A dimension is the exact mean of its effective ratings over the sessions; null, and named in `missing`,
-    if any session lacks it. Nulls are not filled with zero, and no mean is taken over fewer sessions.
+    A dimension is the exact mean of its effective ratings over the sessions. If any session lacks a rating,
+    the dimension is null and named in `missing`: nulls are not filled with zero, and a mean never omits a
+    session.
 
     Raises:
         DuplicateRatingError: If two effective ratings rate one dimension of one session.

@@ -1,4 +1,4 @@
-"""Compute reliability from trials: pass@k and pass^k, with intervals."""
+"""Compute reliability from trials: pass@k and pass^k with intervals."""
 
 from agent_eval.scores.reliability.attempts import pass_at_k, pass_hat_k, posterior
 

@@ -1,7 +1,7 @@
-"""Compute pass@k and pass^k from counts: n trials of a task, c of them correct, k attempts.
+"""Compute pass@k and pass^k of one task from counts: n trials, c correct trials and k attempts.
 
-This module holds the arithmetic only: estimates and the posterior of one task. `hierarchical` covers several
-tasks; `scores.reliability.trials` decides which trials were correct.
+This module computes the estimates and the posterior of a single task; `hierarchical` computes the posterior for
+several tasks. `scores.reliability.trials` decides which trials were correct.
 """
 
 import math
@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 
 class TrialCountError(InputError, ValueError):
-    """Raised for numbers that are not valid trials, successes and attempts."""
+    """Raised for invalid numbers of trials, successes or attempts."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -28,14 +28,14 @@ class TrialCountError(InputError, ValueError):
 
 
 class UnknownEstimatorError(InputError, ValueError):
-    """Raised when an estimator's name is unknown."""
+    """Raised when the name of an estimator is unknown."""
 
     def __init__(self, estimator: object, allowed: Sequence[str] = get_args(Estimator)) -> None:
         super().__init__(f"Estimator {estimator!r} is unknown. Allowed: {', '.join(allowed)}.")
 
 
 class PriorError(InputError, ValueError):
-    """Raised for a prior or a level that does not give a posterior."""
+    """Raised for an invalid prior or level."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class PriorError(InputError, ValueError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Hold a posterior's mean and the ends of its equal-tailed interval."""
+    """Hold the mean of a posterior and the bounds of its equal-tailed interval."""
 
     mean: float
     low: float
@@ -54,7 +54,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Hold the posterior of one success rate."""
+    """Hold the posterior estimates for one success rate."""
 
     pass_at_k: Estimate
     pass_hat_k: Estimate
@@ -64,7 +64,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class InteractionPass:
-    """Hold pass@k and pass^k over the interactions of one conversation, which are never mixed with trials."""
+    """Hold pass@k and pass^k over the interactions of one conversation, which do not count as trials."""
 
     interaction_pass_at_k: float
     interaction_pass_hat_k: float
@@ -79,18 +79,19 @@ class InteractionPass:
 
 
 def not_identified(k: int, most: int) -> str:
-    """Return why this k has no posterior."""
+    """Return the reason why there is no posterior for this k."""
     return f"k is {k}, but no task has more than {most} known trials: how trials of one task go together is not identified"
 
 
 def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
-    """Return the probability that at least one of k attempts succeeds, from c correct of n trials of a task.
+    """Return the probability that at least one of k attempts succeeds, given c correct trials of n for a task.
 
-    unbiased: 1 − C(n−c, k)/C(n, k). plug_in: 1 − (1 − c/n)^k, also for k > n. Exact except for the last
-    rounding.
+    The unbiased estimator is 1 − C(n−c, k)/C(n, k). The plug_in estimator is 1 − (1 − c/n)^k, which also allows
+    k > n. The result is exact except for the final rounding.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is not an integer, or k > n when unbiased.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, a number is not an integer, or k > n with the
+            unbiased estimator.
     """
     check_counts(n, c, k, estimator)
     ways = _ways(n, k, estimator)
@@ -98,9 +99,10 @@ def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> f
 
 
 def pass_hat_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
-    """Return the probability that all of k attempts are correct, from c correct of n trials of one task.
+    """Return the probability that all of k attempts succeed, given c correct trials of n for a task.
 
-    unbiased: C(c, k)/C(n, k). plug_in: (c/n)^k, also for k > n. Exact except for the last rounding.
+    The unbiased estimator is C(c, k)/C(n, k). The plug_in estimator is (c/n)^k, which also allows k > n. The
+    result is exact except for the final rounding.
 
     Raises:
         TrialCountError: As for `pass_at_k`.
@@ -118,15 +120,16 @@ def interaction_pass_at_k(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> InteractionPass:
-    """Return pass@k and pass^k with interactions of one conversation as attempts: c of n were correct.
+    """Return pass@k and pass^k over the interactions of one conversation, given c correct interactions of n.
 
-    Turns of a conversation are not independent trials, so this does not predict a repeated run of the task;
-    it has its own name. Default: the plug-in, as in the reference tool. `bayesian` is the tool's other mode:
-    the posterior of the conversation's success rate, p ~ Beta(a + c, b + n − c), exact where the tool draws
-    samples.
+    Turns of a conversation are not independent trials. The result therefore does not predict a repeated run of
+    the task and has a different name. The default estimator is plug_in, as in the reference tool. `bayesian` is
+    the tool's other mode: the posterior of the conversation's success rate, p ~ Beta(a + c, b + n − c). It is
+    exact, while the tool draws samples.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is not an integer, or k > n when unbiased.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, a number is not an integer, or k > n with the
+            unbiased estimator.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     if estimator != "bayesian":
@@ -140,25 +143,25 @@ def interaction_pass_at_k(
 def posterior(
     n: int, c: int, k: int, *, prior: tuple[float, float] = UNIFORM, level: float = LEVEL
 ) -> Posterior:
-    """Return the exact posterior of pass@k and pass^k of one task: p ~ Beta(a + c, b + n − c), any k.
+    """Return the exact posterior of pass@k and pass^k of one task, with p ~ Beta(a + c, b + n − c), for any k.
 
-    With A = a + c and B = b + n − c: E[pass^k] = Π (A+i)/(A+B+i), E[pass@k] = 1 − Π (B+i)/(A+B+i), i < k.
-    Both rise with p, so the ends of the interval are the transformed Beta quantiles.
+    With A = a + c and B = b + n − c, E[pass^k] = Π (A+i)/(A+B+i) and E[pass@k] = 1 − Π (B+i)/(A+B+i) over i < k.
+    Both rise with p, so the bounds of the interval are transformed Beta quantiles.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, or one is not an integer.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, or a number is not an integer.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
     check_counts(n, c, k, "plug_in")
     a, b = prior[0] + c, prior[1] + n - c
-    missed = _power(b, a, k, level)  # at least one correct = not all wrong
+    missed = _power(b, a, k, level)  # at least one success is the complement of only failures
     at = Estimate(1 - missed.mean, 1 - missed.high, 1 - missed.low)
     return Posterior(pass_at_k=at, pass_hat_k=_power(a, b, k, level), prior=prior, level=level)
 
 
 def check_counts(n: object, c: object, k: object, estimator: str) -> None:
-    """Raise for numbers that are not valid trials, successes and attempts; see `pass_at_k`."""
+    """Raise TrialCountError for invalid numbers of trials, successes or attempts; see `pass_at_k`."""
     if estimator not in get_args(Estimator):
         raise UnknownEstimatorError(estimator)
     trials, correct = check_integer("n", n), check_integer("c", c)
@@ -186,7 +189,7 @@ def check_integer(name: str, value: object) -> int:
 
 
 def check_prior(prior: object, level: object) -> None:
-    """Raise for a prior or a level that does not give a posterior; see `PriorError`."""
+    """Raise PriorError for an invalid prior or level."""
     if not isinstance(prior, tuple | list) or len(prior) != 2:
         raise PriorError(f"The prior is {prior!r}")
     for value in prior:
@@ -199,7 +202,7 @@ def check_prior(prior: object, level: object) -> None:
 
 
 def _ways(trials: int, k: int, estimator: Estimator) -> int:
-    """Count the ways to draw k of these trials: without replacement if unbiased, with it for the plug-in."""
+    """Count the ways to draw k of these trials, with replacement for plug_in and without it for unbiased."""
     return math.comb(trials, k) if estimator == "unbiased" else trials**k
 
 

@@ -1,18 +1,19 @@
-"""Compute the posterior of pass@k and pass^k for new tasks of the same kind; success rates vary by task.
+"""Compute the posterior of pass@k and pass^k for new tasks of the same kind, with success rates that vary by task.
 
-The trials of a task are independent given its success rate. A few tasks do not show how rates vary, and an
-interval has to cover every kind of variation they are compatible with, so three hypotheses share the prior:
+The trials of a task are assumed independent given its success rate. A few tasks do not show how rates vary, and
+an interval must cover every kind of variation that is compatible with them. The prior is therefore divided among
+three hypotheses:
 
-- alike (2/5): all tasks have one rate m;
-- between (1/5): beta-binomial, rates are drawn from a Beta distribution with mean m and intraclass
-  correlation r (the share of an outcome's variance that lies between tasks), r uniform on 0 to 1;
-- two kinds (2/5): a share w of the tasks, uniform on 0 to 1, is easy and fails with a rate s, the others are
-  hard and succeed with a rate g, both rates uniform on 0 to 3 % (slips and guesses, as in the DINA model of
-  Junker and Sijtsma, 2001). Tasks that were all easy so far inform about w like as many coin tosses.
+- alike (2/5): all tasks have the same rate m;
+- between (1/5): rates are drawn from a Beta distribution with mean m and intraclass correlation r, which is the
+  share of an outcome's variance that lies between tasks and is uniform on 0 to 1 (beta-binomial model);
+- two kinds (2/5): a share w of the tasks, uniform on 0 to 1, is easy and fails with rate s; the others are hard
+  and succeed with rate g. Both rates are uniform on 0 to 3 % (slips and guesses, as in the DINA model of Junker
+  and Sijtsma, 2001). If all tasks so far were easy, they inform about w like the same number of coin tosses.
 
-The prior of m is Beta(0.7, 0.7). Weights, that prior and the 3 % were chosen by exact coverage
-(docs/statistics.md). The posterior is computed on a grid for each hypothesis, narrowed to its range; it is
-not sampled.
+The prior of m is Beta(0.7, 0.7). The weights, this prior and the limit of 3 % were chosen by exact coverage
+(docs/statistics.md). The posterior is computed on a grid per hypothesis, which is narrowed to the posterior's
+range; it is not sampled.
 """
 
 import math
@@ -39,7 +40,7 @@ _Floats: TypeAlias = NDArray[np.float64]
 MEAN_PRIOR = 0.7  # both parameters of the Beta prior of m
 MOST_SLIPS = 0.03
 WEIGHTS = (0.4, 0.2, 0.4)  # alike, between, two kinds
-_NEGLIGIBLE = 14.0  # cells with a log posterior this far below the largest one are dropped when narrowing
+_NEGLIGIBLE = 14.0  # narrowing drops cells whose log posterior is this far below the largest
 _MOST_NARROWED = 10
 
 
@@ -53,7 +54,7 @@ class TaskPosterior:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Hold one hypothesis' cells: rates and shares per axis, and log of prior × likelihood × size."""
+    """Hold the grid cells of one hypothesis: rates and shares per axis, and log(prior × likelihood × size)."""
 
     axes: tuple[_Floats, ...]
     logs: _Floats
@@ -62,15 +63,18 @@ class _Cells:
 def posterior_of_new_tasks(
     tasks: Mapping[tuple[int, int], int], k: int, *, level: float = LEVEL
 ) -> TaskPosterior:
-    """Return the posterior mean and equal-tailed interval of E[p^k] and 1 − E[(1 − p)^k] over new tasks.
+    """Return the posterior mean and equal-tailed interval of pass@k and pass^k over new tasks.
+
+    pass^k is E[p^k] and pass@k is 1 − E[(1 − p)^k] over the tasks' success rates p.
 
     Args:
-        tasks: Number of tasks with n trials of which c are correct, by (n, c).
-        k: Attempts, at most the largest n: the dependence of a task's successes is not observed beyond it.
-        level: Probability that the interval covers.
+        tasks: The number of tasks with n trials and c correct trials, by (n, c).
+        k: The number of attempts, at most the largest n, because the data do not show the joint probability of
+            more successes of a task.
+        level: The probability that the interval covers.
 
     Raises:
-        TrialCountError: If there is no task, k exceeds every n, or counts are not valid trials and successes.
+        TrialCountError: If there is no task, k exceeds every n, or a count is invalid.
         PriorError: If the level is not between 0 and 1.
     """
     check_prior((0.5, 0.5), level)
@@ -86,7 +90,7 @@ def posterior_of_new_tasks(
 
 
 def _moments(parts: Sequence[_Cells], k: int, *, is_missed: bool = False) -> _Floats:
-    """Return E[p^k] of a new task in every cell, or E[(1 − p)^k]."""
+    """Return E[p^k] of a new task in every cell, or E[(1 − p)^k] if `is_missed`."""
     (_, *alike), (_, *between, correlation), (share, other, slips, guesses) = (part.axes for part in parts)
     mean, spread = (axes[int(is_missed)] for axes in (alike, between))
     found = np.ones(parts[1].logs.shape)
@@ -104,12 +108,12 @@ def _moments(parts: Sequence[_Cells], k: int, *, is_missed: bool = False) -> _Fl
 
 
 def _estimate(weights: _Floats, values: _Floats, level: float) -> Estimate:
-    """Return the mean and the quantiles of a quantity that is `values` in the cells."""
+    """Return the weighted mean and the quantiles of a quantity whose values in the cells are given."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     below = np.cumsum(weights[order]) - weights[order] / 2
     low, high = np.interp([0.5 - level / 2, 0.5 + level / 2], below, ordered)
-    mean = min(max(float((weights * values).sum()), 0.0), 1.0)  # without BLAS, which starts threads
+    mean = min(max(float((weights * values).sum()), 0.0), 1.0)  # avoids BLAS, which starts threads
     return Estimate(mean, float(min(low, mean)), float(max(high, mean)))
 
 
@@ -130,11 +134,12 @@ def _posterior(tasks: tuple[tuple[int, int, int], ...]) -> tuple[tuple[_Cells, .
 
 
 def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
-    """Return the cells of equal prior probability, narrowed until the posterior fills them.
+    """Return cells of equal prior probability that are narrowed to the range of the posterior.
 
     Args:
-        made: Builds cells from the middles of each axis, 0–1 with a uniform prior, with the log likelihood.
-        sizes: The number of cells of each axis.
+        made: A function that builds cells with log likelihoods from the midpoints on each axis; axes are 0–1
+            with a uniform prior.
+        sizes: The number of cells per axis.
     """
     ends = [(0.0, 1.0)] * len(sizes)
     for _ in range(_MOST_NARROWED):
@@ -153,7 +158,7 @@ def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
 
 
 def _mean_of(u: _Floats) -> tuple[_Floats, _Floats]:
-    """Return the mean at a quantile of its prior, and one minus it, both exact near 0."""
+    """Return the mean at a quantile of its prior, and one minus the mean, both precise near 0."""
     return betaincinv(MEAN_PRIOR, MEAN_PRIOR, u), betaincinv(MEAN_PRIOR, MEAN_PRIOR, 1 - u)
 
 
@@ -171,7 +176,7 @@ def _between(
     logs = np.zeros(a.shape)
     for of, start in ((c, a), (n - c, b), (n, size)):
         sign = -1 if of is n else 1
-        for i, n_more in enumerate(_more_than(of, times)):  # number of tasks that have more than i of these
+        for i, n_more in enumerate(_more_than(of, times)):  # the number of tasks with more than i of these
             logs += sign * n_more * np.log(start + i)
     return _Cells((u, mean, missed, correlation), logs)
 
@@ -191,13 +196,13 @@ def _two_kinds(
 
 
 def _more_than(values: NDArray[np.int64], times: NDArray[np.int64]) -> list[float]:
-    """Return how many tasks have more than 0, 1, … of these, until it falls to one."""
+    """Return the numbers of tasks whose value exceeds 0, 1, … up to the largest value minus one."""
     per_value = np.bincount(values, weights=times)
     return [float(n) for n in per_value.sum() - np.cumsum(per_value)[:-1]]
 
 
 def _held(is_held: NDArray[np.bool_], axis: int, ends: tuple[float, float]) -> tuple[float, float]:
-    """Return the part of an axis that the kept cells cover, with one more cell on either side."""
+    """Return the range of an axis that the kept cells cover, with an additional cell on each side."""
     others = tuple(other for other in range(is_held.ndim) if other != axis)
     places = np.flatnonzero(is_held.any(axis=others))
     cell = _width(ends) / is_held.shape[axis]

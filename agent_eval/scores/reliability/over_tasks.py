@@ -1,4 +1,4 @@
-"""Compute estimates and intervals of one row of `reliability`, over its tasks or their families."""
+"""Compute the estimates and intervals of one row of `reliability`, over its tasks or their families."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class InFamily(NamedTuple):
 def estimated(
     tasks: Sequence[Alike], k: int, estimator: str, prior: tuple[float, float], level: float
 ) -> dict[str, object]:
-    """Return one row's counts and estimates, over these tasks."""
+    """Return the counts and estimates of one row, over these tasks."""
     n_tasks = sum(t.times for t in tasks)
     n_trials = sum(t.n * t.times for t in tasks)
     sources = sorted({source for t in tasks for source in t.sources})
@@ -80,7 +80,7 @@ def estimated(
 
 
 def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str, object]:
-    """Return the bounds of one row if tasks of a family are dependent: families are the units."""
+    """Return the bounds of one row with families as the units, because tasks of a family depend on each other."""
     names = [task.family for task in tasks]
     n_families, bounds = (
         len({*names}),
@@ -109,7 +109,7 @@ def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str
 def posterior_over_tasks(
     counts: Sequence[tuple[int, int, int]], k: int, estimator: str, prior: tuple[float, float], level: float
 ) -> tuple[Estimate, Estimate]:
-    """Return pass@k and pass^k of the posterior over all these tasks."""
+    """Return the posterior estimates of pass@k and pass^k over all these tasks."""
     if estimator == "pooled" or (len(counts) == 1 and counts[0][2] == 1):
         n, c = (sum(count[i] * count[2] for count in counts) for i in (0, 1))
         made = posterior(n, c, k, prior=prior, level=level)
@@ -117,7 +117,7 @@ def posterior_over_tasks(
     tasks = Counter[tuple[int, int]]()
     for n, c, times in counts:
         tasks[n, c] += times
-    from agent_eval.scores.reliability.hierarchical import posterior_of_new_tasks  # loads numpy
+    from agent_eval.scores.reliability.hierarchical import posterior_of_new_tasks  # imports numpy
 
     found = posterior_of_new_tasks(tasks, k, level=level)
     return found.pass_at_k, found.pass_hat_k
@@ -130,7 +130,7 @@ def of_task(n: int, c: int, k: int, estimator: str) -> tuple[float, float]:
 
 
 def said_of(prior: tuple[float, float], level: float) -> str:
-    """Describe the prior, and the level if it is not the usual one."""
+    """Describe the prior, and the level if it is not the default."""
     return f"{_level(level)}prior Beta({prior[0]:g}, {prior[1]:g})"
 
 
@@ -139,7 +139,7 @@ def _level(level: float) -> str:
 
 
 def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float, float | None, float | None]:
-    """Return the mean over tasks and its interval, from values and task counts; `step`: see `share_mean`."""
+    """Return the mean over tasks and its interval from pairs of value and task count; for `step` see `share_mean`."""
     n = sum(times for _, times in values)
     mean = sum(value * times for value, times in values) / n
     if n < 2:

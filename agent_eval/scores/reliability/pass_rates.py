@@ -1,8 +1,8 @@
 """Estimate reliability: pass@k and pass^k over independent trials of a task.
 
-A trial is one admitted conversation; its session, task and number identify the run, and sessions are pooled.
-`scores.reliability.trials` decides whether a trial was correct; `scores.reliability.attempts` computes one
-task.
+A trial is one admitted conversation, identified by its session, task and trial number; sessions are pooled.
+`scores.reliability.trials` decides whether a trial was correct, and `scores.reliability.attempts` computes the
+estimates of a single task.
 """
 
 from collections import defaultdict
@@ -77,30 +77,36 @@ def reliability(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> pl.DataFrame:
-    """Return pass@k and pass^k, means over tasks, with 95 % intervals, from conversations with a task id.
+    """Return pass@k and pass^k with 95 % intervals, as means over tasks, from conversations with a task id.
 
-    unbiased: over the tasks with at least as many trials of known outcome as the largest k, so that pass^k
-    never rises with k; the others are excluded, counted and named.
-    plug_in, bayesian and pooled: over every task with a known trial; tasks without one are excluded. plug_in
-    and pooled also for k > n. bayesian: hierarchical (`posterior_of_new_tasks`), null for a k that exceeds
-    every task's trials; for a single task Beta(a + c, b + n − c), any k. pooled: Fair Forge's, Beta(a + c, b
-    + n − c) of all trials together, as if all tasks were equally hard. Worst and best: the same estimate with
-    every unknown trial (unknown, lost to the harness) failed or passed, over the tasks that then have enough
-    trials; a refused record may be a trial of any of these tasks, or of another one (for bayesian and pooled
-    rows: another one). An estimate outside these bounds is set to the nearer one. `estimand` names what the
-    interval covers: new tasks of this kind (null for one task of the first two), or these tasks again (a
-    single task, pooled), both posteriors at `level`. An agent without any known outcome keeps its row for k =
-    1, with null estimates.
+    The estimators are:
+
+    - unbiased: the mean over tasks with at least as many trials of known outcome as the largest k, so that pass^k
+      never rises with k. Other tasks are excluded, counted and named.
+    - plug_in: the mean over every task with a known trial, which also allows k > n.
+    - bayesian: the hierarchical posterior (`posterior_of_new_tasks`) over every task with a known trial, null for
+      a k that exceeds every task's trials. A single task has the posterior Beta(a + c, b + n − c), for any k.
+    - pooled: the posterior Beta(a + c, b + n − c) of all trials together, as if all tasks were equally hard, for
+      any k. This is Fair Forge's estimator.
+
+    Worst and best are the same estimates with every unknown trial, including those lost to the harness, counted
+    as failed or passed, over the tasks that then have enough trials. A refused record can be a trial of one of
+    these tasks or of another task; for bayesian and pooled it is a trial of another task. An estimate outside
+    these bounds is replaced by the nearer bound.
+
+    `estimand` names the target of the interval: new tasks of this kind, or these tasks again (for pooled, and for
+    bayesian with a single task). A single task has no unbiased or plug_in interval. An agent without a known
+    outcome has a row for k = 1 with null estimates.
 
     Args:
         tables: The tables of the conversations.
-        ks: The k to report for every task set; default 1 to the largest k that half of its tasks with a known
-            trial have trials for, at most 8.
+        ks: The values of k to report for every task set. The default is 1 to the largest k for which at least
+            half of the tasks with a known trial have k trials, at most 8.
         estimators: The estimators to report.
-        answer_threshold: Minimum of a correct answer.
-        tools_count: Whether tools are considered, too.
+        answer_threshold: The minimum score of a correct answer.
+        tools_count: Whether tool use also counts.
         prior: Beta(a, b) of the success rate of a single task, and of all trials together for `pooled`.
-        level: Probability that the intervals of `bayesian` and `pooled` cover.
+        level: The probability that the intervals of `bayesian` and `pooled` cover.
 
     Returns:
         Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
@@ -147,17 +153,18 @@ def interaction_reliability(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> pl.DataFrame:
-    """Return `interaction_pass_at_k` of each conversation whose interactions are all scored.
+    """Return `interaction_pass_at_k` for each conversation whose interactions are all scored.
 
     Args:
         outcomes: From `trial_outcomes`.
-        ks: Attempts.
-        estimators: plug_in and bayesian for every k; unbiased if k is at most the number of interactions.
+        ks: The numbers of attempts.
+        estimators: The estimators to report: plug_in and bayesian for every k, unbiased for k up to the number
+            of interactions.
         prior: Beta(a, b) of each conversation's success rate, for `bayesian`.
-        level: Probability that the interval of `bayesian` covers.
+        level: The probability that the interval of `bayesian` covers.
 
     Returns:
-        One row per version, agent, conversation, k and estimator, sorted: `n_interactions`,
+        One row per version, agent, conversation, k and estimator, sorted, with `n_interactions`,
         `n_interactions_correct`, `interaction_pass_at_k`, `interaction_pass_hat_k`, and for `bayesian` their
         bounds (`…_low`, `…_high`).
 
@@ -201,13 +208,13 @@ def _check_estimators(named: Sequence[str], known: Sequence[str] = ESTIMATORS) -
 
 
 def largest_n(outcomes: pl.DataFrame) -> int:
-    """Return the most trials of known outcome of any task, from `trial_outcomes`; 0 if none is known."""
+    """Return the largest number of trials with a known outcome of any task, from `trial_outcomes`."""
     known = outcomes.drop_nulls(["is_correct", "task"])
     return max(known.group_by(*GROUP, "task").len()["len"], default=0)
 
 
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
-    """Return one row per group and k, with the values that do not depend on k."""
+    """Return one row per group and requested k, with the values that do not depend on k."""
     known = pl.col("n").filter(pl.col("n") > 0)
     groups = tasks.group_by(GROUP).agg(
         pl.len().alias("n_tasks_in_set"),
@@ -215,7 +222,7 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
         pl.col("n_judge_failed").sum().alias("n_trials_judge_failed"),
         pl.col("n").sum().alias("n_known"),
         pl.col("n_harness").sum().alias("n_harness_errors"),
-        # half of the tasks have at least that many trials
+        # at least half of the tasks have this many trials
         known.sort(descending=True)
         .get((known.len() - 1) // 2, null_on_oob=True)
         .fill_null(1)
@@ -230,7 +237,7 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
 
 
 def _counted(asked: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
-    """Add the counts of planned trials: known, lost to the harness, unknown and refused."""
+    """Add the counts of planned, refused and unknown trials."""
     none = pl.lit([], pl.List(pl.String))
     return asked.join(refused, on=list(GROUP), how="left").with_columns(
         n_refused=pl.col("n_refused").fill_null(0),
@@ -258,7 +265,7 @@ def _with_estimates(
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
         counted = [name for name, n in names[group] if n >= least]
         of_families = tuple(f for f in families.get(group, ()) if f.n >= least)
-        memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share their trials
+        memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share trials
         if memo not in memory:
             made = estimated(counting, k, estimator, prior, level)
             memory[memo] = within_bounds(
@@ -272,7 +279,7 @@ def _with_estimates(
 
 
 def _alike(tasks: pl.DataFrame) -> dict[_Group, list[Alike]]:
-    # sums of floats depend on their order: sorted rows make them the same in every run
+    # rows are sorted because float sums depend on the order of addition
     counts = (
         tasks.group_by(*GROUP, "n", "c", "n_open")
         .agg(pl.len().cast(pl.Int64).alias("times"), *(pl.col(source).any() for source in SOURCES))
@@ -286,7 +293,7 @@ def _alike(tasks: pl.DataFrame) -> dict[_Group, list[Alike]]:
 
 
 def _families(tasks: pl.DataFrame) -> dict[_Group, list[InFamily]]:
-    """Return the tasks of each group in which every task has a family."""
+    """Return the tasks of each group whose tasks all have a family."""
     found = defaultdict[_Group, list[InFamily]](list)
     lacking = set()
     for version, agent, task_set, n, c, family in (
@@ -300,7 +307,7 @@ def _families(tasks: pl.DataFrame) -> dict[_Group, list[InFamily]]:
 
 
 def _names(tasks: pl.DataFrame) -> dict[_Group, list[tuple[str, int]]]:
-    """Return every task of each group with its known trials, sorted by name."""
+    """Return every task of each group with its number of known trials, sorted by name."""
     found = defaultdict[_Group, list[tuple[str, int]]](list)
     for version, agent, task_set, task, n in (
         tasks.select(*GROUP, "task", "n").sort(*GROUP, "task").iter_rows()

@@ -1,4 +1,4 @@
-"""Rank agents with common tasks by pass^k, and assess a row in words."""
+"""Rank agents with common tasks by pass^k, and assess their reliability in words."""
 
 import itertools
 from collections import Counter
@@ -10,20 +10,20 @@ from agent_eval.scores.reliability.worst_and_best import ENDS, TOLERANCE
 from agent_eval.tables import table
 from agent_eval.tables.frames import Reliability
 
-NOT_RATED = "between (not rated)"  # the assessment if no row of the table applies
+NOT_RATED = "between (not rated)"  # the assessment if no other one applies
 _TaskGroups = dict[str, tuple[int, int | None]]
 
 
 def reliability_leaderboard(reliability: Reliability) -> pl.DataFrame:
-    """Rank agents by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
+    """Rank agents by pass^k within version, task set, k and estimator, as 1, 2, 2, 4.
 
-    Only agents that have tasks in common are ranked together: those whose estimates cover the task that most
-    agents cover form group 1, the same of the rest group 2, and so on. An agent that shares no task with
-    another one has no group and no rank, unless it is the only one with an estimate. If the tasks of a row
-    are unknown (null: a store of an earlier release) all agents of its board form one group. Equal to twelve
-    decimals is a tie; without an estimate the rank is null, and the row comes last. If worst and best case
-    could change a rank, it is unknown: `rank_low` to `rank_high` are the possible ranks, and `reason`
-    explains it.
+    Only agents with common tasks are ranked together. Agents whose estimates cover the task that most agents
+    cover form group 1; group 2 is formed from the remaining agents in the same way, and so on. An agent that
+    shares no task with another one has no group and no rank, unless it is the only agent with an estimate. If
+    the tasks of a row are unknown, as in stores of an earlier release, all agents of its board form one group.
+    Values that agree to twelve decimals are ties. Without an estimate, the rank is null and the row comes last.
+    If the worst or best case could change a rank, the rank is null, `rank_low` to `rank_high` are the possible
+    ranks, and `reason` explains why.
     """
     board = ["methodology_version", "task_set", "k", "estimator"]
     grouped = _with_task_groups(reliability, board)
@@ -42,7 +42,7 @@ def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.Dat
     for key, rows in reliability.group_by(board, maintain_order=True):
         lists = rows.select("agent_id", "tasks").iter_rows()
         covered = {agent: None if tasks is None else tuple(tasks) for agent, tasks in lists}
-        memo = tuple(sorted(covered.items()))  # several k and estimators cover the same tasks
+        memo = tuple(sorted(covered.items()))  # rows of several k and estimators often cover the same tasks
         if memo not in memory:
             memory[memo] = task_groups(covered)
         found += [(*key, agent, *memory[memo].get(agent, (None, None))) for agent in covered]
@@ -54,10 +54,11 @@ def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.Dat
 
 
 def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
-    """Return agent → its group, counted from 1, and the number of tasks that all of the group cover.
+    """Return each agent's group, numbered from 1, and the number of tasks that all agents of the group cover.
 
-    Agents of a group all cover the task that most of the remaining agents cover (ties: the group of the first
-    agent by name). Agents that share no task with a remaining one are left out. Unknown tasks: one group.
+    All agents of a group cover the task that most of the remaining agents cover. If several tasks are covered
+    equally often, the first agent by name determines the task. Agents that share no task with a remaining agent
+    have no group. If any agent's tasks are unknown, all agents form one group.
     """
     if None in covered.values():
         return dict.fromkeys(covered, (1, None))
@@ -77,7 +78,7 @@ def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
 
 
 def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
-    """Add the ranks that worst and best allow; if there are several the rank is null, with the reason."""
+    """Add the possible ranks from worst to best case; if there are several, the rank is null, with the reason."""
     worst, best = (pl.col(f"pass_hat_k_{end}").fill_null(pl.col("pass_hat_k")).round(12) for end in ENDS)
     rows = grouped.with_row_index("_row").with_columns(_worst=worst, _best=best)
     known = rows.filter("_has_rank").select("_row", "_worst", "_best", *board)
@@ -106,7 +107,10 @@ def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
 
 
 def assessed() -> dict[str, pl.Expr]:
-    """Return `assessment`; unknown, with the `reason`, if worst and best case differ in words."""
+    """Return expressions for the columns `assessment` and `reason`.
+
+    If the worst and best case would be assessed differently, the assessment is unknown; else the reason is null.
+    """
     word = assessment()
     worst, best = (assessment(pl.col(f"pass_at_k_{end}"), pl.col(f"pass_hat_k_{end}")) for end in ENDS)
     turned = (word.is_not_null() & ((worst != word) | (best != word))).fill_null(False)
@@ -122,7 +126,7 @@ def assessed() -> dict[str, pl.Expr]:
 
 
 def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr:
-    """Describe pass@k and pass^k of one k in words; null without an estimate, 'single run' for k = 1."""
+    """Return an expression that assesses pass@k and pass^k in words; null without an estimate."""
     at = pl.col("pass_at_k") if at is None else at
     hat = pl.col("pass_hat_k") if hat is None else hat
     high = at > 0.95 + TOLERANCE
@@ -142,7 +146,7 @@ def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr
 
 
 def as_table(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of a table from rows that hold at least the non-nullable ones."""
+    """Convert rows to the columns of a table; missing nullable columns are filled with null."""
     target = table(name)
     absent = [column for column in target.schema if column not in rows.columns]
     typed = rows.with_columns(pl.lit(None).alias(column) for column in absent)

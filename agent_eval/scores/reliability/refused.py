@@ -1,4 +1,4 @@
-"""Count records refused at import, per agent and session: trials that cannot be scored."""
+"""Count the records refused at import, which are trials that cannot be scored, per agent and session."""
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
@@ -18,19 +18,19 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Count the refused records per version, agent and task set, of sessions that count under the version.
+    """Count refused records per version, agent and task set, for sessions that count under the version.
 
-    A refused record has no task: it belongs to the task set of its session. If its session is unknown or has
-    no tasks, it belongs to the agent's first task set, null without one. A verbatim copy of an imported
-    record is not a lost trial and is not counted.
+    A refused record has no task, so it is counted in the task set of its session. If its session is unknown or
+    has no tasks, it is counted in the agent's first task set, or null if the agent has none. A verbatim copy of
+    an imported record is not a lost trial and is not counted.
 
     Args:
         import_errors: Table import_errors.
-        transcripts: Table transcripts, of any versions.
+        transcripts: Table transcripts, with any versions.
 
     Returns:
-        One row per version, agent and task set with a refused record: `n_refused`, and `refused_sessions` as
-        'session: n'.
+        One row per version, agent and task set with refused records, with `n_refused` and `refused_sessions` (as
+        'session: n').
     """
     lost = refused_by_agent(import_errors)
     counts: dict[tuple[str, str, str | None], Counter[str]] = defaultdict(Counter)
@@ -39,7 +39,7 @@ def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> p
         is_admitted = any(one.is_admitted for one in sessions.values())
         for session, n in lost[pair.agent_id].items() if is_admitted else ():
             of_session = sessions.get(str(session), _Session(is_admitted=True, task_set=None))
-            if of_session.is_admitted:  # else the session does not count under this version
+            if of_session.is_admitted:  # otherwise the session does not count under this version
                 key = (pair.methodology_version, pair.agent_id, of_session.task_set or first)
                 counts[key][session or "no session"] += n
     return pl.DataFrame(
@@ -53,7 +53,7 @@ def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> p
 
 
 def refused_by_agent(import_errors: pl.DataFrame) -> dict[str, Counter[str | None]]:
-    """Return, per agent with refused records, their number per session; None is the unknown session."""
+    """Return the number of refused records by agent and session; None means an unknown session."""
     lost: dict[str, Counter[str | None]] = defaultdict(Counter)
     columns = ("agent_id", "session_id", "line", "reason")
     for agent, session, line, reason in import_errors.select(columns).iter_rows():
@@ -63,7 +63,7 @@ def refused_by_agent(import_errors: pl.DataFrame) -> dict[str, Counter[str | Non
 
 
 class _Session(NamedTuple):
-    """Hold a session's facts under a version; the task set is null if no conversation has a task."""
+    """Hold a session's facts under a version; the task set is None if no conversation has a task."""
 
     is_admitted: bool
     task_set: str | None

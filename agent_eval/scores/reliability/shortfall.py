@@ -1,4 +1,4 @@
-"""Describe the trials behind a rate in words, wherever some planned trials are unknown."""
+"""Describe the unknown trials of a rate in words."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,11 @@ _PARTS = (
 
 
 def shortfall(row: Mapping[str, object]) -> str | None:
-    """Return '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'.
+    """Describe the unknown trials of a rate; None if all planned trials are known.
 
-    None if all are known. If the row counts known trials (`n_known`), the unexplained others have no
-    task.
+    An example is '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'. If
+    the row has the number of known trials (`n_known`), all trials that are not explained otherwise are described
+    as trials without a task.
     """
     counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
     planned, n_known = row.get("n_planned"), row.get("n_known")
@@ -32,6 +33,6 @@ def shortfall(row: Mapping[str, object]) -> str | None:
 
 
 def bounds(row: Mapping[str, object], name: str) -> str:
-    """Return '.378 to .478', the worst and the best case of a rate; '?' for an unknown one."""
+    """Format the worst and best case of a rate, such as '0.378 to 0.478', with '?' for an unknown value."""
     ends = (row.get(f"{name}_worst"), row.get(f"{name}_best"))
     return " to ".join(f"{end:.3f}" if isinstance(end, float) else "?" for end in ends)

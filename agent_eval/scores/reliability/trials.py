@@ -1,8 +1,8 @@
 """Decide whether each trial (one run of a task) was correct, and by which source.
 
-A trial is one admitted conversation. Its interactions are the turns (or the whole conversation) that have
-ground truth: an expected answer, expected tools. Tool scores are computed in `scores.tools`; estimates from
-several trials of a task in `scores.reliability`.
+A trial is one admitted conversation. Its interactions are the turns with ground truth (an expected answer or
+expected tools), or the conversation as a whole. `scores.tools` computes tool scores; `scores.reliability`
+computes estimates from several trials of a task.
 """
 
 import math
@@ -26,19 +26,19 @@ from agent_eval.transcripts.outcomes import ROUNDING
 
 ANSWER_METRIC, GOAL_METRIC = "answer_correctness", "goal_completion"
 OUTCOME_METRICS = (GOAL_METRIC, ANSWER_METRIC)
-"""The metrics that `TrialTables` reads of judgments."""
+"""The metrics of judgments that decide trials."""
 ANSWER_THRESHOLD = 0.7
 SOURCES = ("goal_completion", "interactions", "outcome")
 GROUP = ("methodology_version", "agent_id", "task_set")
 TRIAL = ("methodology_version", "agent_id", "conversation_id")
 _CONVERSATION = ("agent_id", "conversation_id")
 _TOLERANCE = 1e-9
-# A tool score without all aspects can only be known to be wrong: it cannot show that a trial was correct.
+# A tool score with an unknown aspect can show that a trial failed, but not that it was correct.
 _IS_PARTIAL = pl.col("unknown_aspects").list.len().fill_null(0) > 0
 
 
 class AnswerThresholdError(InputError, ValueError):
-    """Raised for a threshold that answers cannot be compared with."""
+    """Raised when the threshold of a correct answer is not a number from 0 to 1."""
 
     def __init__(self, threshold: object) -> None:
         super().__init__(
@@ -48,18 +48,18 @@ class AnswerThresholdError(InputError, ValueError):
 
 
 class TrialTables(NamedTuple):
-    """Hold the rows of the tables of these names, which decide whether trials were correct."""
+    """Hold the tables that decide whether trials were correct; fields are named after the tables."""
 
-    transcripts: Transcripts  # only admitted ones count; tasks without `task_set` form the set 'default'
-    conversations: Conversations  # declared outcomes and expected answers
-    tool_correctness: ToolCorrectness  # 'not_applicable' rows do not describe an interaction
-    conversation_judgments: ConversationJudgments  # goal completion, answers of whole conversations
-    turn_judgments: TurnJudgments  # answer correctness
-    import_errors: ImportErrors | None = None  # records rejected at import; None: none
+    transcripts: Transcripts  # only admitted ones count; null `task_set` is 'default'
+    conversations: Conversations  # for declared outcomes and expected answers
+    tool_correctness: ToolCorrectness  # rows with status 'not_applicable' are not interactions
+    conversation_judgments: ConversationJudgments  # for goals and answers of conversations
+    turn_judgments: TurnJudgments  # for answer correctness
+    import_errors: ImportErrors | None = None  # records rejected at import; None if there are none
 
     @classmethod
     def of(cls, frames: Mapping[str, Any]) -> "TrialTables":
-        """Build the tuple from frames by table name; other tables are left out."""
+        """Build the tuple from frames by table name, ignoring other tables."""
         return cls(**{name: frames[name] for name in cls._fields if name in frames})
 
 
@@ -68,11 +68,11 @@ def trial_outcomes(
 ) -> pl.DataFrame:
     """Return whether each trial was correct, and by which source.
 
-    The first known source counts: the declared outcome; the interactions, if all are scored, with success if
-    all are correct; goal completion. A trial lost to the harness is unknown in any case; so are failures by
-    interactions or goals in a session whose rewards give no outcome and in which no success was recognised.
-    Conversations that repeat a trial number within a session and task are all counted: recorded numbers are
-    too unreliable to drop a run for one.
+    The first known source counts: the declared outcome; the interactions, if all are scored (a success if all
+    are correct); and goal completion. A trial lost to the harness is always unknown. Failures by interactions or
+    goals are unknown in a session whose rewards give no outcome and in which no success was recognised.
+    Conversations with the same trial number within a session and task all count, because recorded numbers are
+    not reliable enough to discard a run.
 
     Args:
         tables: The tables of the conversations.
@@ -81,10 +81,10 @@ def trial_outcomes(
 
     Returns:
         One row per version and conversation that is admitted, or whose session was lost to the harness:
-        `task_set`, `task` (both null for a conversation without a task id: it belongs to no task set),
-        `task_family` (null: none declared), `session_id`, `is_correct` and `source` (both null when unknown),
-        `is_harness_error`, `judge_failed` (unknown, and a judgment that could have decided was lost),
-        `n_interactions` and `n_interactions_correct` (null if one is not scored, or there is none).
+        `task_set` and `task` (both null for a conversation without a task id), `task_family` (null if none is
+        declared), `session_id`, `is_correct` and `source` (both null if unknown), `is_harness_error`,
+        `judge_failed` (the trial is unknown, and a judgment that could have decided it was lost),
+        `n_interactions` and `n_interactions_correct` (null if an interaction is not scored or there is none).
 
     Raises:
         AnswerThresholdError: If the threshold is not a number from 0 to 1.
@@ -118,7 +118,7 @@ def trial_outcomes(
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
     is_broken = pl.col("is_harness_error").fill_null(False) | pl.col("is_lost_session")
-    # a source that can only show failures gives no rate: see `transcripts.outcomes`
+    # a source that can only show failures does not give a rate; see `transcripts.outcomes`
     said = pl.when(~is_broken).then(pl.coalesce(outcome, every, goal))
     of_session = ["methodology_version", "agent_id", "session_id"]
     is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
@@ -148,9 +148,9 @@ def trial_outcomes(
 
 
 def is_between_rewards() -> pl.Expr:
-    """Return whether a conversation has a reward above 0 that is not 1 and does not decide the outcome.
+    """Return whether a conversation has a reward above 0 other than 1, which does not decide the outcome.
 
-    A harness error is known as an error, whatever the reward.
+    A conversation with a harness error does not count, independent of its reward.
     """
     reward = pl.col("outcome_reward")
     is_between = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
@@ -161,21 +161,21 @@ def is_between_rewards() -> pl.Expr:
 def interaction_outcomes(
     tables: TrialTables, *, answer_threshold: float = ANSWER_THRESHOLD, tools_count: bool = True
 ) -> pl.DataFrame:
-    """Return whether each interaction with ground truth was correct: its answer, and its tools if expected.
+    """Return whether each interaction with ground truth was correct, in its answer and its expected tools.
 
-    An answer is correct if its effective judgment, of its turn or of the whole conversation, reaches the
-    threshold (within 1e-9). An interaction is known only if all its parts are scored; otherwise lost
-    judgments could only count against the agent.
+    An answer is correct if its effective judgment, of the turn or of the whole conversation, reaches the
+    threshold (within 1e-9). An interaction is known only if all its parts are scored; otherwise, lost judgments
+    could only count against the agent.
 
     Args:
         tables: The tables of the conversations.
-        answer_threshold: 0–1.
-        tools_count: False: only answers decide, as in the reference tool.
+        answer_threshold: The minimum score of a correct answer, 0–1.
+        tools_count: Whether tools also count; if False, only answers decide, as in the reference tool.
 
     Returns:
-        One row per version, admitted conversation and interaction (`turn_index` null: the whole
-        conversation): `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct`
-        (null if not expected or not scored), `is_correct`, null if a part is not scored.
+        One row per version, admitted conversation and interaction, with `turn_index` (null for the whole
+        conversation), `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct` (null if
+        not expected or not scored) and `is_correct` (null if a part is not scored).
 
     Raises:
         AnswerThresholdError: If the threshold is not a number from 0 to 1.
@@ -213,7 +213,7 @@ def _checked(threshold: object) -> float:
 
 
 def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
-    """Return agent, conversation and turn of every expected answer; several of one turn count once."""
+    """Return the agent, conversation and turn of every expected answer; several for one turn count once."""
     texts = conversations.filter(pl.col("expected").str.contains(r'"answer"\s*:\s*"'))
     rows = {
         (agent_id, conversation_id, entry.turn_index)
@@ -226,7 +226,7 @@ def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _answers(tables: TrialTables) -> pl.DataFrame:
-    """Return `answer` per version, conversation and turn; a null turn is the whole conversation."""
+    """Return the `answer` score per version, conversation and turn; a null turn means the whole conversation."""
     counts = (pl.col("metric") == ANSWER_METRIC) & (pl.col("status") == "scored") & pl.col("is_effective")
     whole = tables.conversation_judgments.with_columns(turn_index=pl.lit(None, dtype=pl.Int64))
     parts = (whole, tables.turn_judgments)
@@ -239,7 +239,7 @@ def _answers(tables: TrialTables) -> pl.DataFrame:
 
 
 def _per_conversation(interactions: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per conversation with all interactions scored: number correct, and whether all are."""
+    """Return the number of correct interactions, and whether all are, for conversations that are fully scored."""
     is_correct = pl.col("is_correct")
     return (
         interactions.group_by(TRIAL)
@@ -255,7 +255,7 @@ def _per_conversation(interactions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per conversation whose goal completion is scored."""
+    """Return one row per conversation with a scored goal completion."""
     counts = (pl.col("metric") == GOAL_METRIC) & (pl.col("status") == "scored")
     return (
         conversation_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
@@ -265,7 +265,7 @@ def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lost(tables: TrialTables) -> pl.DataFrame:
-    """Return conversations with an unscored judgment that could decide whether a trial was correct."""
+    """Return the conversations with an unscored judgment that could have decided the trial."""
     says = pl.col("metric").is_in(OUTCOME_METRICS)
     judged = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
     is_lost = pl.col("status") == "unscored"

@@ -1,4 +1,4 @@
-"""Compute worst and best case of a row of `reliability`, given its unknown trials."""
+"""Compute the worst and best case of a row of `reliability`, given its unknown trials."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from agent_eval.scores.reliability.attempts import LEVEL, UNIFORM
 from agent_eval.scores.reliability.over_tasks import POSTERIORS, Alike, of_task, posterior_over_tasks
 
-TOLERANCE = 1e-9  # means of exact shares may miss a bound by rounding
+TOLERANCE = 1e-9  # rounding errors of means of exact shares
 ENDS = ("worst", "best")
 _Value = Callable[[int, int], float]
-_Counts = Sequence[tuple[int, int, int]]  # trials, passed trials, and number of tasks with them
-_LOOKED_AT = 64  # number of refused records tried on one task
+_Counts = Sequence[tuple[int, int, int]]  # trials, passed trials, and number of tasks with these counts
+_LOOKED_AT = 64  # maximum number of refused records assumed for one task
 
 
 def within_bounds(row: dict[str, object]) -> dict[str, object]:
-    """Return the row with estimates limited to the values that the unknown trials allow.
+    """Return the row with estimates limited to the range that the unknown trials allow.
 
-    A task with a lost trial is left out of estimates for that many trials, although a known failure may
-    decide them. The estimate from the other tasks can lie outside worst and best case; the nearer of these is
-    then the better estimate.
+    A task with too few known trials is excluded from an estimate, although a known failure may already decide
+    its value. The estimate from the other tasks can therefore lie outside the worst and best case. In this case,
+    it is replaced by the nearer bound.
     """
     for name in ("pass_at_k", "pass_hat_k"):
         value, worst, best = (row[f"{name}{end}"] for end in ("", "_worst", "_best"))
@@ -36,7 +36,7 @@ def within_bounds(row: dict[str, object]) -> dict[str, object]:
 
 
 def over_all(tasks: Sequence[Alike], n_refused: int) -> dict[str, object]:
-    """Return pass@1 over all tasks with a known trial, whatever the largest k, with worst and best."""
+    """Return pass@1 over all tasks with a known trial, independent of the largest k, with worst and best case."""
     known = [t for t in tasks if t.n]
     n_known = sum(t.times for t in known)
     bounds = worst_and_best(tasks, 1, "unbiased", 1, n_refused)
@@ -56,10 +56,9 @@ def worst_and_best(
     n_refused: int,
     prior: tuple[float, float] = UNIFORM,
 ) -> dict[str, float | None]:
-    """Return the estimates if every unknown trial had failed (worst) or passed (best).
+    """Return the estimates with every unknown trial counted as failed (worst) or passed (best).
 
-    A refused record may have been a trial of any of these tasks or of another task: the bounds hold for each
-    case.
+    A refused record can be a trial of any of these tasks or of another task; the bounds hold in either case.
     """
     counting = [t for t in tasks if t.n + t.n_open >= least]
     if estimator in POSTERIORS:
@@ -90,16 +89,16 @@ def worst_and_best(
 
 
 def _extreme(totals: Sequence[float], n_tasks: int, n_refused: int, *, is_best: bool) -> float | None:
-    """Return the highest or lowest mean over tasks; `totals[i]`: with i refused records in counted tasks."""
+    """Return the highest or lowest mean over tasks; `totals[i]` assumes i refused records in counted tasks."""
     sizes = (n_tasks + n_refused - n_here for n_here in range(len(totals)))
     means = [total / size for total, size in zip(totals, sizes, strict=True) if size]
     return (max(means) if is_best else min(means)) if means else None
 
 
 def _falls_in_order(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
-    """Return by how much 0, 1, 2 … more failed trials can lower the sum of `value` over tasks.
+    """Yield the largest change of the sum of `value` over tasks by 0, 1, 2 … additional failed trials.
 
-    For values that each further failure lowers by less than the one before: the largest decreases come first.
+    The result is exact if each additional failure of a task lowers its value by less than the one before.
     """
     yield 0.0
     if not counts:
@@ -117,7 +116,10 @@ def _falls_in_order(counts: _Counts, value: _Value, n_refused: int) -> Iterator[
 
 
 def _falls(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
-    """Bound by how much 0, 1, 2 … more failed trials lower the sum: each by the largest mean decrease."""
+    """Return lower bounds of the change of the sum by 0, 1, 2 … additional failed trials.
+
+    Each trial is assumed to cause the largest mean decrease per trial of any task.
+    """
     averages = (
         (value(n, c) - value(n + i, c)) / i
         for n, c, _ in counts
@@ -128,7 +130,10 @@ def _falls(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
 
 
 def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
-    """Bound by how much 0, 1, 2 … more passed trials raise the sum: each by the largest mean increase."""
+    """Return upper bounds of the change of the sum by 0, 1, 2 … additional passed trials.
+
+    Each trial is assumed to cause the largest mean increase per trial of any task.
+    """
     averages = (
         (value(n + i, c + i) - value(n, c)) / i
         for n, c, _ in counts
@@ -141,7 +146,7 @@ def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
 def _posterior_bounds(
     tasks: Sequence[Alike], k: int, estimator: str, n_refused: int, prior: tuple[float, float]
 ) -> dict[str, float | None]:
-    """Return the posterior means if all unknown trials had failed or passed; a refused record adds a task."""
+    """Return the posterior means with all unknown trials failed or passed; each refused record adds a task."""
     found: dict[str, float | None] = {}
     for end in ENDS:
         passed = int(end == "best")

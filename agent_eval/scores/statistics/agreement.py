@@ -1,10 +1,11 @@
-"""Measure how far a judge agrees with people, or raters with each other.
+"""Measure the agreement of a judge with people, or of raters with each other.
 
-Raw agreement, Cohen's kappa (unweighted, and with quadratic weights), Krippendorff's alpha, sensitivity,
-specificity and mean bias. Each has a 95 % interval: conversations are the clusters, sampling weights and strata
-are those that the labels were drawn with. Intervals of kappas, alpha and bias are percentiles of redrawn
-clusters; those of shares are Beta quantiles with Jeffreys' prior for the effective number of labels (Korn and
-Graubard, 1998). Below five clusters there is no interval. Functions take and return numbers.
+The measures are raw agreement, Cohen's kappa (unweighted and with quadratic weights), Krippendorff's alpha,
+sensitivity, specificity and mean bias. Each has a 95 % interval that takes conversations as clusters and uses
+the sampling weights and strata of the labels. Intervals of kappas, alpha and bias are percentiles over
+bootstrap samples of clusters. Intervals of shares are Beta quantiles with Jeffreys' prior for the effective
+number of labels (Korn and Graubard, 1998). With fewer than five clusters, no interval is computed. Functions
+take and return numbers.
 """
 
 import math
@@ -30,11 +31,11 @@ Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
 Answer: TypeAlias = str | float
 _FEW_DIFFERENCES = 3
 MOST_VALUES = 100
-"""Most distinct values of a nominal or ordinal alpha: each pair of them is a cell."""
+"""Maximum number of distinct values for a nominal or ordinal alpha, which has a cell for each pair of values."""
 
 
 class IntervalEstimate(NamedTuple):
-    """Hold a figure with its 95 % interval; null where it is undefined or too few clusters show it."""
+    """Hold a figure with its 95 % interval; None if the figure is undefined or there are too few clusters."""
 
     value: float | None
     low: float | None = None
@@ -45,7 +46,7 @@ UNDEFINED = IntervalEstimate(None)
 
 
 class Correlations(NamedTuple):
-    """Hold correlations of two sides' numbers, −1 to 1; null where a side never varies or below three parts."""
+    """Hold correlations of two sides' numbers, −1 to 1; None if a side is constant or has fewer than three parts."""
 
     pearson: float | None
     spearman: float | None
@@ -54,14 +55,14 @@ class Correlations(NamedTuple):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Hold what a judge and a person said of the same parts: one entry per part that both judged.
+    """Hold the answers of a judge and of people about the same parts, with one entry per part and person.
 
     Args:
-        judge: The judge's answers: labels, or numbers.
-        human: The person's answers, likewise.
+        judge: The judge's answers: labels or numbers.
+        human: The people's answers: labels or numbers.
         clusters: The conversation of each part.
-        weights: How many parts each labelled one represents; None: all the same.
-        strata: The group that each part was drawn from, if a fixed number of each group was drawn.
+        weights: The number of parts that each labelled part represents; None for equal weights.
+        strata: The group that each part was sampled from, if a fixed number of parts was drawn per group.
 
     Raises:
         OutOfRangeError: If lengths differ, a weight is not positive, or a number is not finite.
@@ -74,7 +75,7 @@ class Pairs:
     strata: Sequence[Hashable] | None = None
 
     def __post_init__(self) -> None:
-        """Check lengths, weights and numbers."""
+        """Validate lengths, weights and numbers."""
         n = len(self.judge)
         for name, column in (("human", self.human), ("clusters", self.clusters), *self._optional()):
             if len(column) != n:
@@ -95,7 +96,7 @@ class Pairs:
         return np.asarray(given / given.mean()) if len(given) else given
 
     def sums(self, *columns: Floats) -> Floats:
-        """Return the weighted sums of 1 and of the columns, by cluster and stratum."""
+        """Return the sum of weights and the weighted sum of each column, by cluster and stratum."""
         rows = np.stack([np.ones(len(self.judge)), *columns], axis=1) * self.weight[:, np.newaxis]
         return cluster_sums(rows, self.clusters, self.strata)
 
@@ -103,7 +104,7 @@ class Pairs:
         """Return the judge's and the people's answers as numbers.
 
         Raises:
-            OutOfRangeError: If one is a label.
+            OutOfRangeError: If an answer is a label.
         """
         for answer in (*self.judge, *self.human):
             if isinstance(answer, str):
@@ -112,7 +113,7 @@ class Pairs:
 
 
 def confusion(pairs: Pairs) -> dict[tuple[Answer, Answer], tuple[int, float]]:
-    """Return by (judge's answer, person's answer) the number of parts and their sum of weights (mean 1)."""
+    """Return the number of parts and their sum of weights (mean 1) by judge's answer and person's answer."""
     cells: dict[tuple[Answer, Answer], tuple[int, float]] = {}
     for judge, human, weight in zip(pairs.judge, pairs.human, pairs.weight.tolist(), strict=True):
         n, of_all = cells.get((judge, human), (0, 0.0))
@@ -126,22 +127,24 @@ def raw_agreement(pairs: Pairs) -> IntervalEstimate:
 
 
 def sensitivity(pairs: Pairs, positive: Answer) -> IntervalEstimate:
-    """Return the judge's share of `positive` among the parts that people call so, 0–1; undefined without any."""
+    """Return the share of parts that the judge answers `positive` among those that people do, 0–1."""
     return _share(pairs, _equals(pairs.judge, positive), _equals(pairs.human, positive))
 
 
 def specificity(pairs: Pairs, positive: Answer) -> IntervalEstimate:
-    """Return the judge's share of other answers among the parts that people do not call `positive`, 0–1."""
+    """Return the share of parts that the judge does not answer `positive` among those that people do not, 0–1."""
     return _share(pairs, 1 - _equals(pairs.judge, positive), 1 - _equals(pairs.human, positive))
 
 
 def base_rate(pairs: Pairs, positive: Answer) -> IntervalEstimate:
-    """Return the share of parts that people call `positive`, 0–1."""
+    """Return the share of parts that people answer `positive`, 0–1."""
     return _share(pairs, _equals(pairs.human, positive), np.ones(len(pairs.human)))
 
 
 def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
-    """Return Cohen's kappa, 1: always equal, 0: as by chance; undefined if chance alone would always agree.
+    """Return Cohen's kappa: 1 for perfect agreement, 0 for agreement by chance.
+
+    Kappa is undefined if both sides always give the same single answer.
 
     Source: Cohen, A coefficient of agreement for nominal scales, 1960.
     """
@@ -156,15 +159,15 @@ def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
 
 
 def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
-    """Return Cohen's kappa of numbers, weighted by the squared distance.
+    """Return Cohen's kappa for numbers, weighted by the squared distance.
 
-    Undefined if both sides always give the same single number. Source: Cohen, Weighted kappa, 1968.
+    Kappa is undefined if both sides always give the same single number. Source: Cohen, Weighted kappa, 1968.
 
     Raises:
         OutOfRangeError: If an answer is a label.
     """
     judge, human = pairs.numbers()
-    middle = human.mean() if len(human) else 0.0  # kappa does not depend on it; sums of squares stay exact
+    middle = human.mean() if len(human) else 0.0  # a shift does not change kappa; sums of squares stay exact
     judge, human = judge - middle, human - middle
     sums = pairs.sums(judge, human, judge**2, human**2, judge * human)
     found = _estimate(sums, number_kappa_of, least=lambda s: 1 / number_chance(s), bounds=(-1, 1))
@@ -172,7 +175,7 @@ def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
 
 
 def mean_bias(pairs: Pairs) -> IntervalEstimate:
-    """Return the mean of judge − person, in the units of the answers.
+    """Return the mean difference judge − person, in the units of the answers.
 
     Raises:
         OutOfRangeError: If an answer is a label.
@@ -182,7 +185,7 @@ def mean_bias(pairs: Pairs) -> IntervalEstimate:
 
 
 def correlations(pairs: Pairs) -> Correlations:
-    """Return how far judge and people agree if their scales differ; without weights.
+    """Return the unweighted correlations of judge and people, for answers on different scales.
 
     Raises:
         OutOfRangeError: If an answer is a label.
@@ -196,9 +199,9 @@ def correlations(pairs: Pairs) -> Correlations:
 
 
 def rank_correlation(pairs: Pairs) -> IntervalEstimate:
-    """Return Spearman's correlation of two sides' numbers, −1 to 1; undefined where a side never varies.
+    """Return Spearman's correlation of two sides' numbers, −1 to 1; undefined if either side is constant.
 
-    Ranks are those among all parts; conversations are redrawn with their ranks.
+    Ranks are computed once, over all parts; bootstrap samples of conversations keep these ranks.
 
     Raises:
         OutOfRangeError: If an answer is a label.
@@ -208,9 +211,10 @@ def rank_correlation(pairs: Pairs) -> IntervalEstimate:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Return the rank of each value, from 1; equal values share the mean of theirs.
+    """Return the rank of each value, from 1; equal values share their mean rank.
 
-    Equals `scipy.stats.rankdata`, whose import takes longer than the rest of a small run's statistics.
+    The result equals that of `scipy.stats.rankdata`, whose import would take longer than all other statistics
+    of a small run.
     """
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place], dtype=float)
@@ -228,19 +232,19 @@ def krippendorff_alpha(
     clusters: Sequence[Hashable],
     weights: Sequence[float] | None = None,
 ) -> IntervalEstimate:
-    """Return Krippendorff's alpha of any number of raters; missing answers are allowed.
+    """Return Krippendorff's alpha for any number of raters; missing answers are allowed.
 
-    Undefined if all answers are equal, or no unit has two of them.
+    Alpha is undefined if all answers are equal or no unit has two answers.
 
     Args:
-        units: By part, the answer of each rater who gave one.
-        level: Distance of two answers: nominal (equal or not), ordinal (ranks), interval (numbers).
+        units: The answer of each rater who gave one, per part.
+        level: The distance between two answers: nominal (equal or not), ordinal (ranks) or interval (numbers).
         clusters: The conversation of each part.
         weights: As in `Pairs`.
 
     Raises:
-        OutOfRangeError: If an answer of an ordinal or interval level is a label, or a nominal or ordinal level
-            has more than 100 distinct values.
+        OutOfRangeError: If an answer is a label and the level is ordinal or interval, or if there are more than
+            100 distinct values and the level is nominal or ordinal.
 
     Source: Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011.
     """
@@ -268,20 +272,20 @@ def krippendorff_alpha(
 
 
 def label_chance(sums: Floats) -> Floats:
-    """Return the agreement by chance from sums of 1, equal, each label by one side, each label by the other."""
+    """Return chance agreement from the sums of weights, of equal answers, and of each side's labels."""
     half = (sums.shape[1] - 2) // 2
     return np.asarray((sums[:, 2 : 2 + half] * sums[:, 2 + half :]).sum(axis=1) / sums[:, 0] ** 2)
 
 
 def label_kappa_of(sums: Floats) -> Floats:
-    """Return Cohen's kappa from the sums of `label_chance`; NaN if chance alone would always agree."""
+    """Return Cohen's kappa from the sums of `label_chance`; NaN if chance agreement is 1."""
     chance, seen = label_chance(sums), sums[:, 1] / sums[:, 0]
     is_defined = chance < 1 - 1e-12
     return np.where(is_defined, (seen - chance) / np.where(is_defined, 1 - chance, 1), np.nan)
 
 
 def number_chance(sums: Floats) -> Floats:
-    """Return the mean squared distance of independent draws from sums of 1, a, b, a², b² and ab."""
+    """Return the mean squared distance of independent draws, from the sums of 1, a, b, a², b² and ab."""
     n, a, b, aa, bb = sums.T[:5]
     return np.asarray(aa / n - (a / n) ** 2 + bb / n - (b / n) ** 2 + (a / n - b / n) ** 2)
 
@@ -296,14 +300,14 @@ def number_kappa_of(sums: Floats) -> Floats:
 def share_interval(
     share: float, variance: float, n_effective: float, freedom: float, *, prior: float = 0.5
 ) -> tuple[float, float]:
-    """Return Beta quantiles of a share with Jeffreys' prior for its effective number of labels.
+    """Return the 95 % interval of a share: Beta quantiles for its effective number of labels.
 
     Args:
-        share: 0–1.
-        variance: Of the share; 0 if it is 0 or 1.
-        n_effective: Number of labels that is used if the variance is 0.
-        freedom: Degrees of freedom of the variance.
-        prior: Successes and failures that are added.
+        share: The share, 0–1.
+        variance: The variance of the share; 0 for a share of 0 or 1.
+        n_effective: The number of labels to use if the variance is 0.
+        freedom: The degrees of freedom of the variance.
+        prior: The number of successes and of failures that the prior adds; 0.5 is Jeffreys' prior.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -323,10 +327,11 @@ def _estimate(
     least: Figure | None = None,
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> IntervalEstimate:
-    """Return a figure with its percentiles.
+    """Return a figure with its percentile interval.
 
-    Where every replicate is equal, the limits are as wide as what n clusters miss with probability 2.5 %: a
-    share 1 − 0.025^(1/n) of answers that change the figure by `least`; without `least` there are none.
+    If all replicates are equal, the limits allow for answers that n clusters miss with a probability of 2.5 %:
+    a share 1 − 0.025^(1/n) of answers that change the figure by `least`. Without `least`, such a figure has no
+    limits.
     """
     if not len(sums):
         return UNDEFINED
@@ -345,10 +350,11 @@ def _estimate(
 
 
 def _with_few_differences(pairs: Pairs, kappa: IntervalEstimate) -> IntervalEstimate:
-    """Return a kappa whose lower limit is not above what one or two differing clusters show.
+    """Return the kappa with a lower limit that is corrected for few clusters with differing answers.
 
-    Redrawn clusters hold as few differences, so that their percentiles are too narrow. The limit is that of Clopper and
-    Pearson's bound of the share of differing answers, at the same chance agreement and distances.
+    Bootstrap samples contain equally few differences, so that their percentiles are too narrow. The corrected limit
+    follows from Clopper and Pearson's upper bound of the share of differing answers, at the same chance agreement and
+    distances.
     """
     if kappa.value is None or kappa.low is None:
         return kappa
@@ -363,9 +369,9 @@ def _with_few_differences(pairs: Pairs, kappa: IntervalEstimate) -> IntervalEsti
 
 
 def _share(pairs: Pairs, numerator: Floats, denominator: Floats) -> IntervalEstimate:
-    """Return the share of `numerator` within `denominator` (0 or 1 for each part) with its interval."""
+    """Return the share of `numerator` within `denominator` (both 0 or 1 per part), with its interval."""
     sums = pairs.sums(denominator, numerator * denominator)
-    n = int((sums[:, :, 1].sum(axis=1) > 0).sum())  # clusters that hold any of the denominator
+    n = int((sums[:, :, 1].sum(axis=1) > 0).sum())  # clusters with a part in the denominator
     if not n:
         return UNDEFINED
     of_all, counted = total(sums)[0, 1:]
@@ -384,7 +390,7 @@ def _share(pairs: Pairs, numerator: Floats, denominator: Floats) -> IntervalEsti
 
 
 def _squares(values: Sequence[Sequence[Answer]]) -> Floats:
-    """Return by unit the number of answers, Σ squared distances of ordered pairs / (n − 1), Σ a and Σ a²."""
+    """Return n, the sum of squared distances of ordered pairs / (n − 1), Σ a and Σ a² for each unit's n answers."""
     rows = []
     middle = float(np.mean([float(v) for of_unit in values for v in of_unit]))
     for of_unit in values:
@@ -401,7 +407,7 @@ def _alpha_of_squares(sums: Floats) -> Floats:
 
 
 def _coincidences(values: Sequence[Sequence[Answer]], found: Sequence[Answer]) -> Floats:
-    """Return by unit the number of answers and the matrix of value coincidences, as one line."""
+    """Return one row per unit with the number of answers and the flattened matrix of value coincidences."""
     place = {value: i for i, value in enumerate(found)}
     rows = np.zeros((len(values), 1 + len(found) ** 2))
     for row, of_unit in zip(rows, values, strict=True):
@@ -412,7 +418,7 @@ def _coincidences(values: Sequence[Sequence[Answer]], found: Sequence[Answer]) -
 
 
 def _alpha_of_cells(n_values: int, *, is_ordinal: bool) -> Figure:
-    """Return alpha as a function of summed coincidences; the ordinal distance is that of mid-ranks."""
+    """Return alpha as a function of summed coincidences; ordinal distances are differences of mid-ranks."""
 
     def alpha(sums: Floats) -> Floats:
         cells = sums[:, 1:].reshape(-1, n_values, n_values)

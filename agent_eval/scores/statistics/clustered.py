@@ -1,6 +1,6 @@
-"""Estimate means of values that are dependent within clusters: tasks of a family, conversations of a session.
+"""Estimate means of values that depend on each other within clusters, such as families or sessions.
 
-The cluster is the unit: values of one cluster may depend on each other in any way, clusters are independent.
+Values within a cluster may depend on each other in any way; clusters are assumed independent.
 Functions take and return numbers.
 """
 
@@ -23,7 +23,7 @@ from agent_eval.scores.statistics.intervals import (
 from agent_eval.scores.statistics.sign_flips import FEWEST_FLIPPED, FEWEST_PLANNED, MOST_FLIPPED, repeats
 
 FEWEST_CLUSTERS = 5
-"""With fewer families their spread is too uncertain for an interval."""
+"""Fewest families for an interval; the spread of fewer families is too uncertain."""
 
 
 class ClusteredMean(NamedTuple):
@@ -36,11 +36,12 @@ class ClusteredMean(NamedTuple):
 
 
 def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> ClusteredMean | None:
-    """Return the mean of values with the standard error over clusters; None for fewer than two clusters.
+    """Return the mean of values with its standard error over clusters; None for fewer than two clusters.
 
-    With the residuals e summed in each cluster the variance is Σ (Σ e)² / (n² (1 − Σ w²)), for the clusters'
-    shares w of the values: for clusters of equal size the variance of their means over their number. Degrees
-    of freedom are 1 / Σ w² − 1, the number of clusters minus one if they are of equal size (Kish, 1965).
+    The variance is Σ (Σ e)² / (n² (1 − Σ w²)), with the sum Σ e of residuals in each cluster and each cluster's
+    share w of the values. For clusters of equal size, it is the variance of the cluster means divided by their
+    number. The degrees of freedom are 1 / Σ w² − 1, which is the number of clusters minus one if all have the
+    same size (Kish, 1965).
     """
     n = len(values)
     sizes: dict[str, int] = defaultdict(int)
@@ -57,11 +58,11 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Clustere
 
 
 def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Difference:
-    """Return a mean difference (`b` None: of paired values), or A − B of two agents, with a t interval and p.
+    """Return the difference A − B of two agents, or the mean of paired differences `a`, with a t interval and p.
 
-    Degrees of freedom of two agents are Welch's. A side with fewer than two effective clusters, i.e. with nearly
-    all values in one, has no interval and no p. If no cluster varies within an agent, p is exact: the share of
-    all ways to divide the clusters between two agents that separate them as completely.
+    For two agents, Welch's degrees of freedom are used. If a side has fewer than two effective clusters, i.e.
+    nearly all its values are in one cluster, interval and p are None. If neither agent's clusters vary, p is
+    exact: the share of all ways to divide the clusters between the agents that separate them as completely.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -85,19 +86,19 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
 
 
 def has_two_clusters(side: ClusteredMean) -> bool:
-    """Return whether the clusters count as at least two of equal size."""
+    """Return whether the effective number of clusters is at least two."""
     return side.freedom >= 1 - 1e-9
 
 
 def paired_by_cluster(
     differences: Sequence[float], clusters: Sequence[str], *, plans: bool = True
 ) -> Difference:
-    """Return A − B per task if tasks of a family depend on each other: families are the units.
+    """Compare A with B on common tasks if tasks of a family depend on each other; the families are the units.
 
-    p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over
-    families. With fewer than six families no difference has p < 5 %, and significance is not reported
-    (`too_few`); neither is it if nearly all tasks are in one family. No difference is detectable with fewer than
-    eight families by their sizes, or if fewer than eight differ.
+    p comes from flipping the signs of whole families, exactly for up to 16 families, and from t for more. The
+    interval is a t interval over families. Significance is not reported with fewer than six families, because
+    no difference can have p < 5 % (`too_few`), or if nearly all tasks are in one family. The smallest detectable
+    difference is None with fewer than eight effective families or if fewer than eight families differ.
     """
     found = clustered_mean(differences, clusters)
     mean = math.fsum(differences) / len(differences)
@@ -119,21 +120,21 @@ def paired_by_cluster(
 
 
 def too_few(n_families: int) -> str | None:
-    """Return why significance is not reported; None from six families on."""
+    """Return why significance is not reported; None for six or more families."""
     if n_families >= FEWEST_FLIPPED:
         return None
     return f"too few families: {n_families}, and no difference of fewer than {FEWEST_FLIPPED} has p < 5 %"
 
 
 def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: float) -> Interval | None:
-    """Return the interval of a mean of shares over families, like `share_mean`; None for fewer than five.
+    """Return the interval of a mean of shares over families; None for fewer than five families.
 
-    The families count as their effective number of shares, with the variance of their mean.
+    The interval is that of `share_mean` for the effective number of families and the variance of their mean.
 
     Args:
         values: One share per task.
-        clusters: The family of each.
-        step: The change of one task's share by one trial.
+        clusters: The family of each task.
+        step: The change that one trial makes to a task's share.
     """
     found = clustered_mean(values, clusters)
     if found is None or found.n_clusters < FEWEST_CLUSTERS:
@@ -148,14 +149,14 @@ def clustered_interval(
 ) -> Interval | None:
     """Return the 95 % interval of a mean of values on a scale; None for fewer than two clusters.
 
-    The clusters count as their effective number of values, with the variance of their mean: the interval is
-    that of `bounded_mean`, or plain t above the lower end if the scale has no upper end.
+    The interval is that of `bounded_mean` for the effective number of clusters and the variance of their mean.
+    If the scale has no upper end, it is a t interval that is cut off at the lower end.
 
     Args:
-        values: One per conversation.
-        clusters: The cluster of each.
-        bounds: The ends of the scale; None: no upper end.
-        point: The largest change of one value by one answer.
+        values: One value per conversation.
+        clusters: The cluster of each conversation.
+        bounds: The ends of the scale; the upper end is None if there is none.
+        point: The largest change that one answer makes to a value.
     """
     from scipy.special import stdtrit
 

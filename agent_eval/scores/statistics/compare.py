@@ -1,8 +1,9 @@
 """Compare two agents: which is better, by how much, and whether the difference is significant.
 
-Composite, U and D are compared over sessions (independent runs: Welch's t); everything measured per task over
-the tasks that both were given, paired task by task. One primary quantity is chosen by rule before any result
-is seen and is tested uncorrected; the p values of all others are corrected together (Holm).
+Composite, U and D are compared over sessions, which are independent runs, by Welch's t test. Quantities that
+are measured per task are compared in pairs, over the tasks that both agents were given. A fixed rule chooses
+one primary quantity independently of the results. It is tested without correction; the p values of all other
+quantities are corrected together (Holm).
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +71,7 @@ _ROUNDING = 1e-9
 
 
 def is_lower_better(quantity: str) -> bool:
-    """Return whether lower values of a quantity are better: costs and failure rates."""
+    """Return whether lower values of a quantity are better, as for costs and failure rates."""
     return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
@@ -92,37 +93,37 @@ def compare(
     interval: IntervalMethod = "auto",
     conversations: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Compare two agents in everything that both have.
+    """Compare two agents in every quantity that both have.
 
-    The primary quantity is the first of these that both have in two units or more: the composite (or the raw
-    composite), pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is
-    tested at 5 %; all other p values are corrected for their number after Holm. Without any of them every
-    quantity is secondary.
+    The primary quantity is the first of these for which both agents have two or more units: the composite, the
+    raw composite, pass@1, the success rate of conversations, and the metrics in `thresholds` in their order. It
+    is tested at 5 %; all other p values are corrected together after Holm. If there is no such quantity, all
+    quantities are secondary.
 
-    A verdict on a share of trials is unknown if the unknown trials could change it: it is also computed with
-    all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
+    The verdict on a share of trials is unknown if unknown trials could change it. It is therefore also computed
+    with all unknown trials of A failed and those of B passed (`difference_worst`), and the reverse
+    (`difference_best`).
 
     Args:
-        agent: A; differences are A − B.
-        other: B.
-        session_values: `agent_id`, `quantity`, `values` (one per session; empty if one is missing), `point`
-            (the change of one of them by one rating point).
+        agent: Agent A; differences are A − B.
+        other: Agent B.
+        session_values: Columns `agent_id`, `quantity`, `values` (one per session; empty if one is missing) and
+            `point` (the change that one rating point makes to a value).
         task_values: From `task_values`.
-        refused: From `refused_records`; a refused record names no task and counts as one more task.
+        refused: From `refused_records`; a refused record has no task and counts as an additional task.
         thresholds: The metrics that have a threshold in the gates.
-        interval: Unless t, a difference over sessions that unseen ones could explain is unknown, with the
-            reason.
-        conversations: From `conversation_values`; used only without common tasks.
+        interval: Unless this is t, the verdict on a difference over sessions that unseen sessions could explain
+            is unknown, with the reason.
+        conversations: From `conversation_values`; used only if there are no common tasks.
 
     Returns:
-        One row per quantity (and task set, if it is measured per task), in the order of `SCHEMA`: `n` and
-        `other_n` are sessions, common tasks or conversations; `n_effective` counts the clusters of
-        conversations by their sizes; `verdict` is 'A better' or 'B better' by their ids, tie (equal in every
-        task, or the same mean of sessions), not distinguishable, or unknown (one session, one task, or as
-        `reason` explains).
+        One row per quantity, and per task set if the quantity is measured per task, with the columns of
+        `SCHEMA`. `n` and `other_n` count sessions, common tasks or conversations; `n_effective` is the effective
+        number of clusters of conversations. `verdict` is '<agent id> better', tie (equal in every task, or equal
+        session means), not distinguishable, or unknown (with one session or task, or as `reason` explains).
 
     Raises:
-        SameAgentError: If both are one agent.
+        SameAgentError: If both ids are the same.
     """
     if agent == other:
         raise SameAgentError(agent)
@@ -153,14 +154,14 @@ def compare(
 
 
 def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
-    """Count refused records of an agent by task set."""
+    """Return the number of an agent's refused records by task set."""
     if refused is None:
         return {}
     return dict(refused.filter(pl.col("agent_id") == agent).select("task_set", "n_refused").iter_rows())
 
 
 def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> int | None:
-    """Return the index of the primary quantity; with several task sets by most common tasks, then name."""
+    """Return the index of the primary quantity's row, for the task set with the most common tasks."""
     for name in ("composite", "raw composite", PASS_AT_1, SUCCESS_RATE, *thresholds):
         places = [
             i for i, row in enumerate(rows) if row["quantity"] == name and min(row["n"], row["other_n"]) > 1
@@ -171,7 +172,7 @@ def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> in
 
 
 def _corrected(p_values: Sequence[float | None], primary: int | None) -> list[float | None]:
-    """Return the p values corrected after Holm; that of the primary quantity is unchanged and not counted."""
+    """Return the p values corrected after Holm, except that of the primary quantity, which is not counted."""
     others = holm([None if i == primary else p for i, p in enumerate(p_values)])
     return [p if i == primary else other for i, (p, other) in enumerate(zip(p_values, others, strict=True))]
 
@@ -179,7 +180,7 @@ def _corrected(p_values: Sequence[float | None], primary: int | None) -> list[fl
 def _in_cases(
     row: Mapping[str, Any], p_values: Sequence[float | None], i: int, primary: int | None
 ) -> dict[str, str]:
-    """Add the verdict in worst and best case, if there are any; p values of the other rows are unchanged."""
+    """Return the verdicts in the worst and best case, if there are any, with the p values of all other rows."""
     made = {}
     for end, case in row.get("cases", {}).items():
         p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
@@ -188,7 +189,7 @@ def _in_cases(
 
 
 def _more_conversations(row: Mapping[str, Any]) -> str | None:
-    """Return how many conversations would show the difference; None if it is shown already, or is 0."""
+    """Return how many conversations would show the difference; None if it is 0 or already significant."""
     if row["verdict"] not in ("not distinguishable", "unknown") or not row["difference"]:
         return None
     if row["smallest_detectable"] is None:
@@ -200,14 +201,14 @@ def _more_conversations(row: Mapping[str, Any]) -> str | None:
 
 
 def _of_one_session(row: Mapping[str, Any]) -> str | None:
-    """Return what a difference that is shown holds for, if an agent has a single session."""
+    """Return the limitation of a significant difference if an agent has only one session, else None."""
     if not row["single"] or not row["verdict"].endswith(" better"):
         return None
     return ONE_SESSION.format(" and ".join(row["single"]))
 
 
 def _unseen(row: Mapping[str, Any]) -> str | None:
-    """Return why unseen sessions could explain a difference over sessions; None for other rows."""
+    """Return why unseen sessions could explain a difference over sessions; None if they could not."""
     if row["unit"] != "sessions":
         return None
     ends = min(SCALE_0TO100[0], row["value"], row["other_value"]), SCALE_0TO100[1]
@@ -220,7 +221,7 @@ def _unseen(row: Mapping[str, Any]) -> str | None:
 
 
 def _turned(row: Mapping[str, Any]) -> str | None:
-    """Return why unknown trials leave the verdict unknown; None if they cannot change it."""
+    """Return why unknown trials make the verdict unknown; None if they cannot change it."""
     if not row.get("cases"):
         return None
     verdicts = {
@@ -301,7 +302,7 @@ def _over_tasks(
 
 
 def _families(tasks: pl.DataFrame) -> list[str] | None:
-    """Return the family of each task; None unless both agents' data declare one for every task."""
+    """Return the family of each task; None unless both agents' data declare a family for every task."""
     if not {"family", "family_other"}.issubset(tasks.columns):
         return None
     if tasks["family"].null_count() or tasks["family_other"].null_count():
@@ -317,7 +318,7 @@ def _conflicts(tasks: pl.DataFrame) -> int:
 
 
 def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str, Any]:
-    """Return the trials behind a compared share, and its difference in the worst and best case for A."""
+    """Return the trial counts of a compared share, and its difference in A's worst and best case."""
     row: dict[str, Any] = {}
     for side, suffix, lost in (("", "", n_refused), ("other_", "_other", other_n_refused)):
         counts = {name: int(tasks[f"{name}{suffix}"].sum()) for name in COUNTS[1:4]} | {"n_refused": lost}
@@ -347,7 +348,7 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
 
 
 def _unknown_row(quantity: str, task_set: str, tasks: pl.DataFrame) -> dict[str, Any]:
-    """Return the row of a share of trials if there is no task with known trials of both agents."""
+    """Return the row for a share of trials if no task has known trials of both agents."""
     return {
         "quantity": quantity,
         "task_set": task_set,
@@ -361,7 +362,7 @@ def _unknown_row(quantity: str, task_set: str, tasks: pl.DataFrame) -> dict[str,
 
 
 def _rounded(difference: float) -> float:
-    """Round so that equal shares compare equal despite floating-point error."""
+    """Return 0 for a difference that is only floating-point error, so that equal shares compare as equal."""
     return 0.0 if abs(difference) < _ROUNDING else difference
 
 

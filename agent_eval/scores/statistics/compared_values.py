@@ -1,4 +1,4 @@
-"""Compute the values that two agents are compared in: per session, per task and per conversation."""
+"""Compute the compared values of two agents: per session, per task and per conversation."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from agent_eval.scores.statistics.unpaired import RULE
 
 PASS_AT_1 = "pass@1"
 RATES = (PASS_AT_1, GOAL_METRIC)
-"""Quantities that are shares of trials: an unknown trial gives them a worst and a best case."""
+"""Quantities that are shares of trials; if a trial is unknown, they have a worst and a best case."""
 
 
 def session_values(
     composite_scores: pl.DataFrame, universal_scores: pl.DataFrame, domain_scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return each agent's session values: composite (after its penalty), universal, domain; see `compare`.
+    """Return each agent's session values for `compare`: composite (after its penalty), universal and domain.
 
-    If a penalty is unknown the raw composite is used instead, under its own name.
+    If an agent's penalty is unknown, 'raw composite' is used instead of 'composite'.
     """
     rows: list[tuple[str, str, list[float], float | None]] = []
     for row in composite_scores.iter_rows(named=True):
@@ -51,24 +51,24 @@ def task_values(
     *,
     repeats_outcome: bool = False,
 ) -> pl.DataFrame:
-    """Return the values per task: the mean over its trials of one version.
+    """Return the mean of each quantity over a task's trials, for one version.
 
-    pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the
-    mean over the conversation first) and conversations. A trial in which a quantity is unknown does not count
-    for it; conversations without a task belong to none. One outcome is one quantity: goal completion that is
-    the declared outcome, or that decided the trial, is left out, because it repeats pass@1. For RATES,
-    `worst` and `best` count the unknown trials as failed and as passed, and the trials are counted.
+    The quantities are pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1
+    metric of conversations and of turns (averaged over the conversation first). A trial does not count for a
+    quantity that is unknown in it; conversations without a task are ignored. Goal completion is omitted if it
+    equals the declared outcome or decided the trial, because it would repeat pass@1. For the quantities in
+    RATES, trials are counted, and `worst` and `best` count the unknown trials as failed and as passed.
 
     Args:
         outcomes: From `trial_outcomes`.
-        conversations: Costs.
+        conversations: Table conversations, for the costs.
         turn_judgments: Ratings and values of turns.
-        conversation_judgments: Values of conversations.
-        repeats_outcome: Keep goal completion that repeats the outcome; for comparisons without pass@1.
+        conversation_judgments: Ratings and values of conversations.
+        repeats_outcome: Keep goal completion even if it repeats the outcome; for comparisons without pass@1.
 
     Returns:
-        One row per agent, task set, task and quantity: `value` (null only if just worst and best are known),
-        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, `family`, sorted.
+        One row per agent, task set, task and quantity, sorted, with `value` (null if only worst and best are
+        known), `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown` and `family`.
     """
     if "task_family" not in outcomes.columns:
         outcomes = outcomes.with_columns(task_family=pl.lit(None, dtype=pl.String))
@@ -97,7 +97,7 @@ def task_values(
     return (
         pl.concat([part.select(columns) for part in every])
         .filter(is_rate | value.is_not_null())
-        .sort(columns)  # sums of floats depend on their order
+        .sort(columns)  # sorted because float sums depend on the order of addition
         .group_by(key, maintain_order=True)
         .agg(
             value.mean(),
@@ -113,13 +113,13 @@ def task_values(
 
 
 def says_goal(conversation_judgments: pl.DataFrame) -> bool:
-    """Return whether goal completion is known of any conversation."""
+    """Return whether any conversation has a known goal completion."""
     counts = (pl.col("metric") == GOAL_METRIC) & pl.col("is_effective") & (pl.col("status") == "scored")
     return not conversation_judgments.filter(counts).is_empty()
 
 
 def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return conversations whose goal completion repeats the trial's outcome, with the metric's name."""
+    """Return the conversations whose goal completion repeats the trial's outcome, with the metric's name."""
     goals = conversation_judgments.filter(pl.col("metric") == GOAL_METRIC, pl.col("is_effective"))
     is_same = (pl.col("source") == GOAL_METRIC) | (
         (pl.col("source") == "outcome") & (pl.col("judge") == RULE)
@@ -130,7 +130,7 @@ def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.
 
 
 def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return each metric's mean per conversation (`quantity`, `value`) from effective, scored answers."""
+    """Return each metric's mean per conversation (columns `quantity` and `value`) over effective, scored answers."""
     counts = pl.col("is_effective") & (pl.col("status") == "scored")
     value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     key = [*TRIAL, "metric"]
@@ -142,6 +142,6 @@ def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: p
 
 
 def _known(values: Sequence[float | None] | None) -> list[float]:
-    """Return the values if none is missing, else an empty sequence."""
+    """Return the values, or an empty list if any is missing."""
     known = [v for v in values or [] if v is not None]
     return known if len(known) == len(values or []) else []

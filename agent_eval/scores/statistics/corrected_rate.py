@@ -1,10 +1,9 @@
-"""Correct a judge's rate for its errors, with labels by people of the same conversations or of other ones.
+"""Correct a judge's rate for the judge's errors, with human labels of the same or of other conversations.
 
-Labels of the conversations of the rate itself: `double_sampled_rate` (Tenenbein, 1970), which takes the share of
-positives among the labels of each answer of the judge. Labels of other conversations: `corrected_rate` (Rogan and
-Gladen, 1978), from the judge's sensitivity and specificity, which have to be the same there; the share of positives may
-differ. Both intervals have the uncertainty of the judge's rate and that of the labels. Functions take and return
-numbers.
+`double_sampled_rate` (Tenenbein, 1970) uses labels of the rate's own conversations: the share of positives among the
+labels for each answer of the judge. `corrected_rate` (Rogan and Gladen, 1978) uses labels of other conversations: the
+judge's sensitivity and specificity, which must be the same there, although the share of positives may differ. Both
+intervals include the uncertainty of the judge's rate and of the labels. Functions take and return numbers.
 """
 
 import math
@@ -25,12 +24,12 @@ from agent_eval.scores.statistics.resampling import (
     total,
 )
 
-_PRIOR = 0.4  # of Beta, between Jeffreys' 1/2 and Kerman's 1/3: chosen by measured coverage
+_PRIOR = 0.4  # of the Beta prior, between Jeffreys' 1/2 and Kerman's 1/3, chosen by measured coverage
 TOO_FEW = "too few labels of each kind for sensitivity and specificity"
 
 
 class Accuracy(NamedTuple):
-    """Hold a judge's sensitivity and specificity (0–1) with the variances and the covariance of both."""
+    """Hold a judge's sensitivity and specificity (0–1) with their variances and covariance."""
 
     sensitivity: float
     specificity: float
@@ -41,7 +40,7 @@ class Accuracy(NamedTuple):
 
 
 class CorrectedRate(NamedTuple):
-    """Hold a corrected rate, 0–1, with its 95 % interval; or the reason why there is none."""
+    """Hold a corrected rate (0–1) with its 95 % interval, or the reason why the rate cannot be corrected."""
 
     value: float | None
     low: float | None = None
@@ -51,14 +50,14 @@ class CorrectedRate(NamedTuple):
 
 @dataclass(frozen=True)
 class DoubleSample:
-    """Hold a judge's answers and, for some of the same parts, those of people: one entry per answer of the judge.
+    """Hold a judge's answers and, for some of the same parts, people's labels, with one entry per judge's answer.
 
     Args:
-        judge: 0 or 1.
-        human: 0 or 1; of several raters their mean; NaN where people labelled nothing.
-        shares: Of each answer in the rate; together 1.
-        weights: How many parts each labelled one represents; ignored where there is no label.
-        clusters: What is drawn independently, e.g. the session of each part.
+        judge: The judge's answers, 0 or 1.
+        human: The labels, 0 or 1, or the mean of several raters; NaN for parts without a label.
+        shares: The share of each answer in the rate; the shares sum to 1.
+        weights: The number of parts that each labelled part represents; ignored for parts without a label.
+        clusters: The independent unit of each part, e.g. its session.
     """
 
     judge: Floats
@@ -74,7 +73,7 @@ class DoubleSample:
 
     @property
     def has_labels(self) -> bool:
-        """Return whether people labelled parts of each answer that the judge gave, in five clusters or more."""
+        """Return whether people labelled parts with each of the judge's answers, in at least five clusters."""
         is_labelled = np.isfinite(self.human)
         labelled = {c for c, known in zip(self.clusters, is_labelled.tolist(), strict=True) if known}
         answers = {*self.judge[self.shares > 0].tolist()}
@@ -82,14 +81,15 @@ class DoubleSample:
 
 
 def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
-    """Return the judge's accuracy against people, by leaving out one conversation at a time.
+    """Return the judge's sensitivity and specificity against people, with jackknife variances over conversations.
 
-    Each variance counts one label more, half of it wrong: no wrong label among a few does not show that there is
-    never one. With strata it includes that of their sizes, which are those of as many parts as the weights add up
-    to. None below five conversations with labels of a kind, or if one of them holds all labels of a kind.
+    Each variance is computed with one additional label, half of it wrong, because a few labels without an error do not
+    show that there are no errors. With strata, it includes the variance of the strata's sizes among as many parts as
+    the weights sum to. The result is None if fewer than five conversations have positive labels or fewer than five have
+    negative ones, or if one conversation has all labels of a kind.
 
     Args:
-        pairs: What judge and people said of the same parts.
+        pairs: The answers of judge and people about the same parts.
         positive: The answer whose rate is corrected, e.g. 'pass'.
     """
     judge = np.array([answer == positive for answer in pairs.judge], dtype=np.float64)
@@ -117,18 +117,19 @@ def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
 
 
 def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> CorrectedRate:
-    """Return (rate + specificity − 1) / (sensitivity + specificity − 1), within 0–1, with its interval.
+    """Return the rate corrected after Rogan and Gladen, with its interval.
 
-    Refused if the accuracy is unknown, or if sensitivity + specificity − 1 is not above 0 by more than chance: then
-    any true rate is compatible with the judge's.
+    The corrected rate is (rate + specificity − 1) / (sensitivity + specificity − 1), limited to 0–1. It is refused if
+    the accuracy is unknown, or if sensitivity + specificity − 1 is not significantly above 0: any true rate would then
+    be compatible with the judge's rate.
 
     Args:
         rate: The judge's share of positives, 0–1.
-        variance: Of this share, over conversations.
-        of_judge: As of `accuracy`, of labels that do not belong to this rate.
+        variance: The variance of this share over conversations.
+        of_judge: The accuracy from `accuracy`, based on labels of other conversations.
 
     Raises:
-        OutOfRangeError: If the rate is not in 0–1 or the variance negative.
+        OutOfRangeError: If the rate is not in 0–1 or the variance is negative.
 
     Source: Rogan, Gladen, Estimating prevalence from the results of a screening test, 1978; Fieller, 1954.
     """
@@ -152,19 +153,20 @@ def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> C
 
 
 def double_sampled_rate(sample: DoubleSample, of_judge: Accuracy | None) -> CorrectedRate:
-    """Return Σ A p with its interval: A, the share of an answer of the judge, and p, that of positives where it said so.
+    """Return the rate corrected after Tenenbein, with its interval.
 
-    p is estimated from the labels; it is unbiased whatever the judge's errors are, and equal to the judge's rate plus
-    the weighted mean of (person − judge). Refused, as `corrected_rate`, for a judge that is not shown to be better than
-    chance: then its answers add nothing to the labels.
+    The corrected rate is Σ A p over the judge's answers, where A is the share of an answer and p is the share of
+    positives among the labels of parts with this answer. It is unbiased for any errors of the judge. Like
+    `corrected_rate`, it is refused for a judge that is not shown to be better than chance, because such a judge's
+    answers add no information to the labels.
 
-    The limits have the distances √(Σ A² d² + t² V), after Zou and Donner. d are the distances of Beta quantiles of each
-    p for its effective number of labels: few labels may show no error although there are some. V has the rest of the
-    variance: that of A, and what parts of a cluster have in common.
+    The distances of the limits are √(Σ A² d² + t² V), after Zou and Donner. d is the distance of the Beta quantile from
+    p for the effective number of labels, because a few labels can miss existing errors. V is the remaining variance:
+    that of A, and the covariance of parts within a cluster.
 
     Args:
-        sample: With `has_labels`.
-        of_judge: As of `accuracy`, of any labels.
+        sample: A sample for which `has_labels` is true.
+        of_judge: The accuracy from `accuracy`, based on any labels.
 
     Source: Tenenbein, A double sampling scheme for estimating from binomial data with misclassifications, 1970;
     Zou, Donner, Construction of confidence limits about effect measures, 2008.
@@ -200,7 +202,7 @@ def double_sampled_rate(sample: DoubleSample, of_judge: Accuracy | None) -> Corr
 
 
 def _not_better_than_chance(of_judge: Accuracy) -> str | None:
-    """Return the reason why a judge corrects nothing, with the interval of sensitivity + specificity − 1."""
+    """Return why the judge is not better than chance, with the interval of sensitivity + specificity − 1, or None."""
     from scipy.special import stdtrit
 
     better = of_judge.sensitivity + of_judge.specificity - 1
@@ -220,7 +222,7 @@ def _rates(sums: Floats) -> Floats:
 
 
 def _smoothed(share: float, variance: float, n_effective: float) -> float:
-    """Return the variance of a share with one label more, half of it wrong."""
+    """Return the variance of a share with one additional label, half of it wrong."""
     n = share * (1 - share) / variance if variance > 1e-15 and 0 < share < 1 else n_effective
     moved = (share * n + 0.5) / (n + 1)
     return moved * (1 - moved) / (n + 1)

@@ -1,7 +1,7 @@
-"""Compute distribution-free results on a scale: an interval of the mean, and what a few values can miss.
+"""Compute distribution-free intervals of means on a scale, and the effect of breakdowns that few sessions miss.
 
-t intervals assume that the observed sessions show how sessions vary. An agent with a breakdown in one session
-of ten shows none in five sessions with a probability of 59 %.
+t intervals assume that the observed sessions are typical of how sessions vary. If an agent breaks down in one
+session of ten, five sessions show no breakdown with a probability of 59 %.
 """
 
 import math
@@ -11,10 +11,10 @@ from typing import Literal
 from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample, welch
 
 IntervalMethod = Literal["auto", "t", "bounded"]
-"""auto: bounded if the sessions show a breakdown, else t."""
+"""The method of an interval; auto is bounded if the sessions show a breakdown, else t."""
 BREAKDOWN_POINTS = 10.0
 BREAKDOWN_SHARE = 0.1
-"""Largest share of sessions assumed to break down unseen; less if so many sessions would hardly miss it."""
+"""Largest share of sessions that is assumed to break down unseen; `unseen_share` lowers it for many sessions."""
 NEAR_POINTS = 5.0
 ENOUGH_NEAR_AN_END = 20
 _MISSED = 0.05
@@ -22,13 +22,14 @@ _MOST_SESSIONS = 1000
 
 
 def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Interval | None:
-    """Return an interval of the mean on a scale that holds for any distribution; None for n < 2.
+    """Return an interval of the mean on a scale that is valid for any distribution; None for fewer than two values.
 
-    The values are independent. The lower limit is the 2.5 % quantile of a weighted mean of the values and the
-    lower end of the scale, with weights that are uniform on all that sum to 1; the upper one is its mirror
-    (Gaffke, 2005). If all values are at the upper end the lower limit is 0.025^(1/n), as Clopper and
-    Pearson's; no distribution on a scale is known with coverage below 95 %. It is wide: five sessions at 80
-    of 20 to 100 have 49 to 90.
+    The values are assumed independent. The lower limit is the 2.5 % quantile of a weighted mean of the values
+    and the lower end of the scale, with random weights that are uniformly distributed and sum to 1; the upper
+    limit is computed symmetrically (Gaffke, 2005). If all values are at the upper end, the lower limit
+    is 0.025^(1/n) of the scale, as for Clopper and Pearson. No distribution on a scale is known for which
+    coverage is below 95 %. The interval is wide: for five sessions at 80 on a scale of 20 to 100, it is 49 to
+    90.
 
     Raises:
         OutOfRangeError: If a value is off the scale.
@@ -47,9 +48,9 @@ def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Int
 
 
 def has_breakdown(values: Sequence[float]) -> bool:
-    """Return whether some values, fewer than half, are far below all others.
+    """Return whether fewer than half of the values are far below all others.
 
-    Far: at least 10 points, and more than the range of all others.
+    Far means by at least 10 points and by more than the range of all others.
     """
     ordered = sorted(values)
     for i in range(1, (len(ordered) + 1) // 2):
@@ -62,8 +63,9 @@ def has_breakdown(values: Sequence[float]) -> bool:
 def is_near_an_end(values: Sequence[float], bounds: tuple[float, float]) -> bool:
     """Return whether there are fewer than 20 values, all within 5 points of the same end of the scale.
 
-    The spread of the other values is then unobserved: if values cluster at an end, nearly all misses of t
-    beyond 5 % are such samples (docs/statistics.md).
+    Such a sample does not show the spread of the other values. For distributions with most values at an end,
+    t intervals miss the mean in more than 5 % of samples, and nearly all of the excess comes from samples
+    like this (docs/statistics.md).
     """
     if not 2 <= len(values) < ENOUGH_NEAR_AN_END:
         return False
@@ -71,20 +73,20 @@ def is_near_an_end(values: Sequence[float], bounds: tuple[float, float]) -> bool
 
 
 def unseen_share(n: int) -> float:
-    """Return the share of sessions that may break down without any of n showing it: at most one in ten.
+    """Return the share of sessions that may break down although none of n sessions does, at most one in ten.
 
-    n sessions miss a share q with a probability of (1 − q)^n; shares missed with less than 5 % are left out,
-    which gives less than one in ten from 29 sessions on.
+    A share q is missed by n sessions with a probability of (1 − q)^n. Shares for which this probability is below
+    5 % are excluded, so that the result is below one in ten for 29 or more sessions.
     """
     missed: float = 1 - _MISSED ** (1 / n)
     return min(BREAKDOWN_SHARE, missed)
 
 
 def unseen_points(better: tuple[float, int], worse: tuple[float, int], bounds: tuple[float, float]) -> float:
-    """Return how many points unseen sessions can explain, from mean and number of sessions of both.
+    """Return how many points unseen sessions can explain, from the mean and number of sessions of both agents.
 
-    Those of the better agent would be at the lower end of the scale, or those of the other one at the upper
-    end.
+    The worst case is that unseen sessions of the better agent are at the lower end of the scale, or those of
+    the other agent at the upper end.
     """
     (high, n_high), (low, n_low) = better, worse
     return max(unseen_share(n_high) * (high - bounds[0]), unseen_share(n_low) * (bounds[1] - low), 0.0)
@@ -99,18 +101,19 @@ def unseen_reason(
     n_tests: int = 1,
     step: float = 0.0,
 ) -> str | None:
-    """Return why a significant difference does not hold for every spread of sessions; None if it does.
+    """Return why unseen sessions could explain a significant difference; None if they could not.
 
-    It holds if the difference minus the points that unseen sessions can explain is still significant, by
-    Welch's t with p times the number of tests; for one test, if the 95 % interval stays above those points.
+    For several tests, they could not if the difference minus the points that unseen sessions can explain is
+    still significant by Welch's t, with p multiplied by the number of tests. For one test, they could not if the
+    95 % interval excludes differences of up to that many points.
 
     Args:
         ours: Name and sessions of A.
         theirs: Name and sessions of B.
-        found: A − B, with an interval.
+        found: The difference A − B with its interval.
         bounds: The ends of the scale.
-        n_tests: Number of differences tested together.
-        step: As for `welch`; only for several tests.
+        n_tests: The number of differences tested together.
+        step: As for `welch`; used only for several tests.
     """
     if found.low is None or found.high is None:
         return None
@@ -131,7 +134,7 @@ def unseen_reason(
 
 
 def _sessions_needed(better: Sample, worse: Sample, found: Difference, bounds: tuple[float, float]) -> str:
-    """Return how many sessions of each would show this difference, at the same spread."""
+    """Return the number of sessions per agent that would show this difference at the same spread."""
     reach = abs(found.difference) - max(found.low or 0.0, -(found.high or 0.0))
     seen = min(better.n, worse.n)
     for n in range(seen + 1, _MOST_SESSIONS):
@@ -142,7 +145,7 @@ def _sessions_needed(better: Sample, worse: Sample, found: Difference, bounds: t
 
 
 def _lower_limit(shares: Sequence[float]) -> float:
-    """Return the 2.5 % quantile of the weighted mean of these shares and 0, by bisection."""
+    """Return the 2.5 % quantile of the randomly weighted mean of the shares and 0, by bisection."""
     low, high = 0.0, math.fsum(shares) / len(shares)
     if high == 0:
         return 0.0
@@ -153,10 +156,10 @@ def _lower_limit(shares: Sequence[float]) -> float:
 
 
 def _below(shares: Sequence[float], limit: float) -> float:
-    """Return the probability that the weighted mean of the shares and 0 is at most `limit`.
+    """Return the probability that the randomly weighted mean of the shares and 0 is at most `limit`.
 
-    With exponential weights it is the probability of Σ (share − limit) · weight ≤ 0; by Imhof's integral
-    (1961) of the characteristic function, over the logarithm of its argument.
+    With exponential weights, it is the probability that Σ (share − limit) · weight ≤ 0. It is computed with
+    Imhof's integral (1961) of the characteristic function, over the logarithm of its argument.
     """
     import numpy as np
 

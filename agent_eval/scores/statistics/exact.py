@@ -1,7 +1,7 @@
-"""Compute with exact numbers: fractions as texts, means, and rounding for display.
+"""Compute with exact numbers: fractions as text, means, and rounding for display.
 
-Scores are compared, ranked and tied as fractions: of the 293 possible composites 183 come out as more than
-one double. Conversion to float happens once, at the very end, for a column.
+Scores are compared and ranked as fractions, because float arithmetic gives several different doubles for 183 of
+the 293 possible composites. Scores are converted to float only once, for the final column.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from agent_eval.errors import InputError
 
 
 class NotAFractionError(InputError):
-    """Raised when a text that should hold an exact score does not."""
+    """Raised when a text is not an exact score."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -21,12 +21,12 @@ class NotAFractionError(InputError):
 
 
 def to_text(value: Fraction) -> str:
-    """Return '1156/15'; an integer keeps its denominator: '80/1'."""
+    """Return the fraction as text, such as '1156/15' or '80/1'."""
     return f"{value.numerator}/{value.denominator}"
 
 
 def from_text(text: str) -> Fraction:
-    """Return the fraction that `to_text` wrote.
+    """Parse a fraction that `to_text` formatted.
 
     Raises:
         NotAFractionError: If the text is not 'numerator/denominator'.
@@ -41,12 +41,12 @@ def from_text(text: str) -> Fraction:
 
 
 def mean(values: Collection[Fraction]) -> Fraction:
-    """Return the exact mean; without values it is undefined and raises ZeroDivisionError."""
+    """Return the exact mean; raises ZeroDivisionError if there are no values."""
     return sum(values, Fraction()) / len(values)
 
 
 def rounded(value: Fraction, places: int = 1) -> str:
-    """Return a decimal text with `places` digits, halves away from zero (ROUND_HALF_UP): 77.05 → '77.1'."""
+    """Format with `places` decimals, rounding halves away from zero (ROUND_HALF_UP): 77.05 becomes '77.1'."""
     units = int(abs(value) * 10**places + Fraction(1, 2))
     digits = f"{units:0{places + 1}d}"
     text = f"{digits[:-places]}.{digits[-places:]}" if places else digits
@@ -54,15 +54,15 @@ def rounded(value: Fraction, places: int = 1) -> str:
 
 
 def in_words(value: Fraction) -> str:
-    """Return the number as people write it: '80', or '232/3' if it is not an integer."""
+    """Format the number as an integer or a fraction, such as '80' or '232/3'."""
     return str(value)
 
 
 def as_float(value: Fraction | None) -> float | None:
-    """Convert for a float column, as the last step; null stays null."""
+    """Convert to float for a column, as the last step; None stays None."""
     return None if value is None else float(value)
 
 
 def as_text(value: Fraction | None) -> str | None:
-    """Convert for an exact column; null stays null."""
+    """Convert to text for a column of exact values; None stays None."""
     return None if value is None else to_text(value)

@@ -1,8 +1,7 @@
 """Compute intervals and tests for means of few sessions or tasks.
 
 The methods were chosen by their measured coverage (`python -m benchmarks coverage`, docs/statistics.md).
-Functions take and return numbers; sessions and tasks are defined elsewhere. All intervals are
-two-sided, 95 %.
+Functions take and return numbers. All intervals are two-sided 95 % intervals.
 """
 
 import math
@@ -22,36 +21,36 @@ from agent_eval.scores.statistics.sign_flips import (
 
 LEVEL = 0.95
 _UPPER = 0.5 + LEVEL / 2
-_LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
+_LEAN = 0.25  # chosen by measured coverage; 0 would give plain log-odds
 _EARLIER = 2.0  # see `_turning_share`
 _ROUNDING = 1e-9
-_ENOUGH_FREEDOM = 20  # from here on Welch's degrees of freedom hardly vary
+_ENOUGH_FREEDOM = 20  # above this, the estimate of Welch's degrees of freedom hardly varies
 _N_QUANTILES = 48
 
 
 class NotANumberError(InputError, ValueError):
-    """Raised for a value that a mean cannot be computed from."""
+    """Raised for a value that is not a finite number, so that a mean cannot be computed."""
 
     def __init__(self, value: object) -> None:
         super().__init__(f"Expected finite numbers, got {value!r}. Omit unknown values.")
 
 
 class OutOfRangeError(InputError, ValueError):
-    """Raised for a number that an interval or a test cannot be computed from."""
+    """Raised for a number outside the range that an interval or a test requires."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"The {name} is {value!r}. Allowed: {allowed}.")
 
 
 class Interval(NamedTuple):
-    """Hold two-sided bounds; they include the estimate."""
+    """Hold the two bounds of an interval, which includes the estimate."""
 
     low: float
     high: float
 
 
 class Sample(NamedTuple):
-    """Summarise independent values in three numbers."""
+    """Summarise independent values by their number, mean and standard deviation."""
 
     n: int
     mean: float
@@ -62,9 +61,9 @@ class Sample(NamedTuple):
         """Summarise these values.
 
         Raises:
-            NotANumberError: If one is not a finite number.
+            NotANumberError: If a value is not a finite number.
         """
-        # fast check of all values; the invalid one is searched for only if there is one
+        # fast check of all values together; an invalid value is searched for only if the check fails
         if not ({*map(type, values)} <= {float, int} and all(map(math.isfinite, values))):
             for value in values:
                 if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -77,33 +76,34 @@ class Sample(NamedTuple):
 class Difference(NamedTuple):
     """Hold the comparison of A with B: the mean difference A − B with its interval and significance.
 
-    If significance cannot be computed (one session), the interval and both probabilities are null.
+    If significance cannot be computed, as with one session, the interval and both probabilities are None.
     """
 
     difference: float
     low: float | None
     high: float | None
     p_value: float | None  # two-sided
-    probability_better: float | None  # that A's true mean is the higher one, flat prior
+    probability_better: float | None  # probability that A's true mean is the higher one, with a flat prior
     smallest_detectable: float | None = (
-        None  # true difference found with 80 % power at 5 %; null with the interval
+        None  # true difference that is found with 80 % power at 5 %; None if the interval is
     )
 
 
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
-    """Return the interval of the mean of independent values on a scale; None for fewer than two.
+    """Return the interval of the mean of independent values on a scale; None for fewer than two values.
 
-    t on a transform of the mean's share of the scale (`_leaning`): it stays on the scale and leans away from
-    its ends, where a plain t interval of skewed values covers too little. The spread is at least that of
-    `step` in one of the values: equal values in a few sessions do not show that sessions never vary.
+    It is a t interval on a transform of the mean's share of the scale (`_leaning`). It stays on the scale and is
+    longer on the side of the middle, because a plain t interval of skewed values near an end has too little
+    coverage. The spread is at least that of a change of one value by `step`, because equal values in a few
+    sessions do not show that sessions never vary.
 
-    At the ends the slope of the transform grows without bound, so a limit would move away from a mean that
-    comes closer to the end. From `_turning_share` on, a limit is therefore constant: a higher mean never has
-    a lower limit, at the same spread. No limit is wider than that of `scale_bound`, which holds for any
-    values.
+    Near an end of the scale, the slope of the transform grows without bound, so that a limit would move away
+    from a mean that approaches the end. The limit is therefore constant beyond `_turning_share`: at the same
+    spread, a higher mean never has a lower limit. No limit is wider than that of `scale_bound`, which is valid
+    for any values.
 
     Args:
-        values: One per session.
+        values: Summary of the values, one per session.
         bounds: The ends of the scale.
         step: The largest change of one value by one rating point.
 
@@ -126,18 +126,18 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
 
 
 def _lower_limit(share: float, n: int, reach: float) -> float:
-    """Return the lower limit of the mean of n shares; for the upper one mirror the shares and the result."""
+    """Return the lower limit of the mean of n shares; 1 − share in place of share gives 1 − the upper limit."""
     at = min(share, _turning_share(reach))
     leaning = _leaning(at, reach)[0] if at > 0 else 0.0
     return max(leaning, scale_bound(share, n)[0])
 
 
 def scale_bound(share: float, n: float) -> tuple[float, float]:
-    """Return bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
+    """Return 97.5 % bounds of the mean of n independent values on the scale 0–1, from their mean alone.
 
-    Of all values with this mean those at the two ends of the scale vary most. Their number is binomial:
-    Clopper and Pearson's bounds, with n × share as the number of values at the upper end. If all are there,
-    the lower bound is 0.025^(1/n).
+    Values at the two ends of the scale vary the most of all values with this mean. The number of values at the
+    upper end is binomial, so the bounds are those of Clopper and Pearson with n × share as that number. If all
+    values are at the upper end, the lower bound is 0.025^(1/n).
     """
     from scipy.special import betaincinv
 
@@ -148,11 +148,11 @@ def scale_bound(share: float, n: float) -> tuple[float, float]:
 
 
 def _turning_share(reach: float) -> float:
-    """Return the share from which the lower limit of `_leaning` is constant, above 1/2 and below 1.
+    """Return the share above which the lower limit is constant, between 1/2 and 1.
 
-    The limit would fall with a rising share p from p(1 − p) = r(tanh(x/4)/4 + 2p − 1) on, for the log-odds x
-    and the reach r. It is constant from twice that reach on: chosen by measured coverage, once would be too
-    narrow near the end.
+    With log-odds x and reach r, the lower limit of `_leaning` falls as the share p rises beyond the solution of
+    p(1 − p) = r(tanh(x/4)/4 + 2p − 1). This function solves the equation with twice the reach, which was chosen
+    by measured coverage; the reach itself would give too narrow intervals near the end.
     """
     low, high = 0.5, 1.0
     for _ in range(50):
@@ -166,22 +166,23 @@ def _turning_share(reach: float) -> float:
 
 
 def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval | None:
-    """Return the interval of the mean of n independent shares (0–1) with that variance; None for n < 2.
+    """Return the interval of the mean of n independent shares (0–1) with this variance; None for n < 2.
 
-    Shares that are all 0 or 1 have the largest variance that their mean allows and are n trials: the interval
-    is that of Beta quantiles with Jeffreys' prior. Less variance is equivalent to more trials, but the part
-    of it that was estimated and is not implied by the mean has the uncertainty of t (after Korn and Graubard,
-    1998, who correct the whole of it), and shares may be more skewed than trials: for that part the interval
-    is that of `_leaning`.
+    Shares that are all 0 or 1 have the largest variance that their mean allows and are equivalent to n trials;
+    their interval consists of Beta quantiles with Jeffreys' prior. A smaller variance is equivalent to more
+    trials, but part of it is estimated rather than implied by the mean. For this part, the effective number of
+    trials is reduced for the uncertainty of t (after Korn and Graubard, 1998, who correct the whole variance),
+    and the interval is that of `_leaning`, because shares may be more skewed than trials.
 
     Args:
-        mean: Of the shares.
-        variance: Of the shares; at least half of the variance that `step` in one of them makes is used.
-        n: Number of shares.
-        step: The change of one share by one trial, approximately: 1 / trials of a task.
+        mean: The mean of the shares.
+        variance: The variance of the shares; at least half of the variance from a change of one share by `step`
+            is used.
+        n: The number of shares.
+        step: The change that one trial makes to a share, approximately 1 / trials of a task.
 
     Raises:
-        OutOfRangeError: If mean or variance is not in 0–1, or the step not above 0 and at most 1.
+        OutOfRangeError: If mean or variance is not in 0–1, or the step is not above 0 and at most 1.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -207,9 +208,10 @@ def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval
 
 
 def _leaning(share: float, reach: float) -> tuple[float, float]:
-    """Return the ends of share ± reach, on sinh(x / 4) of the log-odds x: inside 0–1, longer towards 1/2.
+    """Return the ends of share ± reach, computed on sinh(x / 4) of the log-odds x.
 
-    Log-odds alone lean too little for the skewness of few sessions or tasks near an end of the scale.
+    The interval stays within 0–1 and is longer towards 1/2. With plain log-odds, this asymmetry would be too
+    small for the skewness of few sessions or tasks near an end of the scale.
     """
     bent, slope = _LEAN * math.log(share / (1 - share)), _LEAN / (share * (1 - share))
     ends = (math.asinh(math.sinh(bent) + side * reach * slope * math.cosh(bent)) / _LEAN for side in (-1, 1))
@@ -218,12 +220,12 @@ def _leaning(share: float, reach: float) -> tuple[float, float]:
 
 
 def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
-    """Compare two sets of independent values, one per session: difference of their means, Welch's t.
+    """Compare the means of two sets of independent values, one value per session, with Welch's t test.
 
     Args:
         a: Values of A.
         b: Values of B.
-        step: As for `bounded_mean`; if neither varies and it is 0, significance is not computed.
+        step: As for `bounded_mean`. If it is 0 and neither side varies, significance is not computed.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -244,18 +246,18 @@ def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
 
 
 def paired(differences: Sequence[float], *, plans: bool = True) -> Difference:
-    """Compare the same tasks done by both: A − B per task.
+    """Compare two agents on the same tasks, by the difference A − B per task.
 
-    p by flipping signs, exact for up to 16 tasks that differ: the share of all ways to swap the two agents
-    task by task that give a difference at least as large. Beyond, the interval and p are those of t; if all
-    tasks differ equally, p is exact for any number of them, 2 / 2^n, without an interval. Without any
-    difference it is a tie: p = 1, and better is as likely as worse. The detectable difference is that of t where
-    all tasks move by the same amount; where tasks tie, that of `detectable_by_signs`; null if fewer than
-    `FEWEST_PLANNED` tasks differ.
+    The interval is a t interval. If up to 16 tasks differ, p is exact by sign flipping: the share of all ways to
+    swap the two agents task by task that give a difference at least as large. With more tasks, p is that of t.
+    If all tasks differ by the same amount, p is 2 / 2^n for any number of tasks, and there is no interval. If no
+    task differs, the result is a tie: p is 1, and the probability that A is better is 1/2. The smallest
+    detectable difference is that of t, or that of `detectable_by_signs` if many tasks have equal differences;
+    it is None if fewer than `FEWEST_PLANNED` tasks differ.
 
     Args:
-        differences: One per task.
-        plans: Compute the detectable difference, which takes up to ten milliseconds.
+        differences: The difference A − B of each task.
+        plans: Whether to compute the detectable difference, which takes up to ten milliseconds.
     """
     from scipy.special import stdtr
 
@@ -283,13 +285,13 @@ def paired(differences: Sequence[float], *, plans: bool = True) -> Difference:
 
 
 def smallest_detectable(error: float, freedom: float) -> float:
-    """Return the true difference that a t test finds with 80 % power at a two-sided 5 %, in units of `error`.
+    """Return the true difference that a t test finds with 80 % power at a two-sided 5 %, in the units of `error`.
 
     The statistic of a true difference d follows the noncentral t with noncentrality d / error.
 
     Args:
-        error: Standard error of the difference.
-        freedom: Degrees of freedom of `error`.
+        error: The standard error of the difference.
+        freedom: The degrees of freedom of `error`.
 
     Raises:
         OutOfRangeError: If the error is negative or the degrees of freedom are not positive.
@@ -302,14 +304,14 @@ def smallest_detectable(error: float, freedom: float) -> float:
 
 
 def t_reach(freedom: float) -> float:
-    """Return half the width of a 95 % interval of t in standard errors."""
+    """Return half the width of a 95 % t interval in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, _UPPER))
 
 
 def detectable_multiple(freedom: float) -> float:
-    """Return the smallest detectable difference in standard errors; `freedom` to three digits."""
+    """Return the smallest detectable difference in standard errors, with `freedom` rounded to three digits."""
     return _multiple(float(f"{freedom:.3g}"))
 
 
@@ -333,14 +335,13 @@ def _multiple(freedom: float) -> float:
 def welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
     """Return the smallest difference that Welch's t detects, in standard errors of the difference.
 
-    Welch's degrees of freedom come from the two variances that are estimated, and few values estimate them
-    badly: with three of each it is 4.3 standard errors, where the t table with 4 degrees of freedom gives
-    3.7.
+    Welch's degrees of freedom depend on two estimated variances, and few values estimate them poorly. With
+    three values per side, the result is 4.3 standard errors, although t with 4 degrees of freedom gives 3.7.
 
     Args:
-        freedom_a: Degrees of freedom of the variance of A's mean.
-        freedom_b: The same of B.
-        share: The share of the variance of the difference that is A's.
+        freedom_a: The degrees of freedom of the variance of A's mean.
+        freedom_b: The degrees of freedom of the variance of B's mean.
+        share: A's share of the variance of the difference.
     """
     if min(freedom_a, freedom_b) >= _ENOUGH_FREEDOM:
         return detectable_multiple(1 / (share**2 / freedom_a + (1 - share) ** 2 / freedom_b))
@@ -349,7 +350,10 @@ def welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
-    """Compute the power as a mean over quantiles of both estimated variances; given these it is normal."""
+    """Compute `welch_multiple` with the power as a mean over quantiles of the two estimated variances.
+
+    Given the variances, the difference is normally distributed.
+    """
     import numpy as np
     from scipy.special import chdtri, ndtr, stdtrit
 
@@ -369,10 +373,10 @@ def _welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p values corrected for their number after Holm (1979), in the given order; nulls do not count.
+    """Return the p values corrected for multiple testing after Holm (1979), in the given order; None is ignored.
 
     Raises:
-        OutOfRangeError: If one is not in 0–1.
+        OutOfRangeError: If a p value is not in 0–1.
     """
     for p_value in p_values:
         if p_value is not None:
@@ -387,13 +391,13 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def binomial_p(k: int, n: int) -> float:
-    """Return the two-sided exact p of k heads in n throws of a fair coin; 1 for n = 0.
+    """Return the exact two-sided p of k heads in n tosses of a fair coin; 1 for n = 0.
 
     Raises:
-        OutOfRangeError: If the number of heads is negative or exceeds that of throws.
+        OutOfRangeError: If the number of heads is negative or exceeds the number of tosses.
     """
     if not 0 <= k <= n:
-        raise OutOfRangeError("number of heads", k, f"0 to {n}, the number of throws")
+        raise OutOfRangeError("number of heads", k, f"0 to {n}, the number of tosses")
     if n == 0:
         return 1.0
     tail = sum(math.comb(n, i) for i in range(min(k, n - k) + 1))
@@ -401,7 +405,7 @@ def binomial_p(k: int, n: int) -> float:
 
 
 def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive: bool = False) -> None:
-    """Raise for values that are not numbers or are out of bounds; float sums may miss them slightly."""
+    """Raise OutOfRangeError for a value that is not a number or is out of bounds by more than rounding errors."""
     low, high = bounds
     if not low - _ROUNDING <= value <= high + _ROUNDING or (is_positive and value <= 0):
         above = f"above {low:g} and at most {high:g}" if is_positive else f"{low:g} to {high:g}"

@@ -1,7 +1,8 @@
 """Plan comparisons: the difference that the data can show, and the amount of data that a difference needs.
 
-One agent is planned against another one with as much data of the same spread, on the same tasks; two agents
-as they are compared. A difference counts as shown with 80 % power at a two-sided 5 %, uncorrected.
+The plan for one agent assumes a second agent with the same amount and spread of data, on the same tasks. The
+plan for two agents uses their comparison. A difference counts as shown if an uncorrected test finds it with
+80 % power at a two-sided 5 %.
 """
 
 import math
@@ -53,19 +54,18 @@ def plan_one(
     conversations: pl.DataFrame,
     points: float,
 ) -> pl.DataFrame:
-    """Plan comparisons of one agent with another one that has as much data of the same spread.
+    """Plan comparisons of one agent with another agent that has the same amount and spread of data.
 
     Args:
-        agent: The agent.
-        session_values: From `compare.session_values`.
-        task_counts: `task_set`, `n` and `c`: known and correct trials, one row per task.
+        agent: The agent id.
+        session_values: From `compared_values.session_values`.
+        task_counts: One row per task, with the columns `task_set`, `n` (known trials) and `c` (correct trials).
         conversations: From `unpaired.conversation_values`.
-        points: The wanted difference in points of 100 of each quantity's scale.
+        points: The wanted difference as a percentage of each quantity's scale.
 
     Returns:
-        One row per quantity in the columns of `SCHEMA`: `n` and `n_needed` are of each agent;
-        `smallest_detectable` and `wanted` are in the units of the quantity; `reason` says why something is
-        not known.
+        One row per quantity with the columns of `SCHEMA`. `n` and `n_needed` are per agent;
+        `smallest_detectable` and `wanted` are in the units of the quantity; `reason` explains unknown values.
     """
     rows = []
     of_agent = session_values.filter(agent_id=agent).select("quantity", "values", "point")
@@ -97,11 +97,11 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
 
     Args:
         compared: From `compare`.
-        common: `task_set`, `n`, `c`, `other_n` and `other_c` of each task that both have.
+        common: One row per common task, with the columns `task_set`, `n`, `c`, `other_n` and `other_c`.
         points: As for `plan_one`.
 
     Returns:
-        As `plan_one`, with the spread of the differences between the two.
+        Rows as from `plan_one`, based on the spread of the differences between the two agents.
     """
     rows = []
     for row in compared.iter_rows(named=True):
@@ -166,7 +166,7 @@ def _row(
     wanted = points / 100 * scale
     needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design, n_clusters)
     if needed and design != "unpaired":
-        needed = max(needed, n)  # of fewer tasks too few may differ
+        needed = max(needed, n)  # among fewer tasks, too few may differ
     few = (
         f"{n} {unit} show no spread"
         if design == "unpaired"
@@ -188,19 +188,20 @@ def _row(
 
 
 def _attempts(counts: Sequence[tuple[int, int]]) -> list[int]:
-    """Return 1 and every k below the trials of half of the tasks: the spread of pass^k needs k + 1 trials."""
+    """Return k = 1 and every k for which half of the tasks have k + 1 trials, as the spread of pass^k requires."""
     trials = sorted((n for n, _ in counts), reverse=True)
     return [1, *range(2, trials[(len(trials) - 1) // 2])] if trials else []
 
 
 def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: float) -> dict[str, Any]:
-    """Plan pass^k of two agents on the same tasks: twice the variance within tasks; difficulty cancels out.
+    """Plan the comparison of two agents' pass^k on the same tasks.
 
-    The variance of a task's estimate is that of leaving out one trial (jackknife), for k = 1 c(n − c) / (n²
-    (n − 1)).
+    The variance of the difference is twice the variance within tasks, because task difficulty cancels out. The
+    variance of a task's estimate is computed by the jackknife over trials; for k = 1 it is
+    c(n − c) / (n² (n − 1)).
     """
     counting = [(n, c) for n, c in counts if n > k]
-    is_bound = not counting  # one trial per task: its spread is at most that of all tasks
+    is_bound = not counting  # one trial per task: the spread within tasks is at most that of all trials
     if is_bound:
         share = sum(c for _, c in counts) / len(counts)
         variances = [share * (1 - share)] * len(counts)
@@ -239,7 +240,7 @@ def _jackknife(n: int, c: int, k: int) -> float:
 
 
 def scale_width(quantity: str, largest: float) -> float:
-    """Return the width of the quantity's scale; for amounts their own size."""
+    """Return the width of the quantity's scale, or `largest` for quantities without a scale, such as costs."""
     if quantity in _SCORES:
         return 100.0
     if quantity in RATES or quantity == SUCCESS_RATE or quantity.startswith(FAILURE_RATE):

@@ -1,7 +1,8 @@
-"""Compute how much data a difference needs; `intervals.smallest_detectable` computes what the data can show.
+"""Compute how much data is needed to show a difference.
 
 A difference counts as shown if the test finds it with a probability of 80 % at a two-sided level of 5 %.
-Functions take and return numbers.
+`intervals.smallest_detectable` computes the difference that given data can show. Functions take and return
+numbers.
 """
 
 import math
@@ -17,29 +18,31 @@ from agent_eval.scores.statistics.sign_flips import FEWEST_PLANNED
 
 MOST_UNITS = 1_000_000
 Design = Literal["paired", "signs", "unpaired"]
-"""How two agents are compared, and what stays the same with another difference.
+"""The design of a comparison, and the quantity that is assumed not to depend on the true difference.
 
-paired: one difference per unit that both have; its standard deviation. signs: likewise, its mean square, because only
-the signs are open. unpaired: n units of each of the two agents; their standard deviations.
+paired: one difference per common unit; the standard deviation of the differences is fixed. signs: one difference per
+common unit; only the signs vary, so that the mean square of the differences is fixed. unpaired: n units of each agent;
+the standard deviations of both are fixed.
 """
 
 
 def units_needed(
     n: float, smallest: float, wanted: float, design: Design, n_clusters: float | None = None
 ) -> int | None:
-    """Return how many units (of each agent, if unpaired) show a true difference of `wanted`, at equal spread.
+    """Return the number of units (per agent, if unpaired) that show a true difference of `wanted` at equal spread.
 
     Args:
-        n: Units that the data have.
-        smallest: What they can show.
-        wanted: The difference that is to be shown.
+        n: The number of units in the data.
+        smallest: The smallest difference that the data can show.
+        wanted: The difference to show.
         design: How the units are compared.
-        n_clusters: The clusters that these units are in, effective by their sizes (2 or more), if units of one
-            cluster depend on each other: more units then come in more clusters of these sizes.
+        n_clusters: The effective number of clusters of the units (2 or more), if units of a cluster depend on
+            each other. Additional units are then assumed to come in additional clusters of the same sizes.
 
     Returns:
-        At least 2 units, or the units of 2 clusters, 8 pairs, or the n pairs whose signs are open: of fewer too
-        few may differ; None where it is more than a million (clusters).
+        The number of units; None if more than a million units or clusters are needed. The minimum is 2 units (or
+        the units of 2 clusters) for unpaired, 8 pairs for paired, and n pairs for signs, because too few of fewer
+        pairs may differ.
 
     Raises:
         OutOfRangeError: If the wanted difference is not positive, or there are fewer than two units.
@@ -71,12 +74,12 @@ def units_needed(
 
 
 def shared(n: float, other_n: float) -> float:
-    """Return the number of units of each agent that shows as much as n of one and `other_n` of the other."""
+    """Return the number of units per agent that is equivalent to n units of one and `other_n` of the other."""
     return 2 / (1 / n + 1 / other_n)
 
 
 def paired_design(n: int, low: float | None, high: float | None, smallest: float | None) -> Design:
-    """Return whether n differences with this t interval were planned by their deviation or by their signs."""
+    """Return the design ('paired' or 'signs') that `smallest` was computed with, given n and the t interval."""
     if low is None or high is None or smallest is None:
         return "paired"
     error = (high - low) / 2 / t_reach(n - 1)
@@ -84,7 +87,7 @@ def paired_design(n: int, low: float | None, high: float | None, smallest: float
 
 
 def _in_spreads(n: float, design: Design) -> float:
-    """Return the smallest detectable difference of n units (of each agent), with a spread of 1."""
+    """Return the smallest detectable difference of n units (per agent, if unpaired) with a spread of 1."""
     if design == "unpaired":
         return welch_multiple(n - 1, n - 1, 0.5) / math.sqrt(n)
     multiple = detectable_multiple(n - 1)

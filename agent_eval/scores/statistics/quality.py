@@ -1,7 +1,7 @@
-"""Summarise an agent's conversations, whatever their tasks: success, metrics, failures, cost, intervals.
+"""Summarise an agent's conversations of any tasks: success, metrics, failures and cost, with intervals.
 
-Intended for logs, which have neither common tasks nor slots: means over conversations, sessions as clusters,
-unranked.
+The summary is intended for logs, which have neither common tasks nor slots. Values are means over
+conversations, with sessions as clusters. Agents are not ranked.
 """
 
 import math
@@ -23,7 +23,7 @@ HEADLINES = {
     "tool_failure_rate": f"{FAILURE_RATE}tool_call_behavior_failure",
     "cost_usd_per_conversation": COST,
 }
-"""Column of table log_leaderboard → quantity."""
+"""The quantity of each column of table log_leaderboard."""
 _PAIR = ["methodology_version", "agent_id"]
 _QUANTITY = [*_PAIR, "quantity"]
 _COUNTS = ("n_scored", "n_unscored", "n_unasked")
@@ -32,12 +32,12 @@ _SEVERITIES = ("critical", "high", "medium", "low")
 
 
 class MetricFacts(NamedTuple):
-    """Hold facts about the metrics that judges are asked.
+    """Hold facts about the metrics that judges answer.
 
     Args:
-        scales: Lowest and highest answer of each metric that is a rating or a value.
+        scales: The lowest and highest answer of each metric with ratings or values.
         failures: The metrics whose labels are failures.
-        unanswered: Starts of the reasons of an answer that only another judge model can give.
+        unanswered: Prefixes of the reasons of missing answers that only another judge model can give.
     """
 
     scales: Mapping[str, tuple[float, float]]
@@ -61,12 +61,12 @@ def quality_summary(
         conversations: Costs in US dollars.
         turn_judgments: Answers about turns.
         conversation_judgments: Answers about whole conversations.
-        facts: Of the metrics; a metric without a scale in them has 0–1.
+        facts: Facts about the metrics; a metric without an entry in `scales` has the scale 0–1.
 
     Returns:
         Table quality_summary, sorted: one row per agent, version and quantity with a known or missing answer.
-        The mean is one over conversations, as in `compare`, null if none is known. Its interval is null with
-        fewer than two clusters.
+        The mean is taken over conversations, as in `compare`, and is null if no value is known. Its interval is
+        null with fewer than two clusters.
     """
     costs = outcomes.join(conversations.select(*_CONVERSATION, value=COST), on=_CONVERSATION).select(
         *_PAIR,
@@ -89,7 +89,7 @@ def quality_summary(
         of = known.get(tuple(row[name] for name in _QUANTITY))
         if (
             of is None and row["quantity"] == GOAL_METRIC
-        ):  # it decided the success rate, so it is the same value
+        ):  # goal completion decided the success rate, so both are the same value
             success = known.get((*(row[name] for name in _PAIR), SUCCESS_RATE))
             of = success if success is not None and success.height == row["n_scored"] else None
         bounds = (0.0, None) if row["quantity"] == COST else facts.scales.get(row["quantity"], (0.0, 1.0))
@@ -98,7 +98,7 @@ def quality_summary(
 
 
 def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) -> pl.DataFrame:
-    """Count conversations with and without a value of a quantity that judges are not asked for."""
+    """Count the conversations with and without a value of a quantity that does not need a judge."""
     return (
         rows.with_columns(quantity=quantity, judge=judge)
         .group_by(_QUANTITY)
@@ -115,7 +115,7 @@ def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) 
 def _answers(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, facts: MetricFacts
 ) -> pl.DataFrame:
-    """Count the answers of each metric, those lost, and those that only a model could have given."""
+    """Count the answers of each metric, the lost ones, and the missing ones that only a model could have given."""
     is_failure = pl.col("metric").is_in(list(facts.failures))
     columns = ["metric", "judge", "status", "unscored_reason", "is_effective"]
     no_turn = pl.lit(None, pl.Int64).alias("turn_index")
@@ -123,7 +123,7 @@ def _answers(
     rows = pl.concat([turn_judgments.select(*TRIAL, "turn_index", *columns), whole]).filter(
         is_failure | pl.col("metric").is_in(list(facts.scales))
     )
-    # a rule labels failing turns only: its labels are not a share of all turns
+    # a rule labels only failing turns, so its labels do not give a share of all turns
     counts = (pl.col("status") == "scored") & (
         pl.when(is_failure).then(pl.col("judge") != RULE).otherwise("is_effective")
     )
@@ -156,7 +156,7 @@ def _shares(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_answers: int) -> dict[str, Any]:
-    """Return the mean of one quantity of one agent, with its interval."""
+    """Return the mean of a quantity of one agent, with its interval."""
     low, high = bounds
     scale = {"scale_low": low, "scale_high": high}
     if values is None:
@@ -180,17 +180,17 @@ def log_leaderboard(
 ) -> pl.DataFrame:
     """List the agents whose conversations fill no slot, with their headline figures.
 
-    Their conversations are of different tasks, so that the rows have no rank and are sorted by id.
+    The agents' conversations attempt different tasks. The rows are therefore not ranked and are sorted by id.
 
     Args:
         summary: Table quality_summary.
         error_clusters: Table error_clusters.
-        transcripts: Which conversations are admitted, and which slots and tests they fill.
-        agents: Display names.
+        transcripts: Table transcripts, with admission, slots and tests of the conversations.
+        agents: Table agents, with the display names.
 
     Returns:
-        Table log_leaderboard: one row per version and agent that has admitted conversations, none of them
-        with a slot or a required test.
+        Table log_leaderboard: one row per version and agent that has admitted conversations, none of which has
+        a slot or a required test.
     """
     fills = pl.col("slot").is_not_null() | (pl.col("tests").list.len() > 0).fill_null(value=False)
     logs = (
@@ -208,7 +208,7 @@ def log_leaderboard(
             *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high"))
         )  # fmt: skip
         logs = logs.join(of, on=_PAIR, how="left")
-    # success and cost come with the transcripts; judges are asked for the rest
+    # success and cost are part of the transcripts; all other quantities need judges
     judged = summary.filter(~pl.col("quantity").is_in([SUCCESS_RATE, COST]))
     answers = judged.group_by(_PAIR).agg(
         *(pl.col(name).sum() for name in _COUNTS),
@@ -226,7 +226,7 @@ def log_leaderboard(
 
 
 def top_errors(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the first `n` clusters of each agent and version: most severe first, then by most turns."""
+    """Return the first `n` clusters of each agent and version, sorted by severity and then by number of turns."""
     order = pl.col("severity").replace_strict({name: i for i, name in enumerate(_SEVERITIES)}, default=9)
     return (
         error_clusters.sort(order, -pl.col("n_turns"), "cluster_id", maintain_order=True)

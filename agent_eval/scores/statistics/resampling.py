@@ -1,9 +1,9 @@
-"""Compute limits of figures of summed answers by leaving out or redrawing clusters.
+"""Compute limits of figures of summed answers with the jackknife and the bootstrap over clusters.
 
-A cluster is what is drawn independently: a turn with all its answers, or a conversation with all its turns.
-Sums have one line per cluster and stratum; their first column is the weight, and a figure is a function of
-the sums over all clusters. Strata are groups of which a fixed number was drawn: their share of the weight is
-the same in every replicate. Functions take and return arrays.
+Clusters are independent: a cluster is a turn with all its answers, or a conversation with all its turns. Sums
+have one row per cluster and stratum; their first column is the weight. A figure is a function of the sums over
+all clusters. A fixed number of parts was drawn from each stratum, so a stratum's share of the weight is the
+same in every replicate. Functions take and return arrays.
 """
 
 import math
@@ -17,16 +17,16 @@ from agent_eval.scores.statistics.intervals import LEVEL, scale_bound
 
 Floats: TypeAlias = NDArray[np.float64]
 Figure: TypeAlias = Callable[[Floats], Floats]
-"""Maps sums (replicates × columns) to one number per replicate, NaN where it is undefined."""
+"""A function from sums (replicates × columns) to one number per replicate, NaN if it is undefined."""
 
-SEED = 20261122  # the same answers always have the same interval
+SEED = 20261122  # fixed, so that the same answers always give the same interval
 _MOST_DRAWS, _MOST, _FEWEST = 2_000_000, 10_000, 1_000
 
 
 def cluster_sums(
     columns: Floats, clusters: Sequence[Hashable], strata: Sequence[Hashable] | None = None
 ) -> Floats:
-    """Return the sums of the columns (one line per answer) as clusters × strata × columns."""
+    """Return the sums of the columns (one row per answer) as clusters × strata × columns."""
     of_cluster, n_clusters = _numbered(clusters)
     of_stratum, n_strata = _numbered(strata) if strata else (np.zeros(len(clusters), dtype=np.int64), 1)
     sums = np.zeros((n_clusters, n_strata, columns.shape[1]))
@@ -35,20 +35,21 @@ def cluster_sums(
 
 
 def total(sums: Floats) -> Floats:
-    """Return the sums over all clusters and strata: one line."""
+    """Return the sums over all clusters and strata as a single row."""
     return np.asarray(sums.sum(axis=(0, 1)))[np.newaxis]
 
 
 def leave_one_out(sums: Floats) -> Floats:
-    """Return the sums without each cluster in turn: clusters × columns."""
+    """Return the sums that leave out one cluster each, as clusters × columns."""
     whole = sums.sum(axis=0, keepdims=True)
     return _reweighted(whole - sums, whole)
 
 
 def redrawn(sums: Floats) -> Floats:
-    """Return the sums of clusters that are drawn with replacement: replicates × columns.
+    """Return the sums of clusters drawn with replacement, as replicates × columns.
 
-    10,000 replicates up to 200 clusters, fewer beyond, at least 1,000; the seed is fixed.
+    There are 10,000 replicates for up to 200 clusters and fewer, but at least 1,000, for more clusters. The
+    seed is fixed.
     """
     n = len(sums)
     repeats = max(_FEWEST, min(_MOST, _MOST_DRAWS // max(n, 1)))
@@ -64,21 +65,21 @@ def redrawn(sums: Floats) -> Floats:
 
 
 def jackknife_variance(without: Floats) -> Floats:
-    """Return the variance of figures (last axis) from their values without each cluster (first axis)."""
+    """Return the jackknife variance of figures (last axis) from their leave-one-out values (first axis)."""
     n = len(without)
     return np.asarray((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
 
 
 def strata_covariance(sums: Floats, figure: Figure, n_parts: float) -> Floats:
-    """Return the covariance of figures (last axis) by the sizes of the strata, which a sample of parts has.
+    """Return the covariance of figures (last axis) that comes from the sampling of the strata's sizes.
 
-    With the derivatives g of the figure by the logarithm of a stratum's weight and its share q of the weight, it
-    is Σ g gᵀ / q / parts: the sizes are multinomial.
+    The covariance is Σ g gᵀ / q / n_parts, with the derivative g of the figures by the logarithm of a stratum's
+    weight and the stratum's share q of the weight. The sizes are assumed multinomial.
 
     Args:
-        sums: As of `cluster_sums`.
-        figure: Maps sums to figures (replicates × figures); it depends on ratios of weights only.
-        n_parts: Number of parts that the strata divide.
+        sums: Sums as from `cluster_sums`.
+        figure: Maps sums to figures (replicates × figures); it must depend only on ratios of weights.
+        n_parts: The number of parts in all strata.
     """
     strata = sums.sum(axis=0)
     share = strata[:, 0] / strata[:, 0].sum()
@@ -90,12 +91,12 @@ def strata_covariance(sums: Floats, figure: Figure, n_parts: float) -> Floats:
 
 
 def jackknife(sums: Floats, figure: Figure, *, least: float = 0.0) -> tuple[float, float] | None:
-    """Return the 95 % limits of a figure; None below two clusters or if it is undefined.
+    """Return the 95 % jackknife limits of a figure; None for fewer than two clusters or an undefined figure.
 
-    Delete-one-cluster jackknife, Student's t, clusters − 1 degrees of freedom (Efron, Tibshirani 1993, 11). The
-    limits are at least as wide as what n clusters miss with probability 2.5 %: a share 1 − 0.025^(1/n) of
-    answers that differ by `least`. With `least` 0, there are no limits if leaving out any one cluster does not
-    change the figure.
+    The limits use the delete-one-cluster jackknife and Student's t with clusters − 1 degrees of freedom (Efron,
+    Tibshirani 1993, 11). They allow at least for answers that n clusters miss with a probability of 2.5 %: a
+    share 1 − 0.025^(1/n) of answers that differ by `least`. If `least` is 0 and no single cluster changes the
+    figure, the result is None.
     """
     from scipy.special import stdtrit
 
@@ -112,10 +113,10 @@ def jackknife(sums: Floats, figure: Figure, *, least: float = 0.0) -> tuple[floa
 
 
 def percentiles(sums: Floats, figure: Figure) -> tuple[float, float] | None:
-    """Return the 2.5 and 97.5 % quantiles of a figure of redrawn clusters (percentile bootstrap).
+    """Return the 2.5 % and 97.5 % quantiles of a figure over bootstrap samples of clusters.
 
-    None below two clusters, or if the figure is undefined in more than half of the replicates; the others
-    leave it out.
+    Replicates in which the figure is undefined are ignored. The result is None for fewer than two clusters, or
+    if the figure is undefined in more than half of the replicates.
 
     Source: Efron, Tibshirani, An Introduction to the Bootstrap, 1993, 13.
     """
@@ -131,7 +132,7 @@ def percentiles(sums: Floats, figure: Figure) -> tuple[float, float] | None:
 
 
 def share_limits(sums: Floats) -> tuple[float, float] | None:
-    """Return limits of the share column 1 / column 0, within 0–1 and at most as wide as n clusters allow."""
+    """Return jackknife limits of the share column 1 / column 0, within the limits of `scale_bound`."""
     if len(sums) < 2:
         return None
     whole = total(sums)[0]
@@ -141,7 +142,7 @@ def share_limits(sums: Floats) -> tuple[float, float] | None:
 
 
 def _reweighted(sums: Floats, whole: Floats) -> Floats:
-    """Give every stratum (axis 1) its weight in the whole again, and add up the strata."""
+    """Rescale every stratum (axis 1) to its total weight, and sum over strata."""
     if sums.shape[1] == 1:
         return np.asarray(sums[:, 0])
     weight = sums[..., :1]

@@ -1,8 +1,8 @@
-"""Test differences of pairs by flipping their signs, and compute the true difference that this test finds.
+"""Test paired differences by flipping their signs, and compute the smallest true difference that the test finds.
 
-Shares and ratings of few answers tie in many tasks, and few tasks that differ make the test discrete: the table of t
-is up to a quarter too high then. The power is therefore computed: as many tasks differ as in the data, and by as much;
-open is which agent is the better one in each of them. Functions take and return numbers.
+Shares and ratings of few answers tie in many tasks. If few tasks differ, the test is discrete, and the smallest
+detectable difference of the t table is up to a quarter too high. The power is therefore computed with the number and
+sizes of differences in the data; only the better agent in each task is random. Functions take and return numbers.
 """
 
 import math
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
 
 SIGNIFICANCE, POWER = 0.05, 0.8
-MOST_FLIPPED = 16  # up to this number of tasks that differ all 2^n sign patterns are tried
-FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
+MOST_FLIPPED = 16  # up to this number of differing tasks, all 2^n sign patterns are tried
+FEWEST_FLIPPED = 6  # with fewer differing tasks, no difference has p < 5 %: 2 / 2^5 = 6 %
 FEWEST_PLANNED = (
-    8  # tasks that differ; if fewer are expected, six of them are drawn in less than 80 % of cases
+    8  # differing tasks; if fewer are expected, a sample has at least six of them in less than 80 % of cases
 )
-_MANY = 48  # tasks that differ; with as many hardly ever 16 or fewer of them are drawn
+_MANY = 48  # differing tasks; with this number, a sample hardly ever has 16 or fewer of them
 _DISTINCT = 0.9
 _RARE = 1e-4
 
 
 def flipping_p(differences: Sequence[float]) -> float:
-    """Return the share of the 2^n sign patterns whose sum is at least as far from 0 as that of the data."""
+    """Return the share of all 2^n sign patterns whose sum is at least as far from 0 as the sum of the data."""
     import numpy as np
 
     sums = np.zeros(1)
@@ -38,20 +38,20 @@ def flipping_p(differences: Sequence[float]) -> float:
 
 
 def repeats(differences: Sequence[float]) -> bool:
-    """Return whether more than one task in ten ties with another one: shares and ratings, not amounts."""
+    """Return whether fewer than nine in ten differences have distinct sizes, as is typical of shares and ratings."""
     largest = max(map(abs, differences))
     return len({round(abs(d) / largest, 9) for d in differences}) < _DISTINCT * len(differences)
 
 
 def detectable_by_signs(differences: Sequence[float], critical: float, multiple: float) -> float:
-    """Return the true mean difference that is found with 80 % power if only the signs are open.
+    """Return the true mean difference that is found with 80 % power if only the signs are random.
 
-    Tasks are drawn from those of the data, and each one that differs is won with the same probability. With so many
-    tasks that t decides the sum of the differences is taken as normal.
+    Tasks are drawn from those in the data, and an agent wins each differing task with the same probability. If a
+    sample has so many differing tasks that the t test is used, the sum of the differences is taken as normal.
 
     Args:
-        differences: One per task, at least `FEWEST_PLANNED` of them not 0.
-        critical: Of t with n − 1 degrees of freedom, at a two-sided 5 %.
+        differences: One difference per task, at least `FEWEST_PLANNED` of them not 0.
+        critical: The critical value of t with n − 1 degrees of freedom, at a two-sided 5 %.
         multiple: The smallest detectable difference of n values in standard errors.
     """
     import numpy as np
@@ -59,9 +59,9 @@ def detectable_by_signs(differences: Sequence[float], critical: float, multiple:
 
     sizes = np.sort(np.abs([d for d in differences if d]))
     n, m = len(differences), len(sizes)
-    largest = float(sizes.sum()) / n  # if one agent wins every task that differs
+    largest = float(sizes.sum()) / n  # if one agent wins every differing task
     if m > _MANY:
-        moment = float((sizes**2).sum()) / n  # the variance of a difference is this minus the squared mean
+        moment = float((sizes**2).sum()) / n  # variance of a difference + squared mean
         return min(multiple * math.sqrt(moment / (n - 1 + multiple**2)), largest)
     drawn = [(k, share) for k, share in enumerate(_binomial(n, m / n)) if share > _RARE]
     flipped = [
@@ -73,7 +73,7 @@ def detectable_by_signs(differences: Sequence[float], critical: float, multiple:
     total, squares = tested[:, 0] * sizes.mean(), tested[:, 0] * (sizes**2).mean()
     least = critical * np.sqrt(
         n * squares / (n - 1 + critical**2)
-    )  # a larger sum has a t above the critical one
+    )  # for a larger sum, t exceeds the critical value
 
     def power(difference: float) -> float:
         wins = (1 + min(difference / largest, 1.0)) / 2
@@ -92,7 +92,7 @@ def detectable_by_signs(differences: Sequence[float], critical: float, multiple:
 
 
 def _binomial(n: int, share: float) -> "Floats":
-    """Return the probabilities of 0 to n."""
+    """Return the binomial probabilities of 0 to n successes."""
     import numpy as np
     from scipy.special import gammaln, xlog1py, xlogy
 
@@ -102,7 +102,7 @@ def _binomial(n: int, share: float) -> "Floats":
 
 
 def _spread_out(sizes: "Floats", n: int) -> "Floats":
-    """Return n sizes with the distribution of the given ones, which are sorted."""
+    """Return n sizes with the distribution of the given sizes, which must be sorted."""
     import numpy as np
 
     places = (np.arange(n) + 0.5) / n * len(sizes) - 0.5
@@ -110,13 +110,13 @@ def _spread_out(sizes: "Floats", n: int) -> "Floats":
 
 
 def _significant_by_wins(sizes: "Floats") -> "Floats":
-    """Count, by the number of tasks won, the sign patterns that are significantly above 0."""
+    """Count the sign patterns whose sum is significantly above 0, by the number of tasks won."""
     import numpy as np
 
     sums, won = np.zeros(1), np.zeros(1, dtype=np.int64)
     for size in sizes:
         sums, won = np.concatenate([sums - size, sums + size]), np.concatenate([won, won + 1])
-    at_most = math.ceil(SIGNIFICANCE * len(sums)) - 1  # patterns as far from 0 as a significant one
+    at_most = math.ceil(SIGNIFICANCE * len(sums)) - 1  # number of patterns that may be as far from 0
     least = np.partition(np.abs(sums), len(sums) - 1 - at_most)[len(sums) - 1 - at_most]
     found = won[sums > least + 1e-9 * max(1.0, least)]
     return np.bincount(found, minlength=len(sizes) + 1).astype(np.float64)

@@ -1,8 +1,8 @@
-"""Rank agents from pairwise verdicts on the same tasks: ratings, win matrix, problems of the verdicts.
+"""Rank agents from pairwise verdicts on the same tasks: ratings, win matrix and problems with the verdicts.
 
-A verdict compares two answers to one task, one shown first. Only a pair judged in both orders counts, and
-only a verdict that is the same in both is a win; one that changes with the order is a tie, and indicates
-position bias.
+A verdict compares two answers to a task, shown in a certain order. Only pairs that were judged in both orders
+count. A pair is a win if both verdicts name the same winner. If the winner changes with the order, the pair is
+a tie and indicates position bias.
 """
 
 import math
@@ -17,11 +17,11 @@ from agent_eval.scores.statistics.intervals import Interval, binomial_p
 
 WINNERS = ("first", "second", "tie")
 VERDICTS = {
-    "task": pl.String,  # the common task; unique within a task set
+    "task": pl.String,  # the task of both answers; unique within a task set
     "task_set": pl.String,
     "first": pl.String,  # the agent whose answer was shown first
     "second": pl.String,
-    "winner": pl.String,  # first, second or tie; null: the judge's verdict was unreadable
+    "winner": pl.String,  # first, second or tie; null if the judge's verdict was unreadable
     "judge": pl.String,
 }
 _QUANTILE = 1.959963984540054
@@ -29,7 +29,7 @@ _PAIR = ("judge", "task_set", "task", "a", "b")
 
 
 class VerdictError(InputError, ValueError):
-    """Raised when pairwise verdicts contradict their format."""
+    """Raised when pairwise verdicts do not have the required format."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -40,13 +40,13 @@ class VerdictError(InputError, ValueError):
 
 @dataclass(frozen=True)
 class PositionBias:
-    """Measure whether winners depend on position, from pairs whose winner changed with the order."""
+    """Measure position bias, from pairs whose winner changed with the order."""
 
-    n_pairs: int  # judged in both orders
-    n_changed: int  # the two orders named two different winners
-    n_first: int  # of those: the agent shown first won
+    n_pairs: int  # pairs judged in both orders
+    n_changed: int  # pairs with different winners in the two orders
+    n_first: int  # changed pairs in which the answer shown first won
     n_second: int
-    p_value: float  # two-sided sign test: without a bias both are equally likely
+    p_value: float  # two-sided sign test; without bias, both positions are equally likely to win
 
     @property
     def is_biased(self) -> bool:
@@ -65,20 +65,26 @@ class PositionBias:
 
 @dataclass(frozen=True)
 class Tournament:
-    """Hold the ranking on these tasks; the same for every order of agents, of rows and within pairs.
+    """Hold the ranking of agents on these tasks, which does not depend on the order of agents, rows or answers.
 
-    `standings`: one row per agent: rank, rank_low, rank_high (null with a single one), strength
-    (Bradley–Terry, log-odds, mean 0) with low and high, wins, losses, ties. `wins`: one row per two agents,
-    both ways: wins, losses, ties, win_probability according to the ratings. `cycles`: sets of agents that
-    beat each other in a circle, each as one shortest circle; a ranking is then incomplete.
+    Attributes:
+        standings: One row per agent with rank, rank_low, rank_high, strength (Bradley–Terry, log-odds, mean 0)
+            with its limits low and high, wins, losses and ties.
+        wins: One row per ordered pair of agents with wins, losses, ties, and the win_probability that follows
+            from the strengths.
+        cycles: A shortest cycle for each set of agents that beat each other in a cycle; such agents have no
+            consistent ranking.
+        position_bias: The effect of the order of answers.
+        n_one_way: The number of ignored pairs that were judged in one order only.
+        n_unscored: The number of unreadable verdicts, whose pairs are ignored.
     """
 
     standings: pl.DataFrame
     wins: pl.DataFrame
     cycles: tuple[tuple[str, ...], ...]
     position_bias: PositionBias
-    n_one_way: int  # pairs judged in one order only: left out
-    n_unscored: int  # unreadable verdicts: their pairs are left out
+    n_one_way: int
+    n_unscored: int
 
     @property
     def is_transitive(self) -> bool:
@@ -87,18 +93,19 @@ class Tournament:
 
 
 def tournament(verdicts: pl.DataFrame) -> Tournament:
-    """Rate the agents of pairwise verdicts.
+    """Rate agents from pairwise verdicts with the Bradley–Terry model.
 
-    Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie
-    against an agent of average strength, so that an agent with only wins has a rating, too. Intervals are
-    95 %, from the curvature of that likelihood; pairs on one task are assumed independent.
+    The model is fitted by penalised likelihood. A win counts as 1 and a tie as half a win for each agent. Every
+    agent has one additional tie against an agent of average strength, so that the rating of an agent with only
+    wins is finite. The 95 % intervals use the curvature of this likelihood; pairs on the same task are assumed
+    independent.
 
     Args:
-        verdicts: The columns of `VERDICTS`, one row per task, order and judge.
+        verdicts: One row per task, order and judge, with the columns of `VERDICTS`.
 
     Raises:
-        VerdictError: If an agent meets itself, a winner is unknown, or a judge judged a task twice in one
-            order.
+        VerdictError: If an agent is compared with itself, a winner is unknown, or a judge judged a task twice in
+            the same order.
     """
     pairs, n_one_way, n_unscored = _both_ways(verdicts)
     agents = sorted({*verdicts["first"].to_list(), *verdicts["second"].to_list()})
@@ -125,7 +132,7 @@ def tournament(verdicts: pl.DataFrame) -> Tournament:
 
 
 def _both_ways(verdicts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
-    """Return a row per judge, task and agents a < b judged in both orders, and counts of what is left out."""
+    """Return a row per judge, task and agents a < b judged in both orders, and the counts of ignored pairs."""
     _check(verdicts)
     straight = pl.col("first") < pl.col("second")
     named = verdicts.with_columns(
@@ -166,7 +173,7 @@ def _check(verdicts: pl.DataFrame) -> None:
 
 
 def _position_bias(pairs: pl.DataFrame) -> PositionBias:
-    # straight: a was first; the winner changed, so a both times first, or b both times second
+    # won: winner with a shown first; won_turned: with b first. A changed winner was first or second both times.
     to_first = pairs.filter(pl.col("won") == "a", pl.col("won_turned") == "b").height
     to_second = pairs.filter(pl.col("won") == "b", pl.col("won_turned") == "a").height
     changed = to_first + to_second
@@ -187,8 +194,8 @@ def _bradley_terry(wins: _Matrix, ties: _Matrix) -> tuple[list[float], list[floa
     met = scored + scored.T
     theta = np.zeros(n)
     for _ in range(100):
-        chance = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))  # that the row beats the column
-        against = 1 / (1 + np.exp(-theta))  # that it beats the average agent
+        chance = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))  # probability that row beats column
+        against = 1 / (1 + np.exp(-theta))  # probability that it beats the average agent
         slope = (scored - met * chance).sum(axis=1) + 0.5 - against
         weight = met * chance * (1 - chance)
         curvature = np.diag(weight.sum(axis=1) + against * (1 - against)) - weight
@@ -198,7 +205,7 @@ def _bradley_terry(wins: _Matrix, ties: _Matrix) -> tuple[list[float], list[floa
             break
     centring = np.eye(n) - 1 / n
     spread = centring @ np.linalg.inv(curvature) @ centring
-    # rounded: float error does not break a tie
+    # rounded so that float errors do not break ties
     centred = np.round(centring @ theta, 9) + 0.0
     return centred.tolist(), np.sqrt(np.clip(np.diag(spread), 0, None)).tolist()
 
@@ -250,7 +257,7 @@ def _win_rows(
 
 
 def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
-    """Return the shortest circle of each set of agents connected both ways by 'won more often than lost'."""
+    """Yield a shortest cycle for each set of agents that beat each other in a cycle of majority wins."""
     beats = {i: [j for j in range(len(agents)) if wins[i][j] > wins[j][i]] for i in range(len(agents))}
     reported = set[int]()
     for start in range(len(agents)):
@@ -265,7 +272,7 @@ def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
 
 
 def _reached(start: int, edges: Mapping[int, Sequence[int]]) -> set[int]:
-    """Return every node that a path of at least one edge leads to."""
+    """Return every node that a path of at least one edge reaches from `start`."""
     seen = set[int]()
     todo = list(edges[start])
     while todo:
@@ -277,7 +284,7 @@ def _reached(start: int, edges: Mapping[int, Sequence[int]]) -> set[int]:
 
 
 def _circle(start: int, edges: Mapping[int, Sequence[int]]) -> list[int]:
-    """Return the shortest way from a node back to itself, which must exist."""
+    """Return the shortest cycle through a node, which must exist."""
     ways = [[start]]
     while True:
         longer = [[*way, node] for way in ways for node in edges[way[-1]] if node == start or node not in way]

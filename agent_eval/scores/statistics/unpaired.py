@@ -1,8 +1,9 @@
-"""Compare two agents without common tasks: values of each conversation, compared by means.
+"""Compare two agents without common tasks by the means of their conversations' values.
 
-Sessions are clusters: conversations of one session may depend on each other. For an agent with a single
-session its task families, else its tasks, are the clusters, and a conversation without a task is a cluster of
-its own: how much sessions differ is then not known, and not in the interval.
+Sessions are the clusters, because conversations of a session may depend on each other. For an agent with a
+single session, the clusters are its task families, or its tasks if no families are declared; a conversation
+without a task is a separate cluster. The interval of such an agent does not include the differences between
+sessions, which are unknown.
 """
 
 from collections.abc import Sequence
@@ -15,14 +16,14 @@ from agent_eval.scores.statistics.clustered import clustered_difference, cluster
 
 SUCCESS_RATE = "success rate"
 FAILURE_RATE = "failure rate: "
-"""Prefix of the name of the metric whose labels are failures; lower is better."""
+"""Prefix of a failure metric's name in the name of its failure rate; lower is better."""
 CONVERSATIONS = "conversations"
 DOMINATED = "nearly all conversations of {} are in one session or task"
 ONE_SESSION = (
     "this holds for these conversations: single session of {}, and how much sessions differ is not known"
 )
 RULE = "rule"
-"""Judge of answers that are decided without a model."""
+"""Name of the judge of answers that are decided without a model."""
 SCHEMA = {
     "methodology_version": pl.String,
     "agent_id": pl.String,
@@ -40,20 +41,21 @@ def conversation_values(
     failure_metrics: Sequence[str],
     no_failure: str,
 ) -> pl.DataFrame:
-    """Return the known values of each conversation, whatever its task.
+    """Return the known values of each conversation, independent of its task.
 
     Args:
-        outcomes: From `trial_outcomes`; conversations without a task count too.
-        metrics: Mean of each metric in each conversation (`quantity`, `value`).
-        turn_judgments: Labels.
+        outcomes: From `trial_outcomes`, including conversations without a task.
+        metrics: The mean of each metric in each conversation (columns `quantity` and `value`).
+        turn_judgments: Table turn_judgments, for the failure labels.
         failure_metrics: The metrics whose labels are failures.
         no_failure: The label that is not a failure.
 
     Returns:
-        One row per conversation and quantity, with its session and its family or task (without one, itself): the
-        success rate (0 or 1), the mean of every metric, and of failure metrics the share of turns with a
-        failure among those that were labelled by judges other than rules: a rule labels the failing turns
-        only. Goal completion is included only if the success is unknown: both are the same outcome.
+        One row per conversation and quantity, with the session and a `unit`, which is the family, the task or
+        the conversation itself. The quantities are the success rate (0 or 1), the mean of every metric, and, for
+        each failure metric, the share of turns with a failure. This share counts only turns that a judge other
+        than a rule labelled, because a rule labels only failing turns. Goal completion is included only if the
+        success is unknown, because both describe the same outcome.
     """
     family = [name for name in ("task_family",) if name in outcomes.columns]
     sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce(*family, "task", "conversation_id"))
@@ -88,12 +90,12 @@ def conversation_values(
 
 
 def clusters(values: pl.DataFrame) -> list[str]:
-    """Return the cluster of each conversation of one agent: its session, or if there is one only its family or task."""
+    """Return the cluster of each conversation of one agent: its session, or its unit if there is only one session."""
     return values["session_id" if values["session_id"].n_unique() > 1 else "unit"].to_list()
 
 
 def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return one row per quantity that is known of at least two conversations of each agent."""
+    """Return one row per quantity that is known in at least two clusters of each agent's conversations."""
     rows: list[dict[str, Any]] = []
     for (quantity,), found in values.group_by("quantity", maintain_order=True):
         sides = []

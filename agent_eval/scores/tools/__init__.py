@@ -1,4 +1,4 @@
-"""Score tool use: tool correctness, trajectories and assertions on `expected`."""
+"""Score tool use: tool correctness, trajectories, and the assertions of `expected`."""
 
 from agent_eval.scores.tools.correctness import tool_correctness
 

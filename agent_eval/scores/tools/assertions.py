@@ -1,9 +1,11 @@
-"""Check assertions: one row per requirement of a conversation's `expected`, with the differences found.
+"""Check the requirements in the conversations' `expected`, and report the differences.
 
-Three kinds. `tools`: the expected tools of an entry were called, in their order if it matters; further calls
-are allowed here (`tool_correctness` counts them). `trajectory`: an object in `assertions` with `mode`,
-`tools` and `forbidden`, see `scores.tools.trajectory`. `text`: sentences in `assertions`; comparison with a
-transcript is not implemented yet, so they are unknown.
+There are three kinds of requirements:
+
+- `tools`: the expected tools of an entry were called, in the given order if it matters. Additional calls are
+  allowed here, but lower `tool_correctness`.
+- `trajectory`: an object in `assertions` with `mode`, `tools` and `forbidden`; see `scores.tools.trajectory`.
+- `text`: a sentence in `assertions`. Comparison with a transcript is not implemented, so the result is unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,10 @@ Row = dict[str, object]
 def assertion_results(
     transcripts: Transcripts, conversations: Conversations, tool_calls: ToolCalls
 ) -> pl.DataFrame:
-    """Return table assertion_results: every requirement of admitted conversations; only agent calls count."""
+    """Return table assertion_results: one row per requirement of the admitted conversations.
+
+    Only the agent's calls are compared.
+    """
     target = table("assertion_results")
     asserting = conversations.filter(pl.col("expected").is_not_null(), pl.col("expected") != "[]")
     held = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
@@ -87,7 +92,7 @@ def _held(demand: object, made: Sequence[Mapping[str, object]]) -> Row:
 
 
 def _tools(expected: Expected, made: Sequence[Mapping[str, object]]) -> Row:
-    """Compare as `tool_correctness` does: further arguments are allowed unless a call requires exact."""
+    """Compare expected tools as `tool_correctness` does: extra arguments are allowed unless match is exact."""
     wanted = [as_demanded(call) for call in expected.tools or ()]
     names = ", ".join(str(call.get("name")) for call in wanted)
     said = (
@@ -111,7 +116,7 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
         demand.get("forbidden", []),
     )
     if "mode" not in demand and "tools" not in demand:
-        mode = "contains"  # only forbidden calls are given: everything else is allowed
+        mode = "contains"  # if only forbidden calls are given, all other calls are allowed
     if unknown := sorted(set(map(str, demand)) - _KEYS):
         return _unknown("trajectory", f"key {unknown[0]!r} is unknown. Allowed: {', '.join(sorted(_KEYS))}")
     if not isinstance(tools, list) or not isinstance(forbidden, list) or not demand:

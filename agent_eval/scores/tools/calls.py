@@ -1,10 +1,13 @@
 """Read tool calls from plain lists and compare them argument by argument.
 
-An expected call may define its comparison: `"match": "exact" | "partial" | "ignore"` for the call, and
-`"compare": {argument: "ignore" | "subset" | {"regex": …} | {"tolerance": …}}` for single arguments; every
-other argument is compared as JSON, where 1 and 1.0 are equal, and true and 1 are not. `"compare_args":
-[names]` lists the arguments that count (null or left out: every one), and `"requestor": "user"` marks a call
-that the user makes.
+An expected call can define how it is compared:
+
+- `"match": "exact" | "partial" | "ignore"` applies to the whole call;
+- `"compare": {argument: "ignore" | "subset" | {"regex": …} | {"tolerance": …}}` applies to single arguments;
+- `"compare_args": [names]` lists the arguments that count (all if null or omitted);
+- `"requestor": "user"` marks a call that the user makes.
+
+Other arguments are compared as JSON: 1 equals 1.0, but does not equal true.
 """
 
 import json
@@ -22,12 +25,12 @@ from agent_eval.formats.python_literal import NOTE, read_dict
 
 Match = Literal["exact", "partial", "ignore"]
 Requestor = Literal["assistant", "user"]
-LONGEST_TEXT = 10_000  # characters that a regex is tried on; a longer text does not match
+LONGEST_TEXT = 10_000  # maximum characters for a regex; a longer text does not match
 _ROUNDING = 1e-12
 
 
 class MalformedCallError(InputError, ValueError):
-    """Raised for a call that cannot be read, or an expected call that cannot be compared."""
+    """Raised for a call that cannot be read or an expected call with an invalid comparison."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +39,22 @@ class Call:
 
     name: str
     arguments: Mapping[str, object]  # plain JSON, whole floats as integers
-    texts: Mapping[str, bytes]  # the same as canonical JSON
-    note: str | None = field(default=None, kw_only=True)  # how the arguments were read if they were not JSON
+    texts: Mapping[str, bytes]  # the arguments as canonical JSON
+    note: str | None = field(default=None, kw_only=True)  # how the arguments were read, if they were not JSON
 
 
 @dataclass(frozen=True)
 class ExpectedCall(Call):
-    """Hold one expected call, and how it is compared."""
+    """Hold one expected call and how it is compared."""
 
-    match: Match | None = None  # None: not specified
+    match: Match | None = None  # None if not specified
     compare: Mapping[str, object] = field(default_factory=dict[str, object])
-    compare_args: tuple[str, ...] | None = None  # None: every argument counts
+    compare_args: tuple[str, ...] | None = None  # None if all arguments count
     requestor: Requestor = "assistant"
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Return the arguments that count."""
+        """Return the names of the expected arguments that are compared."""
         if self.match == "ignore":
             return ()
         return tuple(
@@ -59,23 +62,23 @@ class ExpectedCall(Call):
         )
 
     def is_right(self, name: str, call: Call) -> bool:
-        """Return whether the call has this argument as expected."""
+        """Return whether the call has the expected value for this argument."""
         return name in call.texts and _agree(call, self, name)
 
     def extra(self, call: Call) -> tuple[str, ...]:
-        """Return arguments of the call that count and were not expected."""
+        """Return the names of the call's arguments that count but were not expected."""
         return tuple(name for name in call.arguments if self._counts(name) and name not in self.arguments)
 
     def _counts(self, name: str) -> bool:
         return self.compare_args is None or name in self.compare_args
 
     def n_right(self, call: Call) -> int:
-        """Return how many asked arguments are right; for exact, each extra one cancels a right one."""
+        """Return the number of correct arguments, minus the number of extra ones if match is exact; at least 0."""
         right = sum(self.is_right(name, call) for name in self.asked)
         return max(0, right - len(self.extra(call))) if self.match == "exact" else right
 
     def fits(self, call: Call) -> bool:
-        """Compare tool and arguments according to the match; default: exact with arguments, else ignored."""
+        """Return whether tool and arguments match; the default is exact if arguments are given, else ignore."""
         if call.name != self.name:
             return False
         match = self.match or ("exact" if self.arguments else "ignore")
@@ -87,21 +90,22 @@ class ExpectedCall(Call):
 
 
 def read_calls(calls: object, side: str = "used") -> list[Call]:
-    """Read the calls in order, `{"name": …, "arguments": {…}}`; arguments may be JSON text, null or missing.
+    """Read calls of the form `{"name": …, "arguments": {…}}` in order.
 
-    The text of a Python dict is read as well, with a note on the call.
+    The arguments can be an object, JSON text, null or missing. The text of a Python dict is also read, and noted
+    on the call.
 
     Raises:
-        MalformedCallError: With the number of the call and the reason.
+        MalformedCallError: If a call cannot be read; the message has its number and the reason.
     """
     return [_call(call, where) for call, where in _listed(calls, side)]
 
 
 def read_expected(calls: object, side: str = "expected") -> list[ExpectedCall]:
-    """Read expected calls in order, with how they are compared.
+    """Read expected calls and their comparisons in order.
 
     Raises:
-        MalformedCallError: As for `read_calls`, or for an unknown comparison.
+        MalformedCallError: If a call cannot be read or a comparison is invalid.
     """
     return [_expected(call, where) for call, where in _listed(calls, side)]
 
@@ -137,7 +141,10 @@ def _call(call: object, where: str) -> Call:
 
 
 def _read(text: str) -> tuple[object, str | None]:
-    """Parse arguments given as text, with a note if they are not JSON; nested text is parsed once more."""
+    """Parse arguments given as text, with a note if they are a Python dict rather than JSON.
+
+    A JSON string that contains a dict is parsed again.
+    """
     if not text.strip():
         return {}, None
     try:
@@ -174,7 +181,7 @@ def _expected(call: object, where: str) -> ExpectedCall:
 
 
 def _compare_args(call: Mapping[str, object], where: str) -> tuple[str, ...] | None:
-    """Return the names of the arguments that count; None: all of them."""
+    """Return the names of the arguments that count; None if all of them count."""
     names = call.get("compare_args")
     if names is None:
         return None
@@ -196,7 +203,7 @@ def _check_comparison(where: str, how: object) -> None:
     if isinstance(how, Mapping) and len(how) == 1:
         if isinstance(pattern := how.get("regex"), str):
             try:
-                pl.Series([""]).str.contains(pattern)  # on its own: "a)|(b" would be one within a group
+                pl.Series([""]).str.contains(pattern)  # `_matches` adds a group: "a)|(b"
                 _matches(pattern, "")
             except ComputeError as error:
                 why = " ".join(str(error).split())[:300]
@@ -227,16 +234,18 @@ def _agree(call: Call, expected: ExpectedCall, name: str) -> bool:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Return whether a regex matches the whole text, in time linear in its length: patterns may be hostile.
+    """Return whether a regex matches the whole text.
+
+    The Rust crate `regex` takes time linear in the text's length, because patterns may be malicious.
 
     Raises:
-        ComputeError: If it is not a regex of the Rust crate `regex`.
+        ComputeError: If the pattern is not a regex of this crate.
     """
     return bool(pl.Series([text]).str.contains(rf"\A(?:{pattern})\z").item())
 
 
 def _is_within(wanted: object, used: object) -> bool:
-    """Return whether each expected key and list member is found; other values must be equal as JSON."""
+    """Return whether every expected key and list member is present; other values must be equal as JSON."""
     if isinstance(wanted, Mapping) and isinstance(used, Mapping):
         return all(key in used and _is_within(value, used[key]) for key, value in wanted.items())
     if isinstance(wanted, list) and isinstance(used, list):
@@ -254,7 +263,7 @@ def _is_number(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Convert whole floats to integers, so that 1 and 1.0 have one text; booleans are kept."""
+    """Convert whole floats to integers, so that 1 and 1.0 have the same JSON text; booleans are unchanged."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Score tool correctness: right tools, right arguments, right order, and use of the results.
+"""Score tool correctness: correct tools, arguments and order, and use of the results.
 
-The module scores one interaction from two plain lists, and builds the table of scores. Ground truth comes
-from `conversations.expected`; a judge decides whether results reach the answer (`tool_result_utilisation`).
+The module scores single interactions from two plain lists and builds the table of scores. Ground truth comes
+from `conversations.expected`. A judge decides whether results reach the answer (`tool_result_utilisation`).
 """
 
 import math
@@ -32,7 +32,7 @@ Band = Literal["perfect", "good", "moderate", "poor"]
 
 
 class ToolWeightsError(InputError, ValueError):
-    """Raised for weights or a threshold that do not give a mean."""
+    """Raised for invalid weights or an invalid threshold."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -43,22 +43,22 @@ class ToolWeightsError(InputError, ValueError):
 
 @dataclass(frozen=True)
 class ToolCorrectness:
-    """Hold the tool score of one interaction; each aspect and `overall` lie in 0–1, null where undefined."""
+    """Hold the tool score of one interaction; aspects and `overall` are 0–1, or None if undefined."""
 
     selection: float | None = None
     parameters: float | None = None
     sequence: float | None = None
     utilisation: float | None = None
-    overall: float | None = None  # over the known aspects
+    overall: float | None = None  # weighted mean over the known aspects
     is_correct: bool | None = None
     status: Literal["scored", "not_applicable", "unscored"] = "scored"
-    reason: str | None = None  # why the score is missing, what is unknown, or what was wrong
-    known_aspects: tuple[str, ...] = ()  # weighted aspects that `overall` is the mean of
-    unknown_aspects: tuple[str, ...] = ()  # weighted aspects that are not known
+    reason: str | None = None  # why the score is missing, which part is unknown, or which calls were wrong
+    known_aspects: tuple[str, ...] = ()  # weighted aspects that `overall` includes
+    unknown_aspects: tuple[str, ...] = ()  # weighted aspects that are unknown
 
     @property
     def band(self) -> Band | None:
-        """Return the band: 1 perfect, ≥ 0.75 good, ≥ 0.50 moderate, below poor; None without a score."""
+        """Return the band of `overall`: perfect (1), good (≥ 0.75), moderate (≥ 0.50) or poor; None if unscored."""
         if self.overall is None:
             return None
         bounds: tuple[tuple[float, Band], ...] = ((1.0, "perfect"), (0.75, "good"), (0.5, "moderate"))
@@ -74,37 +74,38 @@ def tool_correctness(
     weights: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> ToolCorrectness:
-    """Score the tool calls of one interaction against the expected ones.
+    """Score the tool calls of one interaction against the expected calls.
 
-    selection: Jaccard of the tool names as multisets, case-sensitive.
-    parameters: share of the expected parameters that are right, under the best matching of expected to used
-    calls of the same tool; extra arguments are free unless the expected call has `"match": "exact"`; then each
-    cancels a right one.
-    sequence: share of the matched expected calls that are in their relative order, in the best matching that
-    keeps most of it; 1 if order is free.
-    utilisation: 1 or 0 according to `results_used`.
-    overall: the weighted mean over the known aspects, exact, so that a perfect trace is 1 under every weighting.
-    is_correct: false if the known aspects suffice to miss the threshold, whatever the others are; else null
-    while a weighted aspect is unknown.
+    - selection: the Jaccard index of the tool names as multisets, case-sensitive.
+    - parameters: the share of correct parameters among the expected ones, under the best matching of expected to
+      used calls of the same tool. Extra arguments are ignored unless the expected call has `"match": "exact"`;
+      each extra argument then cancels a correct one.
+    - sequence: the share of matched expected calls that are in their relative order, under the best matching
+      that keeps the most order; 1 if order does not matter.
+    - utilisation: 1 or 0 according to `results_used`.
+    - overall: the weighted mean over the known aspects, computed exactly, so that a perfect trace scores 1 under
+      any weights.
+    - is_correct: whether overall reaches the threshold. If a weighted aspect is unknown, the value is False if the
+      threshold cannot be reached even with perfect unknown aspects, and None otherwise.
 
-    Expected tools but none used, or none expected but some used: every aspect is 0. None expected and
-    none used: not applicable.
+    If tools were expected but none used, or used but none expected, every aspect is 0. If tools were neither
+    expected nor used, the status is not applicable.
 
     Args:
-        used: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
-        expected: Likewise, with `"match"` and `"compare"` as in `scores.tools.calls` (ignore, regex,
-            tolerance, subset).
+        used: Calls in order, of the form `{"name": …, "arguments": {…}}`; arguments can be JSON text.
+        expected: Expected calls in the same form, with `"match"` and `"compare"` as in `scores.tools.calls`
+            (ignore, regex, tolerance or subset).
         sequence_matters: Whether the order of the expected calls counts.
-        results_used: Whether the results reached the answer; None if unknown: utilisation is null, and
-            overall is over the other aspects (null if only utilisation has a weight).
-        weights: By aspect, normalised; left out = 0. Default: equal.
-        threshold: Correct if overall reaches it, within 1e-9.
+        results_used: Whether the results reached the answer. If this is None, utilisation is unknown, and
+            overall is the mean over the other aspects (None if only utilisation has a weight).
+        weights: Weights by aspect, which are normalised; a missing aspect has weight 0. Default: equal weights.
+        threshold: The minimum of `overall` for a correct interaction, within 1e-9.
 
     Returns:
-        The score. An unreadable call gives status 'unscored' with the reason, never an exception.
+        The score. An unreadable call gives status 'unscored' with the reason and does not raise an exception.
 
     Raises:
-        ArgumentError: If `used` or `expected` is not a list, or `weights` not a dict.
+        ArgumentError: If `used` or `expected` is not a list, or `weights` is not a dict.
         ToolWeightsError: If a weight or the threshold is NaN, negative or not a number, or all weights are 0.
     """
     for name, calls_given in (("used", used), ("expected", expected)):
@@ -144,22 +145,21 @@ def tool_correctness_table(
     weights: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> pl.DataFrame:
-    """Return tool scores of the admitted conversations that have expected tools.
+    """Return the tool scores of admitted conversations that have expected tools.
 
-    Only calls by the agent count, and expected calls of the agent (see `expected_calls`). A truth
-    without a turn is compared with all calls of its conversation,
-    and several for one turn together with that turn. If results need not be used, utilisation is 1
-    by declaration; else it is the effective judgment, for a whole conversation that of all turns with
-    calls; null if not judged.
+    Only calls that the agent makes or should make count (see `expected_calls`). An entry of `expected` without a
+    turn is compared with all calls of the conversation; several entries for one turn are compared together. If
+    an entry declares that results need not be used, utilisation is 1. Otherwise utilisation is the effective
+    judgment of the turn, or of all turns with calls for a whole conversation; it is null if not judged.
 
     Returns:
-        Table `tool_correctness`: one row per version, agent, conversation and turn, sorted. Equal
-        cases of several versions are scored once.
+        Table `tool_correctness`: one row per version, agent, conversation and turn, sorted. Equal cases of
+        several versions are scored once.
 
     Raises:
         ToolWeightsError: As for `tool_correctness`.
     """
-    _shares(weights), _limit(threshold)  # raise also if there are no rows to score
+    _shares(weights), _limit(threshold)  # raises even if there are no rows to score
     admitted = transcripts.filter("is_admitted").select(_ROW)
     truths = _truths(conversations.join(admitted, on=_CONVERSATION, how="semi"))
     calls = tool_calls.filter(pl.col("requestor") == "assistant")
@@ -202,7 +202,7 @@ def _score_columns() -> tuple[str, ...]:
 
 
 def _shares(weights: Mapping[str, float] | None) -> dict[str, Fraction]:
-    """Return exact weights that sum to 1."""
+    """Return the exact weights, normalised to sum to 1."""
     given = dict.fromkeys(ASPECTS, 1.0) if weights is None else weights
     if unknown := sorted(set(given) - set(ASPECTS)):
         raise ToolWeightsError(f"Weights name {', '.join(map(repr, unknown))}")
@@ -241,7 +241,7 @@ _Groups = list[tuple[list[int], list[int], Worth]]
 
 
 def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
-    """Return, per tool expected and used: its call positions on both sides, and right arguments per pair."""
+    """Return call positions on both sides and numbers of correct arguments, for each tool expected and used."""
     groups: _Groups = []
     for name in sorted({call.name for call in wanted}):
         rows = [i for i, call in enumerate(wanted) if call.name == name]
@@ -252,7 +252,7 @@ def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
 
 
 def _sequence(groups: _Groups) -> Fraction:
-    """Return the longest chain of partners that keeps both orders, per expected call that has a partner."""
+    """Return the share of matched expected calls that are in the longest chain in order on both sides."""
     n_matched = sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
     return Fraction(len(in_order(groups)), n_matched) if n_matched else Fraction(0)
 
@@ -280,7 +280,7 @@ def _result(
         return replace(shown, status="unscored")
     total = sum((share * value for _, share, value in known), Fraction(0))
     weight = sum((share for _, share, _ in known), Fraction(0))
-    at_best = total + 1 - weight  # assume that every unknown aspect is perfect
+    at_best = total + 1 - weight  # with every unknown aspect perfect
     is_correct = None if unknown and at_best >= limit else at_best >= limit
     return replace(shown, overall=float(total / weight), is_correct=is_correct)
 
@@ -289,7 +289,7 @@ _Key = tuple[str, str, int | None]
 
 
 def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
-    """Return tools that are expected of the agent, by agent, conversation and turn."""
+    """Return the tools that the agent is expected to call, by agent, conversation and turn."""
     texts = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
     truths: dict[_Key, Expected] = {}
     columns = (*_CONVERSATION, "n_user_messages", "expected")
@@ -302,7 +302,7 @@ def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
 
 
 def _merge_expectations(first: Expected, second: Expected) -> Expected:
-    """Merge two truths about one turn: the stricter of their requirements, an unknown before a 'no'."""
+    """Merge two entries for one turn by their stricter requirements, with None stricter than False."""
     uses = (first.results_should_be_used, second.results_should_be_used)
     return Expected(
         turn_index=first.turn_index,
@@ -324,7 +324,7 @@ def _keys(truths: Mapping[_Key, Expected]) -> pl.DataFrame:
 
 
 def _utilisation(calls: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return `results_used` per version and turn, and with a null turn for each conversation as a whole."""
+    """Return `results_used` per version and turn, and per whole conversation with a null turn."""
     counts = (pl.col("metric") == UTILISATION_METRIC) & (pl.col("status") == "scored")
     judged = (
         turn_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
@@ -345,7 +345,7 @@ def _utilisation(calls: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFr
 
 
 def _used(calls: pl.DataFrame) -> Mapping[tuple[str, str], list[tuple[int, dict[str, object]]]]:
-    """Return calls of each conversation in order, with their turns."""
+    """Return the calls of each conversation in order, with their turns."""
     used = defaultdict[tuple[str, str], list[tuple[int, dict[str, object]]]](list)
     columns = (*_CONVERSATION, "turn_index", "call_index")
     ordered: Iterable[tuple[str, str, int, str, str]] = (

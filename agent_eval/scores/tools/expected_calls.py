@@ -1,8 +1,8 @@
-"""List the expected calls of each conversation, and the actual call that matches each.
+"""List the expected calls of each conversation with the actual calls that match them.
 
-A call is expected of the agent or, with `"requestor": "user"`, of the user, and is matched against the calls
-of that side; in a conversation without any user message the agent acts for both. The best one-to-one matching
-counts: an actual call matches one expected call.
+A call is expected of the agent or, with `"requestor": "user"`, of the user. It is matched against the calls of
+that side. In a conversation without user messages, the agent acts for both sides. The best one-to-one matching
+is used, so that an actual call matches at most one expected call.
 """
 
 import json
@@ -19,21 +19,21 @@ from agent_eval.tables import table
 from agent_eval.transcripts.models import EXPECTED, Expected
 
 RECORDED = "action_matches"
-"""Key of a conversation's metadata: its source's result for each expected call, in their order."""
+"""Key of a conversation's metadata with the source's own result for each expected call, in order."""
 NO_USER = "no user takes part: matched against the calls of the agent"
 _CONVERSATION = ("agent_id", "conversation_id")
 Row = dict[str, object]
-Side = str  # assistant or user
+Side = str  # 'assistant' or 'user'
 ExpectedTool = Mapping[str, JsonValue]
 
 
 def side_of(call: ExpectedTool, *, has_user: bool) -> Side:
-    """Return the side that makes the call: the user only if a user takes part."""
+    """Return the side that should make the call; it is the user only if the conversation has a user."""
     return "user" if has_user and call.get("requestor") == "user" else "assistant"
 
 
 def of_agent(entry: Expected, *, has_user: bool) -> Expected | None:
-    """Return the truth with the agent's expected calls only; None if it has none about the agent."""
+    """Return the entry with only the agent's expected calls; None if it does not concern the agent's calls."""
     if entry.tools is None:
         return None
     own = tuple(call for call in entry.tools if side_of(call, has_user=has_user) == "assistant")
@@ -41,12 +41,12 @@ def of_agent(entry: Expected, *, has_user: bool) -> Expected | None:
 
 
 def as_demanded(call: ExpectedTool) -> ExpectedTool:
-    """Return the call as `tool_correctness` compares it: further arguments are allowed unless exact."""
+    """Return the call as `tool_correctness` compares it: extra arguments are allowed unless match is exact."""
     return call if "match" in call or not call.get("arguments") else {**call, "match": "partial"}
 
 
 def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Return table expected_calls: one row per expected call, sorted; empty if no truth names calls."""
+    """Return table expected_calls: one row per expected call, sorted."""
     target = table("expected_calls")
     naming = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
     made: dict[tuple[str, str], list[_Made]] = {}
@@ -77,13 +77,13 @@ class _Made:
     turn_index: int
     call_index: int
     side: Side
-    call: Call | None  # None: its arguments cannot be read
+    call: Call | None  # None if its arguments cannot be read
     name: str
 
 
 @dataclass
 class _Wanted:
-    """Hold an expected call with its result."""
+    """Hold an expected call with its result row and notes."""
 
     call: ExpectedCall | None
     row: Row
@@ -136,7 +136,7 @@ def _wanted(call: ExpectedTool, turn_index: int | None, call_index: int) -> _Wan
 
 
 def _match(wanted: Sequence[_Wanted], made: Sequence[_Made]) -> None:
-    """Write the matching call into each expected row; unknown if an unreadable call might match."""
+    """Write the matching call into each expected call's row; null if only an unreadable call might match."""
     readable = [(m, m.call) for m in made if m.call is not None]
     asked = [(w, w.call) for w in wanted if w.call is not None]
     partner, _ = partners([[int(want.fits(call)) for _, call in readable] for _, want in asked])
@@ -152,7 +152,7 @@ def _match(wanted: Sequence[_Wanted], made: Sequence[_Made]) -> None:
 
 
 def _with_recorded(rows: Sequence[Row], metadata: str | None) -> Iterator[Row]:
-    """Add the source's own result of each row, if the source has one for all of them."""
+    """Add the source's own results to the rows, if it has one for each of them."""
     said = json.loads(metadata).get(RECORDED) if metadata else None
     flags = said if isinstance(said, list) and len(said) == len(rows) else [None] * len(rows)
     for row, flag in zip(rows, flags, strict=True):

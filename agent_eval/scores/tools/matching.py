@@ -1,40 +1,40 @@
-"""Match expected to used calls optimally; among the best matchings, choose the one that keeps most order.
+"""Match expected to used calls optimally, and keep as much of their order as possible.
 
-Only indices are used; callers define the worth of a pair. The search is optimal, never greedy.
+Functions work on indices; callers define the worth of a pair. Matchings are optimal rather than greedy.
 """
 
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
 
-Worth = Sequence[Sequence[int]]  # a row per expected call, a column per used one; ≥ 0
+Worth = Sequence[Sequence[int]]  # one row per expected call, one column per used call; ≥ 0
 Pair = tuple[int, int]
 _STEPS = 20_000  # limit of the search for order; beyond it, the best order found so far is used
 
 
 def best_total(worth: Worth) -> int:
-    """Return the largest total worth of a matching of rows to columns."""
+    """Return the largest total worth of any matching of rows to columns."""
     return sum(worth[i][j] for i, j in best_matching(worth))
 
 
 def best_matching(worth: Worth) -> list[Pair]:
-    """Return a matching of largest total worth as pairs (row, column); as many as the smaller side has."""
+    """Return a matching with the largest total worth, as one pair (row, column) per entry of the smaller side."""
     if not worth or not worth[0]:
         return []
     if len(worth) == 1:
         return [(0, max(range(len(worth[0])), key=worth[0].__getitem__))]
-    from scipy.optimize import linear_sum_assignment  # slow to import: only if there is a choice
+    from scipy.optimize import linear_sum_assignment  # imported only if needed, because it is slow
 
     rows, columns = linear_sum_assignment(worth, maximize=True)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
 def best_pairs(worth: Worth) -> set[Pair]:
-    """Return every pair that some matching of the largest total worth holds."""
+    """Return every pair that is part of some matching with the largest total worth."""
     if not worth or not worth[0]:
         return set()
     columns = list(zip(*worth, strict=True))
-    # equal columns are interchangeable; at most as many of a kind as there are rows are used
+    # equal columns are interchangeable; a matching uses at most as many of them as there are rows
     kinds = Counter(columns)
     kept = [kind for kind, n in kinds.items() for _ in range(min(n, len(worth)))]
     few = list(zip(*kept, strict=True))
@@ -49,15 +49,15 @@ def best_pairs(worth: Worth) -> set[Pair]:
 
 
 def in_order(groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]], *, least: int = 0) -> set[Pair]:
-    """Return the longest chain of pairs, ascending on both sides, within a best matching of every group.
+    """Return the longest chain of pairs that ascends on both sides and fits a best matching of every group.
 
     Args:
-        groups: For each tool the positions of its expected calls, of its used calls, and the worth of each
+        groups: For each tool, the positions of its expected calls and of its used calls, and the worth of each
             pair.
-        least: Pairs worth less do not count in the chain.
+        least: The minimum worth of a pair in the chain.
 
     Returns:
-        The chain's pairs (expected position, used position).
+        The pairs of the chain, as (expected position, used position).
     """
     every = set[Pair]()
     group_of: dict[int, int] = {}
@@ -68,7 +68,7 @@ def in_order(groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]], *, le
 
 
 class _Chains:
-    """Search depth-first for the longest chain, pruned by the bound of single pairs."""
+    """Search depth-first for the longest chain, pruned by bounds that ignore whether pairs are compatible."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class _Chains:
         self._steps = _STEPS
 
     def longest(self) -> set[Pair]:
-        with contextlib.suppress(RecursionError):  # a thousand expected calls: keep the chain found so far
+        with contextlib.suppress(RecursionError):  # with a thousand expected calls, keep the best chain found
             self._search(0, 0, ())
         return set(self._best)
 
     def _allowed(self, width: int) -> list[list[int]]:
-        """Return [row number][first column] → longest chain of pairs from there, compatible or not."""
+        """Return the longest chain from each row number and first column, ignoring whether pairs are compatible."""
         bounds = [[0] * (width + 1) for _ in range(len(self._rows) + 1)]
         for at in reversed(range(len(self._rows))):
             columns = set(self._columns[self._rows[at]])
@@ -114,7 +114,7 @@ class _Chains:
         self._search(at + 1, first, chain)
 
     def _go_together(self, chain: tuple[Pair, ...]) -> bool:
-        """Return whether a best matching of the last pair's group holds all its pairs of the chain."""
+        """Return whether a best matching of the last pair's group contains all of the chain's pairs in the group."""
         g = self._group_of[chain[-1][0]]
         rows, columns, worth = self._groups[g]
         forced = [(rows.index(i), columns.index(j)) for i, j in chain if self._group_of[i] == g]

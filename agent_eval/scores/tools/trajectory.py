@@ -1,7 +1,7 @@
-"""Check trajectories: the expected calls were made as required, and none was forbidden.
+"""Check trajectories: whether the expected calls were made as required and no forbidden call was made.
 
-A trajectory is an assertion about a sequence of calls: it holds or it does not. `scores.tools` computes how
-far an interaction is right, in shares.
+A trajectory is an assertion about a sequence of calls, so its result is true or false. `tools.correctness`
+scores the same calls with shares from 0 to 1.
 """
 
 import json
@@ -14,11 +14,11 @@ from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError
 from agent_eval.scores.tools.matching import best_matching, in_order
 
 Mode = Literal["strict", "contains", "unordered", "within"]
-_LONGEST = 60  # characters of an argument in the diff
+_LONGEST = 60  # maximum characters of an argument in the diff
 
 
 class UnknownModeError(InputError, ValueError):
-    """Raised for an unknown match mode."""
+    """Raised when a match mode is unknown."""
 
     def __init__(self, mode: object) -> None:
         super().__init__(f"Match mode {mode!r} is unknown. Allowed: {', '.join(get_args(Mode))}.")
@@ -26,15 +26,15 @@ class UnknownModeError(InputError, ValueError):
 
 @dataclass(frozen=True)
 class TrajectoryMatch:
-    """Hold whether the assertion holds, and the differences from the expected calls; tools by name."""
+    """Hold the result of a trajectory and its differences from the expected calls, as tool names."""
 
     matched: bool
-    missing: tuple[str, ...]  # expected, not called
-    extra: tuple[str, ...]  # called, not expected
-    out_of_order: tuple[str, ...]  # expected and called at another position; only if order counts
-    forbidden: tuple[str, ...]  # called though forbidden
-    found: tuple[bool, ...]  # for each expected call whether it was made
-    diff: str  # one line per call, for people
+    missing: tuple[str, ...]  # expected but not called
+    extra: tuple[str, ...]  # called but not expected
+    out_of_order: tuple[str, ...]  # called at another position than expected; only if order matters
+    forbidden: tuple[str, ...]  # forbidden but called
+    found: tuple[bool, ...]  # whether each expected call was made
+    diff: str  # one line per call, for display
 
 
 def match(
@@ -44,27 +44,31 @@ def match(
     mode: Mode = "strict",
     forbidden: Sequence[str | Mapping[str, object]] = (),
 ) -> TrajectoryMatch:
-    """Compare calls with the expected ones.
+    """Compare the calls that were made with the expected calls.
 
-    strict: exactly these calls in this order. contains: these in this order, others may come between.
-    unordered: these calls as a multiset, in any order. within: only calls of the expected set; expected calls
-    may be left out or repeated. A forbidden call fails every mode.
+    The modes are:
 
-    As many expected calls as possible get a partner each; of all ways to do so, one that keeps most of the
-    order is reported. `missing`, `extra` and `out_of_order` are facts under every mode; `matched` is the
-    mode's result.
+    - strict: exactly the expected calls, in order;
+    - contains: the expected calls in order, with any other calls between them;
+    - unordered: exactly the expected calls as a multiset, in any order;
+    - within: only expected calls, which can be omitted or repeated.
+
+    A forbidden call fails in every mode. As many expected calls as possible are matched, with as much of their
+    order as possible. `missing`, `extra` and `out_of_order` list the differences in every mode; `matched` is the
+    result under the given mode.
 
     Args:
-        calls: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
-        expected: Likewise, with `"match"` for the arguments: exact (the default if there are any), partial
-            (extra ones are allowed) or ignore (the default without). `"compare"` as in `scores.tools.calls`.
-        mode: How they are matched.
-        forbidden: Names of tools, or expected calls; the latter forbid only calls that fit.
+        calls: Calls in order, of the form `{"name": …, "arguments": {…}}`; arguments can be JSON text.
+        expected: Expected calls in the same form. `"match"` is exact (the default if there are arguments),
+            partial (extra arguments are allowed) or ignore (the default without arguments). For `"compare"`, see
+            `scores.tools.calls`.
+        mode: The match mode.
+        forbidden: Tool names or expected calls; an expected call forbids only calls that match it.
 
     Raises:
-        ArgumentError: If `calls` or `expected` is not a list.
+        ArgumentError: If `calls`, `expected` or `forbidden` is not a list.
         UnknownModeError: If the mode is unknown.
-        MalformedCallError: If a call cannot be read, with its number and the reason.
+        MalformedCallError: If a call cannot be read; the message has its number and the reason.
     """
     for name, given in (("calls", calls), ("expected", expected), ("forbidden", forbidden)):
         if not isinstance(given, list | tuple):
@@ -101,7 +105,7 @@ def match(
 
 
 def partners(fits: Sequence[Sequence[int]]) -> tuple[dict[int, int], set[int]]:
-    """Return expected call → its call, as many as possible; and the expected calls whose order is kept."""
+    """Return the call of each matched expected call, and the expected calls that are in order."""
     n_calls = len(fits[0]) if fits else 0
     chain = in_order([(range(len(fits)), range(n_calls), fits)], least=1)
     kept, taken = {i for i, _ in chain}, {j for _, j in chain}
@@ -125,7 +129,7 @@ def _diff(
     is_late: Sequence[bool],
     is_barred: Sequence[bool],
 ) -> list[str]:
-    """Return the calls in the order made, then the missing expected calls."""
+    """Return one line per call in the order of the calls, and one per missing expected call."""
     expected_of = {j: i for i, j in partner.items()}
     lines = []
     for j, call in enumerate(made):
@@ -146,7 +150,7 @@ def _diff(
 
 
 def _nearest(want: ExpectedCall, made: Sequence[Call], partner: Mapping[int, int]) -> str:
-    """Describe how the nearest free call of the same tool differs, if there is one."""
+    """Describe how the most similar unmatched call of the same tool differs; empty if there is no such call."""
     free = [c for j, c in enumerate(made) if c.name == want.name and j not in partner.values()]
     if not free:
         return ""
