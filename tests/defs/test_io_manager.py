@@ -69,7 +69,9 @@ def test_a_small_input_is_read_once_until_its_table_is_written(
     events = events_of_a_run(sample_copy, monkeypatch)
     kinds = [event[0] for event in events]
     assert kinds.count("read") < kinds.count("input")
-    runs = [[]]  # a run of Dagster writes each table once: a table's second write is another run's
+    runs: list[list[Event]] = [
+        []
+    ]  # a run of Dagster writes each table once: a table's second write is another run's
     for event in events:
         if event[0] == "write" and event in runs[-1]:
             runs.append([])
