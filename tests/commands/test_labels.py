@@ -39,7 +39,7 @@ def test_labels_are_stored_once_for_the_agent_of_their_conversation(sample_copy:
         ("lumen-support", "anna", None, 5),
         ("lumen-support", "import:gpt", "judge", 4),
     ]
-    assert "2 labels of My Labels.csv are in import-0001-my-labels.csv already" in imported(path)[2]
+    assert "2 labels of My Labels.csv are already in import-0001-my-labels.csv" in imported(path)[2]
     path.write_text("\n".join(LINES[:2]).replace(";5;", ";3;"))
     assert "import-0002-my-labels.csv" in imported(path)[2]  # later files come after earlier ones
     assert len(list((sample_copy / "data" / "ratings").glob("import-*"))) == 2

@@ -49,12 +49,12 @@ def test_the_array_is_found_under_its_keys_only() -> None:
 @pytest.mark.parametrize(
     ("content", "found", "reason"),
     [
-        (b"", 0, "no array or object"),
-        (b"nothing", 0, "no array or object"),
+        (b"", 0, "expected a JSON array or object"),
+        (b"nothing", 0, "expected a JSON array or object"),
         (b'[{"a": 1}', 1, "ends here"),
         (b'[{"a": 1}, {"b"', 1, "within an array or object"),
         (b'[{"a": 1}, "b', 1, "within a string"),
-        (b"[1] [2]", 1, "something follows"),
+        (b"[1] [2]", 1, "content after the end"),
     ],
 )
 def test_where_a_file_breaks_off_what_came_before_is_given(content: bytes, found: int, reason: str) -> None:

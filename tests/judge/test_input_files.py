@@ -122,8 +122,8 @@ def test_a_folder_that_is_not_there_has_nothing_to_refuse_and_a_link_to_nothing_
     refused = [read(folder / name)[1] for name in ("absent", "circle", "lost")]
     assert [[(r.file, r.reason[:26]) for r in found] for found in refused] == [
         [],
-        [("circle", "a broken link;")],
-        [("lost", "a broken link;")],
+        [("circle", "a broken link; fix or remo")],
+        [("lost", "a broken link; fix or remo")],
     ]
 
 

@@ -170,7 +170,7 @@ def test_the_conversations_question_rides_in_the_call_of_its_last_turn() -> None
 def test_it_asks_alone_where_that_would_give_hindsight(turn_index: int, facts: dict[str, Any]) -> None:
     held = talk(2, **facts)
     assert not can_share_call(of_turn(held, turn_index), of_whole(held))
-    with pytest.raises(ValueError, match="call of its own"):
+    with pytest.raises(ValueError, match="in a separate call"):
         build(of_turn(held, turn_index), of_whole(held))
 
 

@@ -139,7 +139,7 @@ def test_the_same_tables_give_the_same_bytes(frames: dict[str, pl.DataFrame], tm
 def test_unknown_is_told_as_unknown_and_never_as_zero(pages: dict[str, Page]) -> None:
     # Pilot Chat discloses nothing of repeatability: its penalty is unknown, and so is its composite
     source = page(pages, "agents/1.3.0/pilot-chat")
-    assert "the penalty is unknown, since repeatability is not disclosed" in source.text
+    assert "the penalty is unknown, because repeatability is not disclosed" in source.text
     assert "Composite unknown raw 54.1" in source.text
     assert "hallucination: no conversation of the session holds this test" in source.text
     # Patchwork Dev lacks U4: its axis has no value, and the radar has no area

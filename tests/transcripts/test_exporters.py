@@ -133,5 +133,5 @@ def test_an_unknown_format_and_a_missing_session_are_named(tmp_path: Path) -> No
     write_session(tmp_path / "a", "s1", [conversation("c")])
     with pytest.raises(UnknownExportError, match=r"'csv' cannot be exported\. Formats: atif, openai"):
         list(export_lines("csv", tmp_path / "a"))
-    with pytest.raises(UnknownExportError, match="Agent 'a' does not have s2"):
+    with pytest.raises(UnknownExportError, match="Agent 'a' has no session s2"):
         list(export_lines("openai", tmp_path / "a", ("s2",)))

@@ -127,4 +127,4 @@ def test_a_gzipped_bomb_is_not_unpacked_to_its_end(tmp_path: Path, monkeypatch: 
     path.write_bytes(gzip.compress(b"1\n" + b" " * 50_000_000 + b"\n2\n"))
     first, refused = json_lines(path, "c")
     assert getattr(first, "value", None) == 1
-    assert "more than 200 times the file" in getattr(refused, "reason", "")
+    assert "more than 200 times the size of the file" in getattr(refused, "reason", "")

@@ -69,6 +69,6 @@ def test_columns_are_checked_with_and_without_families(tmp_path: Path) -> None:
         "task_id,slot,disclosures,slot",
     ):
         with pytest.raises(
-            SlotsFileError, match="Columns: task_id, slot, disclosures, and task_family if wanted"
+            SlotsFileError, match="Columns: task_id, slot, disclosures, and task_family optionally"
         ):
             read_slots(slots(tmp_path, header, "t,,"))
