@@ -168,6 +168,7 @@ def test_an_unknown_table_names_the_nearest(sample: Project) -> None:
         sample.table("leaderbord")
 
 
+@pytest.mark.slow
 def test_pass_hat_k_of_real_trials_in_five_lines(shared_data: Path, sample_copy: Path) -> None:
     project = agent_eval.open_project(sample_copy)
     file = shared_data / "tau1" / "airline__gpt-4o__4trials.json.gz"
@@ -190,6 +191,7 @@ def test_a_named_folder_wins_over_the_environment_and_a_missing_one_is_an_error(
         agent_eval.open_project(other / "missing")
 
 
+@pytest.mark.slow
 def test_a_judge_that_cannot_be_called_is_refused_before_anything_is_stored(sample_copy: Path) -> None:
     project = agent_eval.open_project(sample_copy)
     before = project.table("turn_judgments")

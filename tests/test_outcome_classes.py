@@ -22,6 +22,8 @@ from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import at_home
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = [0.420, 0.273, 0.220, 0.200]
 FILE = "tau1/airline__gpt-4o__4trials.json.gz"
 AGENTS = ("emptied", "lines", "harness", "success", "between", "refused")

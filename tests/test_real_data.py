@@ -15,6 +15,8 @@ from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import at_home
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "gpt-4o": ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz"),
     "qwen": ("tau2", "tau2/airline__qwen2.5-7b.json.gz"),

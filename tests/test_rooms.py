@@ -27,6 +27,7 @@ def test_imports_go_down_and_never_back() -> None:
     assert upwards == []
 
 
+@pytest.mark.slow
 def test_the_package_itself_imports_nothing_and_its_main_module_the_command_line() -> None:
     found = rooms.rooms_imported()
     assert {name: found[name] for name in PLAIN} == {"": set(), "__main__": {"cli"}}
@@ -95,6 +96,7 @@ def test_no_module_postpones_its_annotations() -> None:
     assert postponed == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "line"),
     [

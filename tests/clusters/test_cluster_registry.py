@@ -193,6 +193,7 @@ def of(texts: list[tuple[str, str, str]]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(TEXTS, st.randoms())
 def test_row_order_does_not_matter(texts: list[tuple[str, str, str]], random: Any) -> None:
@@ -217,6 +218,7 @@ def test_what_arrives_later_moves_no_failure(
     assert after.registry["cluster_id"].n_unique() == after.registry.height
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(TEXTS, TEXTS)
 def test_new_texts_of_one_agent_after_another_grow_the_registry_that_all_failures_grow(
@@ -253,6 +255,7 @@ def _one_partition(root: Path, agent: str) -> None:
     cluster_failures(Project.open(root), failures(judgments(*rows), calls()), run_id=agent)
 
 
+@pytest.mark.slow
 def test_partitions_that_run_at_once_mint_no_duplicates(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     context = multiprocessing.get_context("spawn")

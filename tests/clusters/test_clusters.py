@@ -144,6 +144,7 @@ def test_a_metric_that_only_rules_judged_is_unknown_beside_one_that_a_model_judg
     ]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(TURNS, st.sampled_from(["rule", "m"]), LABELS, LABELS), unique_by=lambda row: row[:2])
 )

@@ -183,6 +183,7 @@ def test_wilson_bounds_are_those_of_the_book() -> None:
     assert low[1] < low[0] < high[0] < high[1]
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from(["E1", "E2", "E3"]), st.integers(1, 50), max_size=3), st.integers(0, 50)
 )

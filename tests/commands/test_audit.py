@@ -15,6 +15,8 @@ from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.commands.conftest import AGENT, Model
 
+pytestmark = pytest.mark.slow
+
 
 def agent_eval(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(app, [*arguments])

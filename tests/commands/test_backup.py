@@ -111,6 +111,7 @@ def test_a_damaged_store_gives_no_copy_that_looks_like_one(store: Store, tmp_pat
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

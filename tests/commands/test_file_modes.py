@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agent_eval.defs.assets.ingest import INGESTED
+
+pytestmark = pytest.mark.slow
 
 
 def test_files_of_a_command_are_private(tmp_path: Path) -> None:

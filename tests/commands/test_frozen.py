@@ -23,6 +23,8 @@ from agent_eval.project.report import publish
 from agent_eval.tables import TABLES, table
 from tests.conftest import at_home, copy_sample, made_once
 
+pytestmark = pytest.mark.slow
+
 AGENTS = ("quill-help", "harbor-desk")
 EDITED = (
     r"^Methodology 1\.4\.0 was published with hash \w+, but its content now has hash \w+; undo the change"

@@ -154,6 +154,7 @@ def test_json_stays_json_beside_annotations(gated: Command) -> None:
     assert "::error " in err
 
 
+@pytest.mark.slow
 def test_changed_gates_are_held_again_and_nothing_else_is_made(sample_copy: Path) -> None:
     def made_by(name: str) -> set[str]:
         with duckdb.connect(str(sample_copy / "data" / "agent_eval.duckdb"), read_only=True) as con:
@@ -182,6 +183,7 @@ def test_a_slip_in_the_gates_stops_a_run_before_anything_is_paid(
     assert "Did you mean 'helpfulness'?" in err
 
 
+@pytest.mark.slow
 def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
     command: Command, root: Path, model: Model
 ) -> None:
@@ -213,6 +215,7 @@ def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
     assert clusters.select("agent_id", "severity", "n_turns").rows() == [("quiet", "high", 2)]
 
 
+@pytest.mark.slow
 def test_a_total_outage_is_unknown_half_of_one_fails_and_a_judge_that_answers_passes(
     command: Command, root: Path, model: Model
 ) -> None:

@@ -13,6 +13,8 @@ from agent_eval.commands.terminal.output import consoles
 from agent_eval.judge.inputs.human_ratings import COLUMNS
 from agent_eval.project import Project
 
+pytestmark = pytest.mark.slow
+
 SLOTS = ("D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection")
 CRITERIA = ("accuracy", "completeness", "usefulness")
 SAID = ["Where is order 7?", "It left today.", "And order 8?", "It arrives tomorrow."]

@@ -10,6 +10,8 @@ from polars.testing import assert_frame_equal
 from tests.commands.interrupting import disturbed, project_at, runs_under_way, start, tables
 from tests.conftest import made_once
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:

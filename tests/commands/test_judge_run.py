@@ -14,6 +14,8 @@ from agent_eval.tables import table
 from tests.commands.conftest import KEY, Model
 from tests.judge.fakes import USAGE
 
+pytestmark = pytest.mark.slow
+
 VERSION = "1.3.0"
 
 

@@ -13,6 +13,8 @@ from agent_eval.commands.run import run, what_is_stale
 from agent_eval.judge.inputs.human_ratings import COLUMNS
 from agent_eval.project import Project
 
+pytestmark = pytest.mark.slow
+
 LUMEN, SESSION, VERSION = "lumen-support", "lumen-2026-04-b", "1.3.0"
 
 

@@ -144,6 +144,7 @@ def test_a_second_run_finds_nothing_to_do(sample: Project) -> None:
     assert run(sample).stale.is_empty()
 
 
+@pytest.mark.slow
 def test_an_edited_session_makes_only_its_agent_stale(sample_copy: Path) -> None:
     file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     lines = file.read_text().splitlines()
@@ -156,6 +157,7 @@ def test_an_edited_session_makes_only_its_agent_stale(sample_copy: Path) -> None
     assert run(Project.open()).stale.is_empty()
 
 
+@pytest.mark.slow
 def test_a_new_rating_moves_its_agent_on_the_board(sample_copy: Path) -> None:
     header = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at\n"
     row = "harbor-desk,harbor-2026-04,,,1.3.0,U6,,{},seen again,,a.person,2026-05-01T00:00:00Z\n"
@@ -171,6 +173,7 @@ def test_a_new_rating_moves_its_agent_on_the_board(sample_copy: Path) -> None:
     assert from_text(str(after)) - from_text(str(before)) == Fraction(4, 3) * (new - old)
 
 
+@pytest.mark.slow
 def test_a_removed_agent_leaves_board_and_tables(sample_copy: Path) -> None:
     shutil.rmtree(sample_copy / "data" / "sessions" / "quill-help")
     run(Project.open())
@@ -189,6 +192,7 @@ def test_a_removed_agent_leaves_board_and_tables(sample_copy: Path) -> None:
     assert run(Project.open()).stale.is_empty()
 
 
+@pytest.mark.slow
 def test_a_refused_record_is_named_and_the_rest_goes_on(sample_copy: Path) -> None:
     file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     file.write_text(file.read_text() + '{"conversation_id": "broken"\n')
@@ -198,6 +202,7 @@ def test_a_refused_record_is_named_and_the_rest_goes_on(sample_copy: Path) -> No
     assert by_agent(board(Project.open()))["harbor-desk"]["status"] == "published"
 
 
+@pytest.mark.slow
 def test_an_edited_transcript_keeps_no_old_verdict(sample_copy: Path) -> None:
     file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -241,6 +246,7 @@ def test_gate_is_red_when_an_agent_is_not_publishable(command: CliRunner) -> Non
     assert command.invoke(app, ["gate", "--agent", "lumen-support"]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_explain_goes_from_the_composite_to_the_judges_words(command: CliRunner, sample: Project) -> None:
     text = command.invoke(app, ["explain", "lumen-support", "--all"]).stdout
     rating = sample.store.read(table("rubric_ratings")).filter(

@@ -14,6 +14,8 @@ from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import copy_sample
 
+pytestmark = pytest.mark.slow
+
 
 def board(version: str = "1.3.0", root: Path | None = None) -> dict[str, dict[str, object]]:
     rows = Project.open(root).store.read(

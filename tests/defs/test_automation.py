@@ -194,6 +194,7 @@ def test_an_instance_with_settings_of_its_own_is_told_what_it_lacks(
     assert "run_monitoring" not in lacks
 
 
+@pytest.mark.slow
 def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(sample_copy: Path) -> None:
     """Whatever the order of events: what counts is what the rows were made from."""
     session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))

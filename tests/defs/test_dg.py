@@ -9,6 +9,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.defs.live import environment
 
+pytestmark = pytest.mark.slow
+
 DG = Path(sys.executable).with_name("dg")
 
 

@@ -92,6 +92,7 @@ def outcomes(root: Path) -> dict[str, bool]:
         }
 
 
+@pytest.mark.slow
 def test_a_red_check_stays_red_until_its_own_cause_is_gone(sample_copy: Path) -> None:
     before = outcomes(sample_copy)
     assert not all(before.values())

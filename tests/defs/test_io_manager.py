@@ -13,6 +13,8 @@ from agent_eval.project import Project
 from agent_eval.storage import Store
 from tests.defs.test_live import edit_a_session
 
+pytestmark = pytest.mark.slow
+
 Event = tuple[str, ...]
 
 

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agent_eval.tables.made_from import below, shape_of
 from tests.conftest import REPOSITORY
 from tests.defs.live import environment
+
+pytestmark = pytest.mark.slow
 
 BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors"}
 AGENTS = sorted(path.name for path in (REPOSITORY / "data" / "sessions").iterdir())

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.doors import DOORS, attempt
 
+pytestmark = pytest.mark.slow
+
 SHORT = settings(
     max_examples=60,
     deadline=None,

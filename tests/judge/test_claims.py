@@ -132,6 +132,7 @@ def test_only_the_open_questions_of_a_call_are_asked() -> None:
     assert late.names_asked == [{"helpfulness"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [GONE, DOWN], ids=["connection", "server"])
 def test_questions_that_a_worker_could_not_get_answered_are_free_for_others(
     error: CallError, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,7 @@ def judged(kept: Kept, timeout_s: float = TIMEOUT_S) -> AnswersByQuestion:
     return Panel(JudgeSpec(("openai/mock",)), runtime).answers(sequences, cache)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_costs_its_call_and_no_other(server: FaultServer, fault: str) -> None:
     server.fault, kept = fault, Kept()

@@ -83,6 +83,7 @@ def test_a_cap_leaves_the_rest_unscored_and_the_next_run_goes_on() -> None:
     assert rest.names_asked == [{"effort"}]
 
 
+@pytest.mark.slow
 def test_without_a_model_it_needs_one_and_an_outage_is_the_judges() -> None:
     rows = judged(None, own())
     assert set(rows["unscored_reason"]) == {"needs a judge model"}

@@ -395,6 +395,7 @@ def test_a_megabyte_of_text_is_shown_without_its_middle_and_the_gap_is_counted()
     assert size_is_bounded(prompt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "held",
     [

@@ -22,6 +22,7 @@ def found_in(conversation: Conversation) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_name", "file", "expected"),
     [

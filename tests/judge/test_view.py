@@ -91,6 +91,7 @@ def n_tokens(prompt: Prompt) -> float:
     return sum(size_of(message["content"]) for message in prompt.messages) / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [100, 1_000])
 @pytest.mark.parametrize("limits", [SMALL, ViewLimits(32_000), LARGE], ids=["8k", "32k", "128k"])
 @pytest.mark.parametrize("ask", [turn_question, whole_question], ids=["turn", "conversation"])
@@ -249,6 +250,7 @@ def test_the_window_of_earlier_turns_moves_in_jumps_of_half_its_size() -> None:
     assert all(b - a in (0, 5, 10) for a, b in itertools.pairwise(firsts))
 
 
+@pytest.mark.slow
 def test_a_long_conversation_costs_as_its_length_and_not_as_the_square_of_it() -> None:
     def total(n: int) -> int:
         talk = conversation(
@@ -302,6 +304,7 @@ def asked_of(
     return {m.name: given[question.keys[m.name]][0][1] for m in question.metrics}  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says", ["maximum context length is {} tokens", "the prompt is too long"])
 def test_a_prompt_that_is_too_long_leads_to_a_smaller_view_and_a_score(says: str) -> None:
     client, kept = Narrow(8_192, says), Kept()
@@ -328,6 +331,7 @@ def test_a_server_with_a_context_below_all_rubrics_scores_every_metric_in_severa
     assert len(found) == len(every)
 
 
+@pytest.mark.slow
 def test_only_answers_on_part_of_the_evidence_are_asked_again_when_the_context_changes() -> None:
     kept = Kept()
     asked_of(Narrow(10**6, ""), steps(1_000), kept, SMALL)

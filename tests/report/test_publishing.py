@@ -10,6 +10,7 @@ from agent_eval.cli import app
 from agent_eval.definitions import defs
 
 
+@pytest.mark.slow
 def test_the_command_says_where_the_report_is(
     sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +44,7 @@ def test_a_project_without_a_store_has_a_report_that_says_so(
     assert "No agents yet" in (tmp_path / "data" / "report" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_boards_made_anew_are_published_by_the_asset(sample_copy: Path) -> None:
     assert CliRunner().invoke(app, ["run"]).exit_code == 0
     assert not (sample_copy / "data" / "report").exists()
@@ -58,6 +60,7 @@ def test_boards_made_anew_are_published_by_the_asset(sample_copy: Path) -> None:
     assert metadata["path"].value == str(sample_copy / "data" / "report" / "index.html")
 
 
+@pytest.mark.slow
 def test_what_stands_in_the_reports_way_does_not_cost_the_run(sample_copy: Path) -> None:
     (sample_copy / "data" / "report").mkdir()
     (sample_copy / "data" / "report" / "mine.txt").write_text("keep me")

@@ -25,6 +25,7 @@ def site(sample_root: Path) -> Site:
     return site_of(Project.open(sample_root), "1.3.0")
 
 
+@pytest.mark.slow
 def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site, tmp_path: Path) -> None:
     write_report(site, tmp_path / "site")
     files = [p for p in (tmp_path / "site").rglob("*") if p.is_file() and p.name != MARKER]

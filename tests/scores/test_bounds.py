@@ -111,6 +111,7 @@ def test_a_task_that_only_the_harness_shortened_is_in_the_worst_and_best_case_of
 Outcome = st.sampled_from([True, False, None, "harness"])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(Outcome, min_size=1, max_size=5), min_size=1, max_size=6), st.integers(0, 3), st.data()
 )

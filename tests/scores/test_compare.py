@@ -74,6 +74,7 @@ def test_identical_data_are_a_tie() -> None:
     assert found["probability_better"].to_list() == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_agents_of_one_kind_are_seldom_called_different() -> None:
     # two skewed kinds of numbers of the same agent, four hundred times: 5 % of them are 20
     random = np.random.default_rng(3)

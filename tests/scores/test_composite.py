@@ -107,6 +107,7 @@ def test_every_pair_of_sums_is_exact_in_the_notebook_function(version: str) -> N
         assert result.exact == Fraction(20 * u + 12 * d, 15) - penalty
 
 
+@pytest.mark.slow
 def test_every_pair_of_sums_is_exact_in_the_tables() -> None:
     sums = {f"u{u}-d{d}": (u, d) for u, d in all_sums()}
     assert len(sums) == 1525
@@ -602,6 +603,7 @@ def test_a_declared_ensemble_is_one_judge() -> None:
     assert (row["status"], row["judge_models"]) == ("published", ["ensemble"])
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_row_order_never_matters(random: Random) -> None:

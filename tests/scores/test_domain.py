@@ -119,6 +119,7 @@ def test_a_template_that_the_version_lacks_is_named() -> None:
 TRIPLE = st.tuples(*[st.integers(1, 5)] * 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.tuples(*[TRIPLE] * 5), st.randoms(use_true_random=False))
 def test_scores_stay_on_their_scale_and_row_order_never_matters(

@@ -228,6 +228,7 @@ def test_an_agent_without_scores_is_an_error_that_names_it(agent: str, version: 
         explained(agent=agent, version=version)
 
 
+@pytest.mark.slow
 def test_rows_follow_the_tree_top_down() -> None:
     rows = to_rows(Node("a", ("one", "two"), (Node("b", (), (Node("c"),)), Node("d"))))
     assert rows == [

@@ -351,6 +351,7 @@ def test_a_rank_is_one_more_than_the_number_of_better_values(values: list[Fracti
     assert competition_ranks(values) == [1 + sum(other > value for other in values) for value in values]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(VALUES, st.randoms(use_true_random=False))
 def test_row_order_never_matters(values: list[Fraction], random: Random) -> None:

@@ -377,6 +377,7 @@ def test_assessment_follows_its_bounds(
     assert row.select(assessment()).item() == words
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from("xyz"), st.sampled_from([True, False, None])), min_size=1, max_size=12

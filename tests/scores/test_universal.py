@@ -141,6 +141,7 @@ def test_row_order_never_matters(sessions: list[tuple[int, ...]], random: Random
     assert_frame_equal(scored(rows), scored(shuffled), check_exact=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(SESSIONS, st.data())
 def test_one_better_rating_raises_the_score_by_its_exact_share(

@@ -119,6 +119,7 @@ def test_every_flipped_byte_of_a_line_is_noticed(tmp_path: Path) -> None:
         assert len(found) >= 1, at
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_no_row_that_was_called_stored(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path; from agent_eval.storage.journal import Journal\n"

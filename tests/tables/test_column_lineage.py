@@ -47,6 +47,7 @@ def changed_columns(make: Made, rows: pl.DataFrame, change: pl.Expr) -> set[str]
     return {name for name in before.columns if not before[name].equals(after[name])}
 
 
+@pytest.mark.slow
 def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> None:
     methodologies = sample.methodologies(["1.3.0"])
     of_version = pl.DataFrame({"methodology_version": ["1.3.0"]})

@@ -69,6 +69,7 @@ wholes = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", sorted(EXPORTS))
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(found=st.lists(wholes, min_size=1, max_size=3, unique_by=lambda c: c["conversation_id"]))

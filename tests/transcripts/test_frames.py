@@ -81,6 +81,7 @@ def stored(*given: tuple[str, Conversation]) -> Stored:
     return Stored(rows.conversations.frame(), rows.turns.frame(), rows.tool_calls.frame())
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(conversations)
 def test_a_conversation_comes_back_from_the_tables_as_it_went_in(conversation: Conversation) -> None:

@@ -12,6 +12,8 @@ import pytest
 from agent_eval.formats.streams import json_lines
 from agent_eval.transcripts.importers import import_file
 
+pytestmark = pytest.mark.slow
+
 WORDS = "where is my order " * 900  # 16.2 kB a record
 
 

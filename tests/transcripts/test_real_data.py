@@ -23,6 +23,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_name", "file", "n", "user", "agent", "calls", "successes"), FILES)
 def test_the_counts_are_those_of_the_file(
     shared_data: Path,

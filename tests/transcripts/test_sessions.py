@@ -382,6 +382,7 @@ shaped = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bad=st.one_of(st.binary(max_size=60), shaped.map(lambda value: json.dumps(value).encode())))
 def test_whatever_a_line_holds_the_others_are_read(
