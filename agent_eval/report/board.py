@@ -96,18 +96,16 @@ def leads(board: pl.DataFrame) -> list[str]:
     The change is a single rating that is one point lower or higher.
     """
     firsts = board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
-    return [
-        _lead(row)
-        for row in firsts.unique(
-            ["methodology_version", "template"], keep="first", maintain_order=True
-        ).iter_rows(named=True)
-    ]
+    of_template = firsts.group_by("methodology_version", "template", maintain_order=True)
+    return [_lead(rows.to_dicts()) for _, rows in of_template]
 
 
-def _lead(row: dict[str, Any]) -> str:
+def _lead(firsts: list[dict[str, Any]]) -> str:
+    row, *others = firsts
     name, template = row["name"] or row["agent_id"], row["template"]
-    if not row["lead_points"]:
-        return f"{name} shares the first rank of {template}."
+    if others:
+        names = ", ".join(each["name"] or each["agent_id"] for each in firsts[:-1])
+        return f"{names} and {others[-1]['name'] or others[-1]['agent_id']} share the first rank of {template}."
     points = one_decimal(row["lead_points"])
     if row["rank_low"] is None or row["rank_low"] != row["rank_high"]:
         why = "an interval needs several sessions" if row["low"] is None else "the rank ranges overlap"

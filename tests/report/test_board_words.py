@@ -130,11 +130,18 @@ def test_an_interval_names_what_it_assumes_or_why_there_is_none(changes: dict[st
             {"rank_low": None, "low": None},
             "Ada leads t by 3.0 points; the lead may be due to chance: an interval needs several sessions.",
         ),
-        ({"lead_points": 0.0, "name": None}, "a shares the first rank of t."),
     ],
 )
 def test_a_lead_is_said_to_be_more_than_chance_only_where_it_is(changes: dict[str, Any], said: str) -> None:
     assert words.leads(board(changes)) == [said]
+
+
+def test_agents_that_share_the_first_rank_are_all_named() -> None:
+    tied = {"lead_points": 0.0}
+    rows = board(tied, tied | {"agent_id": "b", "name": None})
+    assert words.leads(rows) == ["Ada and b share the first rank of t."]
+    rows = board(tied, tied | {"name": "Ben"}, tied | {"name": "Cy"})
+    assert words.leads(rows) == ["Ada, Ben and Cy share the first rank of t."]
 
 
 def test_of_each_template_one_lead_is_named_and_none_of_a_single_agent() -> None:
