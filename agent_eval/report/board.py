@@ -101,11 +101,10 @@ def leads(board: pl.DataFrame) -> list[str]:
 
 
 def _lead(firsts: list[dict[str, Any]]) -> str:
-    row, *others = firsts
-    name, template = row["name"] or row["agent_id"], row["template"]
-    if others:
-        names = ", ".join(each["name"] or each["agent_id"] for each in firsts[:-1])
-        return f"{names} and {others[-1]['name'] or others[-1]['agent_id']} share the first rank of {template}."
+    row, template = firsts[0], firsts[0]["template"]
+    *names, name = (each["name"] or each["agent_id"] for each in firsts)
+    if names:
+        return f"{', '.join(names)} and {name} share the first rank of {template}."
     points = one_decimal(row["lead_points"])
     if row["rank_low"] is None or row["rank_low"] != row["rank_high"]:
         why = "an interval needs several sessions" if row["low"] is None else "the rank ranges overlap"
