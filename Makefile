@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run style check test format ui bench sample
+.PHONY: setup run style check fast test format ui bench sample
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -19,7 +19,10 @@ style: setup  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: style  ## style, types and the fast tests
+check: setup  ## style, types and the fast tests, at the same time
+	$(MAKE) --jobs 2 --output-sync style fast
+
+fast: setup
 	$(BIN)/python -m pytest -n 2 -m 'not slow and not live and not by_hand'
 
 test: style  ## style, types and all tests

@@ -16,6 +16,8 @@ from agent_eval.storage import BackupError, Store, back_up
 from agent_eval.tables import TABLES, table
 from tests.storage.test_durability import STATE, child, write
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_copy_of_a_project_opens_as_its_store(
     sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -111,7 +113,6 @@ def test_a_damaged_store_gives_no_copy_that_looks_like_one(store: Store, tmp_pat
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

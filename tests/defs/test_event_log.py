@@ -28,6 +28,8 @@ from agent_eval.defs.resources import RANGE_TAGS
 from tests.conftest import REPOSITORY
 from tests.defs.event_writer import report, write
 
+pytestmark = pytest.mark.slow
+
 AGENTS = [f"agent-{i}" for i in range(3)]
 SWITCH = "DAGSTER_EVENT_BATCH_SIZE"
 
@@ -179,7 +181,6 @@ def writer(home: Path, run_id: str, batches: int, size: int) -> "subprocess.Pope
     return subprocess.Popen([sys.executable, *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(batched: dg.DagsterInstance) -> None:
     home = Path(batched.root_directory)
     others = [writer(home, f"run-{i}", 4, 25) for i in (1, 2)]
@@ -193,7 +194,6 @@ def test_processes_that_write_at_once_lose_nothing(batched: dg.DagsterInstance) 
     assert [len(batched.all_logs(f"run-{i}")) for i in range(3)] == [100, 100, 100]
 
 
-@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_whole_batches_and_sound_files(batched: dg.DagsterInstance) -> None:
     home, size = Path(batched.root_directory), 50
     child = writer(home, "killed", 10_000, size)

@@ -10,6 +10,8 @@ import pytest
 from agent_eval.defs.purge import purge_history
 from tests.defs.test_event_log import opened
 
+pytestmark = pytest.mark.slow
+
 SOON = timedelta(minutes=1)
 DAYS = dg.StaticPartitionsDefinition(["mon", "tue"])
 

@@ -21,6 +21,8 @@ from agent_eval.storage import Store, StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION
 from agent_eval.tables import table
 
+pytestmark = pytest.mark.slow
+
 TEMPORARY = Path(tempfile.gettempdir())
 
 STATE = table("judge_state")
@@ -74,7 +76,6 @@ def impatient(tmp_path: Path) -> Store:
     return Store(attach=made.attach, options=made.options, lock_file=made.lock_file, patience_s=0.3)
 
 
-@pytest.mark.slow
 def test_a_write_that_is_killed_leaves_the_old_or_the_new_partition_whole(store: Store) -> None:
     code = f"store = Store.at(Path(sys.argv[1]))\nmark = int(sys.argv[2])\nprint('up', flush=True)\nwhile True:\n    mark += 1\n    write(store, 'a', mark, {BIG})\n    print(mark, flush=True)"
     write(store, "a", 0, BIG)
@@ -103,7 +104,6 @@ def last_mark(store: Store) -> int:
     return int(found["spec"][0])
 
 
-@pytest.mark.slow
 def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: Store) -> None:
     code = "store = Store.at(Path(sys.argv[1]))\nfor mark in range(1, 6):\n    write(store, sys.argv[2], mark, 300)"
     for agent in "abc":
