@@ -41,6 +41,15 @@ def test_dagster_accepts_the_instance_and_its_launcher(
     assert process_config(schema, launcher["config"]).errors in (None, [])
 
 
+def test_celery_knows_the_settings_of_launcher_and_workers() -> None:
+    defaults = pytest.importorskip("celery.app.defaults")  # of the extra `cluster`
+    settings = dict(defaults.flatten(defaults.NAMESPACES))
+    of_launcher = read("celery.yaml")["run_launcher"]["config"]["config_source"]
+    of_workers = read("worker.yaml")["execution"]["config"]["config_source"]
+    assert of_launcher.keys() | of_workers.keys() <= settings.keys()
+    assert of_workers["worker_disable_prefetch"] is True
+
+
 def test_every_service_has_the_variables_that_its_files_read() -> None:
     services = read("compose.yaml")["services"]
     needed = {

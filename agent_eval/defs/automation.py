@@ -14,6 +14,7 @@ import importlib
 import os
 import subprocess
 import sys
+import time
 
 import dagster as dg
 
@@ -30,6 +31,7 @@ from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
+EVERY_LOST_S = 60  # Dagster itself retries a lost run sooner
 BUSY = "a run is in progress; the sources are checked when it ends"
 LISTED = 5  # maximum number of stale partitions that a tick lists
 
@@ -122,7 +124,8 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
 
     The request depends on the current state and not on the order of events, so no work is lost or done twice.
     Partitions that a run could not bring up to date are not retried until the files, the settings or the stored
-    rows change: the cursor is the state that was requested last.
+    rows change, or the server of the store restarts: the cursor is the state that was requested last. A run that no
+    worker has started is requested again.
     """
     project, instance = Project.open(), context.instance
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
@@ -139,9 +142,12 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         return dg.SensorResult(skip_reason="all partitions are up to date", cursor="up to date")
     wanted = found.wanted(agents, versions).join(stale, on=stale.columns, how="semi", nulls_equal=True)
     state = digest(
-        stale.rows(), wanted.rows(), [found.stored.get((a, b, c)) for a, b, c in stale.iter_rows()]
+        stale.rows(),
+        wanted.rows(),
+        [found.stored.get((a, b, c)) for a, b, c in stale.iter_rows()],
+        project.store.server_start(),  # a run that failed because the server was restarted is repeated
     )
-    if state == context.cursor:
+    if state == context.cursor and not _was_never_started(instance):
         return dg.SensorResult(
             skip_reason=f"the last run could not bring {stale.height} partitions up to date: see its log",
             cursor=state,
@@ -152,6 +158,20 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     only = versions if project.registry.edited() else []
     config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": only}}}}
     return dg.SensorResult(run_requests=[dg.RunRequest(run_config=config)], cursor=state)
+
+
+def _was_never_started(instance: dg.DagsterInstance) -> bool:
+    """Return whether the latest run of `reconcile` failed without being started, at least `EVERY_LOST_S` ago.
+
+    The broker could not be reached or lost the run, and so did the retries.
+    """
+    latest = instance.get_run_records(dg.RunsFilter(job_name="reconcile"), limit=1)
+    return any(
+        record.dagster_run.status == dg.DagsterRunStatus.FAILURE
+        and record.start_time is None
+        and time.time() - (record.end_time or 0) > EVERY_LOST_S
+        for record in latest
+    )
 
 
 nightly = dg.ScheduleDefinition(

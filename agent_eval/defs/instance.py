@@ -5,6 +5,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from agent_eval.storage import Store
 UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
 UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
 LAUNCHED_BY = "agent_eval/launched_by"  # tag of the same runs: the command or the job that started the run
+DEFINITIONS = "agent_eval.definitions"  # the module that workspace.yaml names
+SILENT_S = 120.0  # a run that a process works on has recorded it, or has events, more often
 PROJECT_TAG = "agent_eval/project"  # tag of every run that `agent-eval run` starts: the project's root
 
 REGISTERED = "agent_eval/failures_registered"  # tag of a run whose failures are already assigned to clusters
@@ -54,12 +57,15 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     """Mark runs of killed processes as failed, and return their ids. Dagster would wait for them indefinitely.
 
     Call this only while holding the store's lock for runs. `agent-eval run` holds this lock during its runs, so all
-    of its open runs belong to killed processes. Other runs are included if their recorded process has ended.
+    of its open runs belong to killed processes. Other runs are included if their recorded process has ended, or if they
+    should have recorded a process but did not (`_silent_runs`).
     """
+    silent = _silent_runs(instance, store) if store.is_shared else []
     under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
     if abandoned := store.abandoned_runs():
         under_way.append(dg.RunsFilter(statuses=UNDER_WAY, run_ids=abandoned))
-    lost = {run.run_id: run for each in under_way for run in instance.get_runs(each)}
+    lost = {run.run_id: run for run in silent}
+    lost |= {run.run_id: run for each in under_way for run in instance.get_runs(each)}
     for run in lost.values():
         instance.report_run_failed(
             run, "The process was killed. Completed work is stored, and the next run resumes the rest."
@@ -67,6 +73,22 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     if abandoned:
         store.forget_runs(abandoned)
     return sorted(lost)
+
+
+def _silent_runs(instance: dg.DagsterInstance, store: Store) -> list[dg.DagsterRun]:
+    """Return started runs of this project that no process has recorded and that had no event for `SILENT_S`.
+
+    Their worker was killed shortly before or after the run used the store. Celery still reports them as started.
+    """
+    found = []
+    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+        origin = run.job_code_origin
+        module = getattr(origin.repository_origin.code_pointer, "module", "") if origin else ""
+        last = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
+        if module == DEFINITIONS and last and time.time() - last[0].timestamp > SILENT_S:
+            found.append(run)
+    recorded = {*store.recorded_runs()} if found else set()
+    return [run for run in found if run.run_id not in recorded]
 
 
 def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> str | None:

@@ -297,6 +297,14 @@ class Store:
         """Return the recorded runs whose process has stopped. Call only while holding the section for runs."""
         return list(filter(None, [self._holder.read_text()])) if self._holder.exists() else []
 
+    def recorded_runs(self) -> list[str]:
+        """Return all recorded runs, whether their process has stopped or not."""
+        return self.abandoned_runs()
+
+    def server_start(self) -> str:
+        """Return when the server of the store was started; '' for a store file, which has no server."""
+        return ""
+
     def forget_runs(self, run_ids: Collection[str]) -> None:
         """Remove the records of abandoned runs. Call only while holding the section for runs."""
         if {*self.abandoned_runs()} <= {*run_ids}:

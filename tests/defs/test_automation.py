@@ -146,6 +146,24 @@ def test_nothing_is_requested_while_work_is_under_way(sample_copy: Path) -> None
         assert asked(instance, "before")[0] == 1
 
 
+def test_a_run_that_no_worker_has_started_is_requested_again(
+    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
+    session.write_text(f"{session.read_text()}# looked at again\n")
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+        _, cursor = asked(instance, "up to date")
+        job = defs.resolve_job_def("reconcile")
+        instance.report_run_failed(instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING))
+        assert asked(instance, cursor) == (0, cursor)  # Dagster may retry it
+        monkeypatch.setattr(automation, "EVERY_LOST_S", -1)
+        assert asked(instance, cursor) == (1, cursor)
+        run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING)
+        instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", "reconcile"), run.run_id)
+        instance.report_run_failed(run)
+        assert asked(instance, cursor) == (0, cursor)
+
+
 def test_an_edited_frozen_version_does_not_stop_the_others(
     sample_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

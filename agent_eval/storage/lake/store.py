@@ -138,6 +138,17 @@ class LakeStore(Store):
             )
         return [run_id for (run_id,) in found]
 
+    def recorded_runs(self) -> list[str]:
+        """Return all recorded runs, whether their session has ended or not."""
+        with contextlib.closing(self.catalog_session("read")) as session:
+            found = session.rows(f"SELECT run_id FROM {catalog.SCHEMA}.run_process ORDER BY run_id")
+        return [run_id for (run_id,) in found]
+
+    def server_start(self) -> str:
+        """Return when the Postgres server of the catalog was started."""
+        with contextlib.closing(self.catalog_session("read")) as session:
+            return str(session.rows("SELECT pg_postmaster_start_time()")[0][0])
+
     def forget_runs(self, run_ids: Collection[str]) -> None:
         """Remove the records of abandoned runs."""
         with contextlib.closing(self.catalog_session("write")) as session:

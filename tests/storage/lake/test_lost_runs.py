@@ -1,0 +1,64 @@
+"""Runs of workers that were killed, and of a catalog that was restarted, are repeated."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from agent_eval.defs import instance as instance_module
+from agent_eval.defs.instance import close_lost_runs
+from agent_eval.storage.lake import LakeStore
+from tests.conftest import at_home, copy_sample
+from tests.defs.test_automation import asked
+from tests.storage.lake.server import Server
+
+
+@dg.job
+def reconcile() -> None:
+    """A job whose definition is quickly loaded."""
+
+
+def started_run(instance: dg.DagsterInstance, module: str) -> str:
+    """A run that has started, as a worker starts it; its id."""
+    job = dg.reconstructable(reconcile)
+    origin = job.get_python_origin()
+    pointer = origin.repository_origin.code_pointer._replace(module=module)
+    origin = origin._replace(repository_origin=origin.repository_origin._replace(code_pointer=pointer))
+    run = instance.create_run_for_job(
+        job.get_definition(), job_code_origin=origin, status=dg.DagsterRunStatus.STARTED
+    )
+    instance.report_engine_event("Started process for run", run)
+    return run.run_id
+
+
+def test_a_run_whose_worker_was_killed_before_it_used_the_store_is_marked_as_failed(
+    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        silent, alive = (started_run(instance, "agent_eval.definitions") for _ in range(2))
+        other = started_run(instance, "their_project.definitions")
+        with lake.process_of_run(alive):
+            assert close_lost_runs(instance, tmp_path, lake) == []  # it may have started just now
+            monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
+            assert close_lost_runs(instance, tmp_path, lake) == [silent]
+        statuses = {run.run_id: run.status for run in instance.get_runs()}
+    assert statuses == {
+        silent: dg.DagsterRunStatus.FAILURE,
+        alive: dg.DagsterRunStatus.STARTED,
+        other: dg.DagsterRunStatus.STARTED,
+    }
+
+
+def test_after_a_restart_of_the_catalog_the_same_stale_partitions_are_requested_again(
+    lake: LakeStore, server: Server, tmp_path: Path
+) -> None:
+    copy_sample(tmp_path, "harbor-desk")
+    (tmp_path / "agent_eval.toml").write_text(
+        f'[store]\nkind = "ducklake"\ncatalog = "postgres:{lake.given}"\ndata = "{lake.data}/"\n'
+    )
+    with at_home(tmp_path), dg.DagsterInstance.ephemeral() as instance:
+        n_requested, cursor = asked(instance, None)
+        assert n_requested == 1
+        assert asked(instance, cursor) == (0, cursor)  # a run that failed by itself is not repeated
+        server.restart()
+        assert asked(instance, cursor)[0] == 1
