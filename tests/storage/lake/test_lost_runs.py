@@ -1,6 +1,7 @@
 """Runs of workers that were killed, and of a catalog that was restarted, are repeated."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -22,7 +23,8 @@ def started_run(instance: dg.DagsterInstance, module: str) -> str:
     """A run that has started, as a worker starts it; its id."""
     job = dg.reconstructable(reconcile)
     origin = job.get_python_origin()
-    pointer = origin.repository_origin.code_pointer._replace(module=module)
+    pointer: Any = origin.repository_origin.code_pointer
+    pointer = pointer._replace(module=module)
     origin = origin._replace(repository_origin=origin.repository_origin._replace(code_pointer=pointer))
     run = instance.create_run_for_job(
         job.get_definition(), job_code_origin=origin, status=dg.DagsterRunStatus.STARTED
