@@ -136,8 +136,9 @@ class Rounds:
             _until(lambda: self.cluster.n_unfinished_runs() > 0, "a run is queued")
         else:
             _until(lambda: self._n_calls() >= n_calls, "judges are called", every_s=0.05)
-        wait_s = 2.0 if is_lost else self.chance.uniform(0, longest_s)
-        time.sleep(wait_s)
+        end = time.monotonic() + (2.0 if is_lost else self.chance.uniform(0, longest_s))
+        while time.monotonic() < end and self.cluster.n_unfinished_runs():
+            time.sleep(0.1)
         return moment
 
     def _kill(self, kind: str, every: list[str]) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import ModuleCodePointer
 
 from agent_eval.defs import instance as instance_module
 from agent_eval.defs.instance import close_lost_runs
@@ -23,9 +24,8 @@ def started_run(instance: dg.DagsterInstance, module: str) -> str:
     """A run that has started, as a worker starts it; its id."""
     job = dg.reconstructable(reconcile)
     origin = job.get_python_origin()
-    pointer: Any = origin.repository_origin.code_pointer
-    pointer = pointer._replace(module=module)
-    origin = origin._replace(repository_origin=origin.repository_origin._replace(code_pointer=pointer))
+    of_module = origin.repository_origin._replace(code_pointer=ModuleCodePointer(module, "defs"))
+    origin = origin._replace(repository_origin=of_module)
     run = instance.create_run_for_job(
         job.get_definition(), job_code_origin=origin, status=dg.DagsterRunStatus.STARTED
     )
