@@ -1,7 +1,6 @@
 """Runs of workers that were killed, and of a catalog that was restarted, are repeated."""
 
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
