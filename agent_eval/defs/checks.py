@@ -5,10 +5,12 @@ Each check is evaluated once per run, for all partitions of the run; its metadat
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import dagster as dg
 import polars as pl
 
+from agent_eval.formats.spill import Rows, Spilled, frames_of
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import Table, TableMismatchError, table
 from agent_eval.tables.rules import PARENTS, SCALES, off_scale, orphans, quarantined, strays
@@ -41,18 +43,13 @@ def check_specs(name: str) -> list[dg.AssetCheckSpec]:
 
 
 def checked(
-    name: str,
-    frame: pl.DataFrame,
-    partitions: pl.DataFrame,
-    others: Mapping[str, pl.DataFrame],
-    *,
-    output: str,
-) -> Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]:
+    name: str, given: Rows, partitions: pl.DataFrame, others: Mapping[str, Rows], *, output: str
+) -> Iterator[dg.AssetCheckResult | dg.Output[Rows]]:
     """Yield the results of all checks of one table, then its rows without the quarantined ones.
 
     Args:
         name: The table.
-        frame: Its new rows.
+        given: Its new rows. Those in temporary files are examined part by part.
         partitions: The partitions of this run, one row per key.
         others: The inputs of the asset and the other tables computed with it, by table name.
         output: The name of the op's output.
@@ -62,25 +59,67 @@ def checked(
     """
     contract = table(name)
     try:
-        rows, aside = quarantined(contract, contract.conform(frame))
+        rows, found = _examined(contract, given, partitions, others)
     except TableMismatchError as error:
         yield dg.AssetCheckResult(
             asset_key=name, check_name="keeps_contract", passed=False, description=str(error)
         )
         raise dg.Failure(str(error)) from error
-    found = {
-        "keeps_contract": rows.clear(),
-        "one_methodology": strays(rows, partitions),
-        "on_scale": off_scale(contract, rows),
-        "no_orphans": orphans(contract, rows, others),
-    }
     for check in _checks_of(contract):
-        yield _result(contract, check, found[check], dg.AssetCheckSeverity.ERROR)
+        yield found[check].result(contract, check, dg.AssetCheckSeverity.ERROR)
     if _can_set_aside(contract):
-        yield _result(contract, SET_ASIDE, aside, dg.AssetCheckSeverity.WARN)
-    if broken := [check for check in _checks_of(contract) if not found[check].is_empty()]:
+        yield found[SET_ASIDE].result(contract, SET_ASIDE, dg.AssetCheckSeverity.WARN)
+    if broken := [check for check in _checks_of(contract) if found[check].n_rows]:
         raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows are not changed.")
     yield dg.Output(rows, output)
+
+
+@dataclass(frozen=True)
+class _Violations:
+    """Hold the number of rows that violate a check, and the keys of the first ones."""
+
+    n_rows: int
+    examples: pl.DataFrame
+
+    @classmethod
+    def of(cls, contract: Table, rows: pl.DataFrame) -> "_Violations":
+        return cls(rows.height, rows.select(contract.key).head(EXAMPLES))
+
+    def __add__(self, other: "_Violations") -> "_Violations":
+        examples = pl.concat([self.examples, other.examples]).head(EXAMPLES)
+        return _Violations(self.n_rows + other.n_rows, examples)
+
+    def result(self, contract: Table, check: str, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
+        examples = dg.MetadataValue.md(markdown_table(self.examples, limit=80))
+        return dg.AssetCheckResult(
+            asset_key=contract.name,
+            check_name=check,
+            passed=not self.n_rows,
+            severity=severity,
+            metadata={"n_rows": self.n_rows, "examples": examples} if self.n_rows else {},
+        )
+
+
+def _examined(
+    contract: Table, given: Rows, partitions: pl.DataFrame, others: Mapping[str, Rows]
+) -> tuple[Rows, dict[str, _Violations]]:
+    """Return the rows to store, with invalid ratings marked, and the violations of each check."""
+    parents = {name: frame for name, frame in others.items() if isinstance(frame, pl.DataFrame)}
+    found: dict[str, _Violations] = {}
+    for number, part in enumerate(frames_of(given)):
+        rows, aside = quarantined(contract, contract.conform(part))
+        if isinstance(given, Spilled) and not aside.is_empty():
+            given.rewrite(number, rows)
+        violating = {
+            "keeps_contract": rows.clear(),
+            "one_methodology": strays(rows, partitions),
+            "on_scale": off_scale(contract, rows),
+            "no_orphans": orphans(contract, rows, parents),
+            SET_ASIDE: aside,
+        }
+        of_part = {check: _Violations.of(contract, bad) for check, bad in violating.items()}
+        found = {check: found[check] + more for check, more in of_part.items()} if found else of_part
+    return given if isinstance(given, Spilled) else rows, found
 
 
 def _checks_of(contract: Table) -> list[str]:
@@ -91,18 +130,3 @@ def _checks_of(contract: Table) -> list[str]:
 
 def _can_set_aside(contract: Table) -> bool:
     return {"rating_1to5", "status"} <= set(contract.schema)
-
-
-def _result(
-    contract: Table, check: str, bad: pl.DataFrame, severity: dg.AssetCheckSeverity
-) -> dg.AssetCheckResult:
-    keys = bad.select(contract.key).head(EXAMPLES)
-    return dg.AssetCheckResult(
-        asset_key=contract.name,
-        check_name=check,
-        passed=bad.is_empty(),
-        severity=severity,
-        metadata={"n_rows": bad.height, "examples": dg.MetadataValue.md(markdown_table(keys, limit=80))}
-        if not bad.is_empty()
-        else {},
-    )

@@ -12,6 +12,7 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.partitions import key_frame
+from agent_eval.formats.spill import Rows
 from agent_eval.gates import KINDS
 from agent_eval.gates.finding import listed
 from agent_eval.project import Project
@@ -61,7 +62,7 @@ def gate_check_specs(asset: str) -> list[dg.AssetCheckSpec]:
 
 
 def gate_check_results(
-    context: dg.AssetExecutionContext, project: Project, asset: str, at_hand: Mapping[str, pl.DataFrame]
+    context: dg.AssetExecutionContext, project: Project, asset: str, at_hand: Mapping[str, Rows]
 ) -> Iterator[dg.AssetCheckResult]:
     """Report every gate check of an asset.
 
@@ -71,7 +72,8 @@ def gate_check_results(
         asset: The asset.
         at_hand: The rows of these partitions by table: the inputs of the gates, or table gate_results.
     """
-    gates = at_hand["gate_results"] if "gate_results" in at_hand else gates_of(project, at_hand)
+    made = at_hand.get("gate_results")
+    gates = made if isinstance(made, pl.DataFrame) else gates_of(project, at_hand)
     own = key_frame(context.assets_def.partitions_def, context.partition_keys)
     others = project.store.read(table("gate_results")).join(own, on=own.columns, how="anti")
     every = pl.concat([gates, others])

@@ -10,6 +10,7 @@ from pydantic import PrivateAttr
 from agent_eval.defs.dagster_internals import release_outputs
 from agent_eval.defs.partitions import key_frame
 from agent_eval.defs.resources import project_of_run, scope_of_run
+from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.project import Project
 from agent_eval.project.fingerprints import Fingerprints, record_of
 from agent_eval.storage import Store
@@ -58,7 +59,7 @@ class TableIO(dg.ConfigurableIOManager):
             if self._project.own_judge is not None:
                 self._project.record_spending(run_id=context.run.run_id if context.run else "")
 
-    def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
+    def handle_output(self, context: dg.OutputContext, obj: Rows) -> None:
         """Replace the rows of the partitions.
 
         Raises:
@@ -69,7 +70,7 @@ class TableIO(dg.ConfigurableIOManager):
         for key in [key for key in self._inputs if key[0] == target.name]:
             del self._inputs[key]
         if not context.has_asset_partitions:  # the table has no partitions, so rows are only added
-            self._store.upsert(target, obj, run_id=context.run_id)
+            self._store.upsert(target, pl.concat(frames_of(obj)), run_id=context.run_id)
             return
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
         self._refuse_edited(partitions)
@@ -77,7 +78,7 @@ class TableIO(dg.ConfigurableIOManager):
         if target.partition:
             self._store.replace(target, obj, partitions, run_id=context.run_id, record=record)
         else:
-            self._store.upsert(target, obj, run_id=context.run_id, record=record)
+            self._store.upsert(target, pl.concat(frames_of(obj)), run_id=context.run_id, record=record)
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
         """Read the rows of the partitions, or the part of them that the input requests.

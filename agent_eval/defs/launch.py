@@ -39,6 +39,8 @@ _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 CLUSTERING = ("error_clusters", "error_rates", "failures")
 """Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
+JUDGING = ("transcripts", "turn_judgments", "conversation_judgments")
+"""Tables that are computed for all versions of a large agent in one run, because versions share most answers."""
 _PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
 """A run to be started: its stage, its assets, and the first and last of its partitions."""
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
@@ -147,8 +149,9 @@ class Launch:
     def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
         """Run every stage that has stale partitions, on exactly these; yield a line per finished run.
 
-        Neighbouring partitions with the same stale assets share a run, up to `max_conversations_per_run`. Gates
-        are evaluated after all pairs that they compare (in the same run if a single run computes all of these).
+        Neighbouring partitions with the same stale assets share a run, up to `max_conversations_per_run`. The
+        conversations of a larger agent are judged in one run for all versions; its other tables are computed in one
+        run per version. Gates are evaluated after all pairs that they compare (in the same run if a single run computes all of these).
         Boards are built last.
 
         Args:
@@ -200,10 +203,16 @@ class Launch:
             pairs, gates = [(pairs[0][0], [*pairs[0][1], *gates[0][1]], *pairs[0][2:])], []
         elif len(pairs) > 1:
             is_clustered = pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)])
+            large = [agent for agent, n in sizes.items() if limit and n * len(versions) > limit]
+            is_judged = pl.col("agent_id").is_in(large) & pl.col("asset").is_in(JUDGING)
             pairs = [
-                run
-                for part in (stale.filter(~is_clustered), stale.filter(is_clustered))
-                for run in self._of_pairs(part, "agent x version", agents, versions, sizes)
+                *self._of_pairs(
+                    stale.filter(is_judged), "agent x version", agents, versions, sizes, splits_agents=False
+                ),
+                *self._of_pairs(
+                    stale.filter(~is_judged, ~is_clustered), "agent x version", agents, versions, sizes
+                ),
+                *self._of_pairs(stale.filter(is_clustered), "agent x version", agents, versions, sizes),
             ]
         forced = [
             {"asset": key.path[-1], "methodology_version": version}
@@ -225,13 +234,17 @@ class Launch:
         agents: Sequence[str],
         versions: Sequence[str],
         sizes: Mapping[str, int],
+        *,
+        splits_agents: bool = True,
     ) -> list[_PlannedRun]:
         """Return the planned runs of a stage whose partitions are pairs of agent and version."""
         limit = self.project.settings.max_conversations_per_run
         return [
             (stage, assets, partition_key(first), partition_key(last))
             for assets, rows in self._together(stale, stage)
-            for first, last in rectangles(_pairs(rows), agents, versions, sizes, limit)
+            for first, last in rectangles(
+                _pairs(rows), agents, versions, sizes, limit, splits_agents=splits_agents
+            )
         ]
 
     def _together(

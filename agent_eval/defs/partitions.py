@@ -107,6 +107,8 @@ def rectangles(
     versions: Sequence[str],
     sizes: Mapping[str, int] | None = None,
     limit: int | None = None,
+    *,
+    splits_agents: bool = True,
 ) -> Iterator[tuple[AgentVersion, AgentVersion]]:
     """Yield rectangles (first, last) that cover exactly the given pairs of agent and version.
 
@@ -118,6 +120,7 @@ def rectangles(
         versions: All versions, in the order of their partitions.
         sizes: Number of conversations of each agent; they count once per version.
         limit: Maximum number of conversations in a rectangle, or None for no limit. A single pair is never split.
+        splits_agents: Whether the versions of an agent larger than the limit are split into several rectangles.
     """
     wanted: dict[str, set[str]] = {}
     for pair in pairs:
@@ -129,7 +132,7 @@ def rectangles(
             in_all = {agent: of_agent.get(agent, 0) * len(stretch) for agent in block}
             for part in chunks(block, in_all, limit):
                 size_of_version = dict.fromkeys(stretch, sum(of_agent.get(agent, 0) for agent in part))
-                for cut in chunks(stretch, size_of_version, limit):
+                for cut in chunks(stretch, size_of_version, limit if splits_agents else None):
                     yield (
                         AgentVersion.of(agent_id=part[0], methodology_version=cut[0]),
                         AgentVersion.of(agent_id=part[-1], methodology_version=cut[-1]),

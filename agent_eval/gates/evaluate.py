@@ -7,19 +7,13 @@ import polars as pl
 
 from agent_eval.gates.assertions import assertion_finding
 from agent_eval.gates.calibration import calibration_findings
-from agent_eval.gates.coverage import (
-    benchmark_findings,
-    both,
-    coverage_finding,
-    put_to_a_model,
-    slotted,
-    trial_finding,
-)
-from agent_eval.gates.error_severity import looked_for_failures, severity_finding
+from agent_eval.gates.coverage import benchmark_findings, both, coverage_finding, slotted, trial_finding
+from agent_eval.gates.error_severity import severity_finding
 from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
-from agent_eval.gates.silence import Silence, silence_finding, silences
-from agent_eval.gates.thresholds import agent_scores, means, score_bounds, threshold_findings
+from agent_eval.gates.judgment_facts import JudgmentFacts
+from agent_eval.gates.silence import Silence, silence_finding
+from agent_eval.gates.thresholds import agent_scores, score_bounds, threshold_findings
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
@@ -48,13 +42,13 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 """Columns that the gates read from the large judgment tables. From other tables they read every column."""
 KINDS: tuple[str, ...] = tuple(GATE.categories)
-_NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
 
 
 def gates(
     frames: Mapping[str, pl.DataFrame],
     spec: GateSpec | None = None,
     *,
+    facts: JudgmentFacts | None = None,
     pairs: pl.DataFrame | None = None,
     failure_metrics: Collection[str] = (),
     regressions: Mapping[AgentVersion, GateFinding] | None = None,
@@ -73,6 +67,7 @@ def gates(
     Args:
         frames: The tables of `INPUTS` by name; a missing table counts as empty.
         spec: The gate rules. By default there are no thresholds, and a critical error fails.
+        facts: Facts about the judgments; by default they are collected from the tables of judgments in `frames`.
         pairs: Expected pairs (columns agent_id and methodology_version). A pair without a row in composite_scores
             gets the gate `status` with the result unknown.
         failure_metrics: The turn metrics whose labels are failures and that models are asked.
@@ -85,16 +80,15 @@ def gates(
     given = {name: frames[name] if name in frames else table(name).empty() for name in INPUTS}
     spec = spec or GateSpec()
     has_scores = "composite_scores" in frames
-    composites, judged = given["composite_scores"], (given["turn_judgments"], given["conversation_judgments"])
-    asked, held = put_to_a_model(*judged), slotted(given["transcripts"])
-    means_of = means(*judged, given["transcripts"])
+    composites, held = given["composite_scores"], slotted(given["transcripts"])
+    if facts is None:
+        facts = JudgmentFacts.of(
+            given, given["transcripts"], failure_metrics=failure_metrics, mean_of=spec.threshold_names
+        )
     scores_of = agent_scores(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
     bounds_of = score_bounds(given["reliability"])
-    looked = looked_for_failures(given["turn_judgments"], failure_metrics)
-    silent = silences(given["turn_judgments"], given["transcripts"])
-    models = _models(*judged)
     found: list[tuple[AgentVersion, GateFinding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
     for row in universe.sort(PAIR).iter_rows(named=True):
@@ -103,14 +97,14 @@ def gates(
         of_pair = (pl.col("methodology_version") == pair.methodology_version) & (
             pl.col("agent_id") == pair.agent_id
         )
-        several = [coverage_finding(asked.get(pair, (0, 0, [])), rules.max_unscored_share)]
+        several = [coverage_finding(facts.asked.get(pair, (0, 0, [])), rules.max_unscored_share)]
         if has_scores:
             of_trials = trial_finding(row, given["reliability"].filter(of_pair), rules.max_unscored_share)
             several = [both(several[0], of_trials)]
         several += benchmark_findings(row) if has_scores and pair in held else []
         several += threshold_findings(
             rules,
-            means_of.get(pair, {}),
+            facts.means.get(pair, {}),
             scores_of.get(pair, {}),
             bounds_of.get(pair, {}),
             row.get("n_refused") or 0,
@@ -118,15 +112,17 @@ def gates(
         several += [
             one
             for one in (
-                severity_finding(rules, given["error_clusters"].filter(of_pair), looked.get(pair, (0, 0))),
-                silence_finding(rules, silent.get(pair, Silence())),
+                severity_finding(
+                    rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair, (0, 0))
+                ),
+                silence_finding(rules, facts.silent.get(pair, Silence())),
                 assertion_finding(rules, given["assertion_results"].filter(of_pair)),
                 (regressions or {}).get(pair),
             )
             if one is not None
         ]
         if judge_drift is not None:
-            several += drift_findings(rules, judge_drift, models.get(pair, ()))
+            several += drift_findings(rules, judge_drift, sorted(facts.models.get(pair, ())))
         if calibration is not None:
             several += calibration_findings(rules, calibration.filter(of_pair))
         found += [(pair, finding) for finding in several]
@@ -161,16 +157,3 @@ def _frame(found: list[tuple[AgentVersion, GateFinding]], version: str) -> pl.Da
 
 def _float(value: Fraction | float | None) -> float | None:
     return None if value is None else float(value)
-
-
-def _models(
-    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
-) -> dict[AgentVersion, list[str]]:
-    """Return the names of the judge models that answered, per pair."""
-    both = pl.concat([frame.select(*PAIR, "judge") for frame in (turn_judgments, conversation_judgments)])
-    by_pair = (
-        both.filter(~pl.col("judge").is_in(list(_NO_MODEL)))
-        .group_by(PAIR)
-        .agg(pl.col("judge").unique().sort())
-    )
-    return {AgentVersion(agent, version): judges for version, agent, judges in by_pair.iter_rows()}

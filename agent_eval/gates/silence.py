@@ -25,10 +25,22 @@ class Silence:
     """
 
     n_due: int = 0
-    silent: tuple[str, ...] = ()  # turns without a reply as 'conversation#turn', sorted
+    silent: tuple[
+        str, ...
+    ] = ()  # turns without a reply as 'conversation#turn'; parts are in the order of their ids
     n_ended: int = 0
     is_looked_for: bool = False  # whether a metric that detects missing replies was asked
     unanswered: tuple[str, ...] = ()  # conversation ids, sorted
+
+    def __add__(self, other: "Silence") -> "Silence":
+        """Return the facts of both parts of a pair's conversations."""
+        return Silence(
+            self.n_due + other.n_due,
+            self.silent + other.silent,
+            self.n_ended + other.n_ended,
+            self.is_looked_for or other.is_looked_for,
+            self.unanswered + other.unanswered,
+        )
 
 
 def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, Silence]:

@@ -5,7 +5,7 @@ answered once, and its rows are repeated for every version that admits the conve
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,15 +69,6 @@ class Judged:
     turn_judgments: pl.DataFrame
     conversation_judgments: pl.DataFrame
 
-    @classmethod
-    def concat(cls, parts: Iterable["Judged"]) -> "Judged":
-        """Concatenate the tables of all parts."""
-        held = list(parts)
-        return cls(
-            pl.concat(part.turn_judgments for part in held),
-            pl.concat(part.conversation_judgments for part in held),
-        )
-
 
 def judge_transcripts(
     transcripts: Transcripts,
@@ -93,7 +84,34 @@ def judge_transcripts(
     rater_rule: RaterRule = "adjudicator",
     at_once: int | None = None,
 ) -> Judged:
-    """Judge every admitted conversation of `transcripts` once, for all its versions.
+    """Judge every admitted conversation of `transcripts` once; return the parts of `judged_in_parts` concatenated."""
+    parts = list(
+        judged_in_parts(
+            transcripts, conversations, turns, human_ratings, lookup, metrics=metrics, panel=panel, names=names,
+            watch=watch, rater_rule=rater_rule, at_once=at_once,
+        )
+    )  # fmt: skip
+    return Judged(
+        pl.concat(part.turn_judgments for part in parts),
+        pl.concat(part.conversation_judgments for part in parts),
+    )
+
+
+def judged_in_parts(
+    transcripts: Transcripts,
+    conversations: Conversations,
+    turns: Turns,
+    human_ratings: pl.DataFrame,
+    lookup: Lookup,
+    *,
+    metrics: MetricSet = DEFAULT,
+    panel: Panel | None = None,
+    names: Mapping[str, BlindedTerms] | None = None,
+    watch: Watch | None = None,
+    rater_rule: RaterRule = "adjudicator",
+    at_once: int | None = None,
+) -> Iterator[Judged]:
+    """Judge every admitted conversation of `transcripts` once, for all its versions; yield the tables in parts.
 
     Metrics that always apply have rows for every turn; other metrics have rows only for the turns they apply to. An
     unanswered metric has one row by the judge 'rule' with the reason. The same applies to conversation metrics.
@@ -114,7 +132,8 @@ def judge_transcripts(
         names: Names to hide from the models, by agent.
         watch: Callback that receives the progress of the models.
         rater_rule: Rule that resolves differing ratings by people.
-        at_once: Maximum number of conversations that are judged together, to limit memory; by default all.
+        at_once: Maximum number of conversations in a part, to limit memory; by default all are in one part. There is
+            at least one part.
     """
     chosen = sampled(transcripts, None if panel is None else panel.spec.sample)
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
@@ -125,11 +144,11 @@ def judge_transcripts(
     frames = (admitted, conversations, turns)
     keys = admitted.select(_CONVERSATION).unique().sort(_CONVERSATION)
     if at_once is None or keys.height <= at_once:
-        return judge(*frames)
-    parts = (keys.slice(start, at_once) for start in range(0, keys.height, at_once))
-    return Judged.concat(
-        judge(*(frame.join(part, on=_CONVERSATION, how="semi") for frame in frames)) for part in parts
-    )
+        yield judge(*frames)
+        return
+    for start in range(0, keys.height, at_once):
+        part = keys.slice(start, at_once)
+        yield judge(*(frame.join(part, on=_CONVERSATION, how="semi") for frame in frames))
 
 
 def _judged(

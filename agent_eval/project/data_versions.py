@@ -11,6 +11,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.spill import Rows, in_memory
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, ratings_hash
 from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
 from agent_eval.judge.protocol import CANNOT_TELL
@@ -132,7 +133,7 @@ def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str
     return dict.fromkeys(versions, cluster_version(project))
 
 
-def open_judgments(project: Project, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
     """Return the pairs in `rows` with a lost answer, or with questions whose earlier judge model was not available.
 
     An answer is a judgment, a rating, or the name of an error cluster. For other tables the result is empty.
@@ -140,21 +141,29 @@ def open_judgments(project: Project, name: str, rows: pl.DataFrame) -> pl.DataFr
     Returns:
         agent_id and methodology_version, one row per pair.
     """
+    nothing = pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))
     if name == "error_clusters":
         registry = project.store.read(table("error_registry"), columns=["cluster_id", "naming_problem"])
         unnamed = registry.drop_nulls("naming_problem")
-        return rows.join(unnamed, on="cluster_id", how="semi").select(_PAIR).unique()
+        return in_memory(
+            lambda part: part.join(unnamed, on="cluster_id", how="semi").select(_PAIR), rows
+        ).unique()
     if name not in ("turn_judgments", "conversation_judgments", "rubric_ratings"):
-        return pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))
+        return nothing
+    pairs = in_memory(lambda part: part.select(_PAIR).unique(), rows).unique()
+    judged = nothing
+    if name != "rubric_ratings":
+        specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
+        judged = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
+    return in_memory(lambda part: _open(part, judged), rows).unique()
+
+
+def _open(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions."""
     is_open = pl.col("status") == "unscored"
     if "unscored_reason" in rows.columns:
         is_open &= pl.col("unscored_reason").fill_null("") != CANNOT_TELL
-    if name != "rubric_ratings":
-        pairs = [AgentVersion(*row) for row in rows.select(_PAIR).unique().iter_rows()]
-        judged = pl.DataFrame(
-            list(project.judge_specs(pairs)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
-        ).with_columns(is_judged=pl.lit(value=True))
-        rows = rows.join(judged, on=_PAIR, how="left")
         is_left = (pl.col("unscored_reason") == NEEDS_MODEL) & (pl.col("metric") != HALLUCINATION_PASSED)
-        is_open = is_open | (is_left & pl.col("is_judged"))
-    return rows.filter(is_open.fill_null(value=False)).select(_PAIR).unique()
+        is_open |= is_left & pl.col("is_judged")
+    with_judge = rows.join(judged.with_columns(is_judged=pl.lit(value=True)), on=_PAIR, how="left")
+    return with_judge.filter(is_open.fill_null(value=False)).select(_PAIR).unique()

@@ -14,6 +14,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.spill import Rows
 from agent_eval.project.data_versions import Sources, open_judgments
 from agent_eval.project.project import Project
 from agent_eval.storage import Replacement
@@ -136,14 +137,14 @@ def _named(place: Place) -> dict[str, str | None]:
 
 
 def record_of(
-    project: Project, found: Fingerprints, asset: str, frame: pl.DataFrame, partitions: pl.DataFrame
+    project: Project, found: Fingerprints, asset: str, made: Rows, partitions: pl.DataFrame
 ) -> Replacement:
     """Return the rows of run_state for partitions that are being written, and update `found`.
 
     An agent without sessions has no rows. If a judge's answer is missing, the stored fingerprint equals no computed
     one, so the partition and all partitions computed from it stay stale.
     """
-    lacking = set(open_judgments(project, asset, frame).iter_rows())
+    lacking = set(open_judgments(project, asset, made).iter_rows())
     places: list[Place] = [
         (asset, key.get("agent_id"), key.get("methodology_version"))
         for key in partitions.iter_rows(named=True)

@@ -8,12 +8,15 @@ from collections.abc import Collection, Mapping
 import polars as pl
 
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.gates import COLUMNS, INPUTS, GateFinding, GateSpec, gates
+from agent_eval.gates.judgment_facts import JudgmentFacts
 from agent_eval.gates.names import check_names
 from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
 from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.project.calibration import standings
+from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.settings.gate_spec import Baseline, Rules
 from agent_eval.tables import table
@@ -39,14 +42,23 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
 
 
 def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.DataFrame:
-    frames = {name: project.store.read(table(name), pairs, columns=COLUMNS.get(name, [])) for name in INPUTS}
+    frames = {name: project.store.read(table(name), pairs) for name in INPUTS if name not in COLUMNS}
+    facts = JudgmentFacts.total(
+        JudgmentFacts.of(
+            part,
+            frames["transcripts"],
+            failure_metrics=_failure_metrics(project),
+            mean_of=rules.threshold_names,
+        )
+        for part in judgments_in_parts(project, pairs, COLUMNS)
+    )
     is_demanded = any(layer.calibration for _, layer in rules.layers())
     found = [
         gates(
             {name: _of_version(frame, version) for name, frame in frames.items()},
             rules,
+            facts=facts,
             pairs=_of_version(pairs, version),
-            failure_metrics=_failure_metrics(project),
             regressions=_regressions(project, rules, _of_version(pairs, version)),
             judge_drift=latest_drift(project.store.read(table("judge_audits"))),
             calibration=standings(project, [version]) if is_demanded else None,
@@ -59,15 +71,21 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
 
 
 def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
-    """Evaluate those gates whose inputs are among these frames (by table); names in the rules are not checked."""
+    """Evaluate those gates whose inputs are among these rows (by table); names in the rules are not checked."""
     given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
     settings = project.settings
-    return gates(
-        given,
-        settings.gates,
-        failure_metrics=_failure_metrics(project),
-        max_unscored_share=settings.max_unscored_share,
+    facts = JudgmentFacts.total(
+        JudgmentFacts.of(
+            {name: part},
+            given.get("transcripts", table("transcripts").empty()),
+            failure_metrics=_failure_metrics(project),
+            mean_of=settings.gates.threshold_names,
+        )
+        for name in COLUMNS
+        if isinstance(rows := frames.get(name), Rows)
+        for part in frames_of(rows)
     )
+    return gates(given, settings.gates, facts=facts, max_unscored_share=settings.max_unscored_share)
 
 
 def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:

@@ -1,13 +1,25 @@
 """Summarise an agent's conversations with the project's metrics and `scores.statistics.quality`."""
 
+from collections.abc import Mapping, Sequence
+
 import polars as pl
 
 from agent_eval.metrics.base import NO_FAILURE, UNANSWERED
+from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import TrialTables, trial_outcomes
 from agent_eval.scores.statistics import quality
 from agent_eval.scores.statistics.compared_values import conversation_metrics
 from agent_eval.scores.statistics.unpaired import conversation_values
+
+_ANSWER = (
+    "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status",
+    "unscored_reason", "is_effective",
+)  # fmt: skip
+_COLUMNS: Mapping[str, Sequence[str]] = {
+    "turn_judgments": (*_ANSWER, "turn_index"),
+    "conversation_judgments": _ANSWER,
+}
 
 
 def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -15,28 +27,35 @@ def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.D
 
     `outcomes` is the result of `trial_outcomes`.
     """
-    return conversation_values(
-        outcomes,
-        conversation_metrics(known.turn_judgments, known.conversation_judgments),
-        known.turn_judgments,
-        [m.name for m in project.metrics.turn if m.is_failure],
-        NO_FAILURE,
-    )
+    metrics = conversation_metrics(known.turn_judgments, known.conversation_judgments)
+    return conversation_values(outcomes, metrics, known.turn_judgments, _failures(project), NO_FAILURE)
 
 
-def quality_summary(project: Project, known: TrialTables) -> pl.DataFrame:
-    """Return table quality_summary for the agents and versions in `known`."""
+def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return table quality_summary for the given pairs.
+
+    Args:
+        project: The project, whose stored judgments are read in parts.
+        known: The tables that decide whether the pairs' trials were correct.
+        pairs: agent_id and methodology_version, one row per pair.
+    """
     outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
     facts = quality.MetricFacts(
         scales={m.name: m.scale for m in project.metrics.metrics if m.scale is not None},
-        failures=[m.name for m in project.metrics.turn if m.is_failure],
+        failures=_failures(project),
         unanswered=UNANSWERED,
     )
-    return quality.quality_summary(
-        values_of_conversations(project, known, outcomes),
-        outcomes,
-        known.conversations,
-        known.turn_judgments,
-        known.conversation_judgments,
-        facts,
+    metrics, labelled, answers = [], [], []
+    for part in judgments_in_parts(project, pairs, _COLUMNS):
+        turns, whole = part["turn_judgments"], part["conversation_judgments"]
+        metrics.append(conversation_metrics(turns, whole))
+        labelled.append(turns.filter(pl.col("metric").is_in(facts.failures), pl.col("label").is_not_null()))
+        answers.append(quality.answer_counts(turns, whole, facts))
+    values = conversation_values(
+        outcomes, pl.concat(metrics), pl.concat(labelled), facts.failures, NO_FAILURE
     )
+    return quality.quality_summary(values, outcomes, known.conversations, pl.concat(answers), facts)
+
+
+def _failures(project: Project) -> list[str]:
+    return [m.name for m in project.metrics.turn if m.is_failure]

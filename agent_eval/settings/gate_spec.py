@@ -145,6 +145,12 @@ class GateSpec(Layer):
             found = found if layer is None else found.with_layer(layer)
         return found
 
+    @property
+    def threshold_names(self) -> frozenset[str]:
+        """Return the names of all metrics and scores that have a threshold in any layer."""
+        layers = [layer for _, layer in self.layers()]
+        return frozenset(name for layer in layers for name in (*layer.thresholds, *layer.overall))
+
     def layers(self) -> Iterator[tuple[str, Layer]]:
         """Yield each layer with its name for error messages."""
         yield "gates", self

@@ -17,6 +17,7 @@ _SETTINGS = (
     "SET python_enable_replacements=false",
     "SET autoinstall_known_extensions=false",
     "SET TimeZone='UTC'",  # strings and times in an older store are converted to timestamps in UTC
+    "SET allocator_bulk_deallocation_flush_threshold='1MB'",  # otherwise DuckDB keeps up to 512 MB of freed memory
 )
 _idle: dict[tuple[int, Sequence[str]], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
 

@@ -18,6 +18,7 @@ from typing import Any, overload
 import duckdb
 import polars as pl
 
+from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.storage import engines, locks
 from agent_eval.storage.store_errors import (
     BusyStoreError,
@@ -120,16 +121,16 @@ class Store:
     def replace(
         self,
         table: Table,
-        frame: pl.DataFrame,
+        rows: Rows,
         partitions: pl.DataFrame,
         *,
         run_id: str,
         record: Replacement | None = None,
     ) -> None:
-        """Replace the content of `partitions` with `frame`.
+        """Replace the content of `partitions` with `rows`.
 
         `partitions` has one row per partition key, with the columns `table.partition`. `record` is stored in the same
-        transaction.
+        transaction. Rows in temporary files are read part by part.
 
         Raises:
             TableMismatchError: If the frame violates the table's contract; nothing is deleted.
@@ -139,18 +140,20 @@ class Store:
             raise StoreError(
                 self.attach, f"write {table.name} to", f"its partitions are keyed by {table.partition}"
             )
-        rows = table.conform(frame)
-        strays = rows.join(partitions, on=list(partitions.columns), how="anti")
-        if not strays.is_empty():
-            raise StoreError(
-                self.attach,
-                f"write {table.name} to",
-                f"{strays.height} rows do not belong to the partitions that are written",
-            )
+
+        def part(frame: pl.DataFrame) -> pl.DataFrame:
+            checked = table.conform(frame)
+            n_strays = checked.join(partitions, on=list(partitions.columns), how="anti").height
+            if n_strays:
+                why = f"{n_strays} rows do not belong to the partitions that are written"
+                raise StoreError(self.attach, f"write {table.name} to", why)
+            return checked
+
+        in_one = part(rows) if isinstance(rows, pl.DataFrame) else None  # refused before the store is opened
 
         def write(con: duckdb.DuckDBPyConnection) -> None:
             _delete(con, table, partitions)
-            _insert(con, table, rows, run_id)
+            _insert(con, table, [in_one] if in_one is not None else map(part, frames_of(rows)), run_id)
             _note(con, record, run_id)
 
         self.transact(_written(table, record), write)
@@ -165,7 +168,7 @@ class Store:
 
         def write(con: duckdb.DuckDBPyConnection) -> None:
             _delete(con, table, rows.select(table.key))
-            _insert(con, table, rows, run_id)
+            _insert(con, table, [rows], run_id)
             _note(con, record, run_id)
 
         self.transact(_written(table, record), write)
@@ -443,9 +446,13 @@ def _holder(message: str) -> str:
     return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Streamed:
-    """Expose a frame to DuckDB through Arrow's C interface, so that pyarrow does not copy it first."""
+    """Expose a frame to DuckDB through Arrow's C interface, so that pyarrow does not copy it first.
+
+    DuckDB holds a registered object until its transaction ends. A transaction that inserts many frames exchanges
+    the frame of one registered object, so that it holds only one of them.
+    """
 
     frame: pl.DataFrame
 
@@ -455,9 +462,10 @@ class _Streamed:
 
 
 @contextlib.contextmanager
-def _registered(con: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame) -> Iterator[None]:
-    con.register(name, _Streamed(frame))
-    yield
+def _registered(con: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame) -> Iterator[_Streamed]:
+    streamed = _Streamed(frame)
+    con.register(name, streamed)
+    yield streamed
     con.unregister(name)
 
 
@@ -516,12 +524,14 @@ def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) ->
 def _note(con: duckdb.DuckDBPyConnection, record: Replacement | None, run_id: str) -> None:
     if record is not None:
         _delete(con, record.table, record.keys)
-        _insert(con, record.table, record.table.conform(record.rows), run_id)
+        _insert(con, record.table, [record.table.conform(record.rows)], run_id)
 
 
-def _insert(con: duckdb.DuckDBPyConnection, table: Table, rows: pl.DataFrame, run_id: str) -> None:
-    stamped = rows.with_columns(
-        dagster_run_id=pl.lit(run_id), created_at=pl.lit(datetime.now(UTC), dtype=TIME)
-    )
-    with _registered(con, "fresh", stamped):
-        con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")
+def _insert(con: duckdb.DuckDBPyConnection, table: Table, parts: Iterable[pl.DataFrame], run_id: str) -> None:
+    stamps = {"dagster_run_id": pl.lit(run_id), "created_at": pl.lit(datetime.now(UTC), dtype=TIME)}
+    nothing = table.empty().with_columns(**stamps)
+    with _registered(con, "fresh", nothing) as fresh:
+        for rows in parts:
+            fresh.frame = rows.with_columns(**stamps)
+            con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")
+        fresh.frame = nothing  # DuckDB holds what is registered until the transaction ends

@@ -7,7 +7,12 @@ import pytest
 
 from agent_eval.scores.statistics.clustered import clustered_interval
 from agent_eval.scores.statistics.compared_values import conversation_metrics
-from agent_eval.scores.statistics.quality import MetricFacts, log_leaderboard, quality_summary
+from agent_eval.scores.statistics.quality import (
+    MetricFacts,
+    answer_counts,
+    log_leaderboard,
+    quality_summary,
+)
 from agent_eval.scores.statistics.unpaired import conversation_values
 from agent_eval.tables import table
 
@@ -46,7 +51,7 @@ def summary_of(
     values = conversation_values(
         outcomes, conversation_metrics(turns, whole), turns, [FAILURES], "no failure"
     )
-    rows = quality_summary(values, outcomes, conversations, turns, whole, FACTS)
+    rows = quality_summary(values, outcomes, conversations, answer_counts(turns, whole, FACTS), FACTS)
     return {row["quantity"]: row for row in rows.to_dicts()}
 
 

@@ -15,6 +15,7 @@ from agent_eval.defs.checks import check_specs, checked
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_specs
 from agent_eval.defs.partitions import key_frame
+from agent_eval.formats.spill import Rows
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
@@ -27,7 +28,7 @@ OWNERS = ["team:evaluation"]
 KINDS = {"polars", "duckdb"}
 ONE_RUN = dg.BackfillPolicy.single_run()
 
-TableEvents = Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]
+TableEvents = Iterator[dg.AssetCheckResult | dg.Output[Rows]]
 """The events that the body of a table asset yields: check results, and rows for the store."""
 
 
@@ -147,7 +148,7 @@ def _from(origins: Iterable[Origin]) -> str:
 
 def check_and_store(
     context: dg.AssetExecutionContext,
-    frames: Mapping[str, pl.DataFrame],
+    frames: Mapping[str, Rows],
     interval: IntervalMethod = "auto",
     /,
     **parents: pl.DataFrame,
@@ -165,7 +166,7 @@ def check_and_store(
         MissingParentError: If a parent table was not passed.
     """
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
-    at_hand = {**parents, **frames}
+    at_hand: dict[str, Rows] = {**parents, **frames}
     for name, frame in frames.items():
         if name in PARENTS and PARENTS[name][0] not in at_hand:
             raise MissingParentError(name)
@@ -188,7 +189,7 @@ class MissingParentError(LookupError):
 def _show(
     context: dg.AssetExecutionContext,
     name: str,
-    rows: pl.DataFrame,
+    rows: Rows,
     partitions: pl.DataFrame,
     interval: IntervalMethod,
 ) -> None:

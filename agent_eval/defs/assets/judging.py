@@ -1,5 +1,6 @@
 """Define the assets that collect judgments of models, rules and people on turns, conversations and sessions."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import dagster as dg
@@ -25,7 +26,8 @@ from agent_eval.defs.partitions import (
     agent_versions,
     versions_of,
 )
-from agent_eval.judge.engine import Judged, judge_transcripts
+from agent_eval.formats.spill import spilled
+from agent_eval.judge.engine import judged_in_parts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
 from agent_eval.project.calibration import calibrations
@@ -75,17 +77,30 @@ def judgments(
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Judge every turn and conversation by every metric; a question that several versions share is asked once."""
-    agents, run_id = _agents(context), context.run.run_id
-    store_recorded(project, agents, run_id=run_id)
+    store_recorded(project, _agents(context), run_id=context.run.run_id)
+    with spilled(_judged(context, project, transcripts, conversations, turns)) as judged:
+        project.answers.record_judge(agent_versions(context), project.own_judge, run_id=context.run.run_id)
+        yield from check_and_store(context, judged, conversations=conversations, turns=turns)
+        at_hand = {"transcripts": transcripts, **judged}
+        yield from gate_check_results(context, project, "turn_judgments", at_hand)
+
+
+def _judged(
+    context: dg.AssetExecutionContext,
+    project: Project,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    turns: Turns,
+) -> Iterator[dict[str, pl.DataFrame]]:
+    """Yield the tables of judgments in parts."""
+    agents = _agents(context)
     ask = partial(
-        judge_transcripts, conversations=conversations, turns=turns, at_once=project.conversations_at_once,
+        judged_in_parts, conversations=conversations, turns=turns, at_once=project.conversations_at_once,
         human_ratings=project.ratings_of(agents), rater_rule=project.settings.rater_rule, metrics=project.metrics,
         lookup=project.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
     )  # fmt: skip
-    judged = vars(Judged.concat(ask(part, panel=panel) for panel, part in project.by_judge(transcripts)))
-    project.answers.record_judge(agent_versions(context), project.own_judge, run_id=run_id)
-    yield from check_and_store(context, judged, conversations=conversations, turns=turns)
-    yield from gate_check_results(context, project, "turn_judgments", {"transcripts": transcripts, **judged})
+    for panel, of_judge in project.by_judge(transcripts):
+        yield from (vars(part) for part in ask(of_judge, panel=panel))
 
 
 @dg.asset(

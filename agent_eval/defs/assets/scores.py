@@ -13,10 +13,10 @@ from agent_eval.defs.assets.common import (
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, key_frame, versions_of
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
-from agent_eval.project.disputes import disputes, effective_judgments
+from agent_eval.project.judgments import disputes, effective_judgments
 from agent_eval.project.quality import quality_summary as summarised
 from agent_eval.report.asset_pages.quality import errors_by_partition
 from agent_eval.scores.composite import domain, universal
@@ -189,7 +189,10 @@ def reliability(
     group_name="scores",
     partitions_def=PAIRS,
     ins=mapped_inputs(conversations=TO_AGENT)
-    | {"turn_judgments": part_of(_OF_TURNS), "conversation_judgments": part_of(_ANSWER)},
+    | {
+        "turn_judgments": part_of(_OF_TURNS, metric=OUTCOME_METRICS),
+        "conversation_judgments": part_of(_ANSWER, metric=OUTCOME_METRICS),
+    },
     deps=SCORED_BY,
 )
 def quality_summary(
@@ -209,7 +212,7 @@ def quality_summary(
     errors = errors_by_partition(error_clusters, agent_versions(context))
     texts = {key: {"errors": dg.MetadataValue.md(text)} for key, text in errors.items()}
     add_metadata_by_partition(context, "quality_summary", texts)
-    summary = {"quality_summary": summarised(project, known)}
+    summary = {"quality_summary": summarised(project, known, key_frame(PAIRS, context.partition_keys))}
     yield from check_and_store(context, summary, transcripts=transcripts)
 
 

@@ -1,7 +1,10 @@
 """Render judgments for the Dagster UI: coverage, cost, distributions of ratings and failures."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
+from agent_eval.formats.spill import Rows, in_memory
 from agent_eval.report.calibration import CELL, LEFT, TOP, confusion, figures, kappa_of, name_of
 from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.report.svg import (
@@ -38,13 +41,48 @@ def _known_sum(column: str) -> pl.Expr:
 
 _IS_MODEL = ~pl.col("judge").is_in(_FREE) & ~pl.col("judge").str.starts_with(IMPORTED)
 _PAID = _IS_MODEL & pl.col("status").is_in(["scored", "unscored"])
-FIGURES = (
-    pl.col("prompt_hash").filter(_PAID).n_unique().alias("n_prompts_answered"),
-    pl.col("n_tokens_in").filter(_PAID).sum(),
-    pl.col("n_tokens_out").filter(_PAID).sum(),
-    pl.when(_PAID.any() & ~(_PAID & pl.col("cost_usd").is_null()).any()).then(pl.col("cost_usd").sum()),
-    (pl.col("status") == "unscored").sum().alias("n_unscored"),
-)
+
+
+def figures_of(judgments: Rows, by: Sequence[str]) -> pl.DataFrame:
+    """Return the figures of each partition: prompts answered by models, tokens, US dollars and unscored judgments.
+
+    The cost is null if no model was paid, or if the cost of an answer is unknown.
+
+    Args:
+        judgments: Table turn_judgments, conversation_judgments or rubric_ratings.
+        by: The partition columns.
+    """
+
+    def counted(part: pl.DataFrame) -> pl.DataFrame:
+        return part.group_by(by).agg(
+            pl.col("prompt_hash").filter(_PAID).hash().unique().alias("prompts"),
+            pl.col("n_tokens_in", "n_tokens_out").filter(_PAID).sum(),
+            pl.col("cost_usd").sum(),
+            _PAID.any().alias("is_paid"),
+            (_PAID & pl.col("cost_usd").is_null()).any().alias("is_unpriced"),
+            (pl.col("status") == "unscored").sum().alias("n_unscored"),
+        )
+
+    is_priced = pl.col("is_paid").any() & ~pl.col("is_unpriced").any()
+    return (
+        in_memory(counted, judgments)
+        .group_by(by)
+        .agg(
+            pl.col("prompts").explode(empty_as_null=False).n_unique().alias("n_prompts_answered"),
+            pl.col("n_tokens_in", "n_tokens_out").sum(),
+            pl.when(is_priced).then(pl.col("cost_usd").sum()),
+            pl.col("n_unscored").sum(),
+        )
+    )
+
+
+def added(counted: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per group from the counts of several parts of a table; a cost is null if it is in any part."""
+    counts = [name for name in counted.columns if name == "len" or name.startswith("n_")]
+    costs = [name for name in counted.columns if name == "cost_usd"]
+    keys = [name for name in counted.columns if name not in (*counts, *costs)]
+    sums = (pl.col(name).sum() if name in counts else _known_sum(name) for name in (*counts, *costs))
+    return counted.group_by(keys).agg(*sums).select(counted.columns).sort(keys)
 
 
 def coverage(judgments: pl.DataFrame) -> pl.DataFrame:

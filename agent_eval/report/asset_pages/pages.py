@@ -10,19 +10,21 @@ from functools import partial
 
 import polars as pl
 
+from agent_eval.formats.spill import Rows, frames_of, in_memory
 from agent_eval.report.asset_pages import ingest, judging, quality, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
-from agent_eval.report.asset_pages.previews import preview
+from agent_eval.report.asset_pages.previews import first_rows, preview
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
-from agent_eval.tables import table
+from agent_eval.tables import Table, table
 
 
 @dataclass(frozen=True)
 class Section:
     """Represent one section of an asset's page.
 
-    `summary` aggregates the rows of a whole range and keeps the partition columns. `shown` renders the summary of
-    one partition as Markdown.
+    `summary` aggregates the rows of a whole range and keeps the partition columns. If the rows can be in temporary
+    files, the summary consists of counts that `judging.added` can add up. `shown` renders the summary of one
+    partition as Markdown.
     """
 
     title: str
@@ -101,9 +103,6 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
 FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
     "conversations": (pl.col("outcome_correct").mean().alias("share_correct"),),
     "transcripts": (pl.col("is_admitted").sum().alias("n_admitted"),),
-    "turn_judgments": judging.FIGURES,
-    "conversation_judgments": judging.FIGURES,
-    "rubric_ratings": judging.FIGURES,
     "tool_correctness": (pl.col("overall").mean().alias("mean_overall"),),
     "universal_scores": (pl.col("universal_0to100").first(),),
     "domain_scores": (pl.col("domain_0to100").first(),),
@@ -114,8 +113,9 @@ FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
 }
 """Table → the figures of each partition. The UI shows them without a click and plots numbers over time.
 
-Unknown figures are omitted.
+Unknown figures are omitted. The figures of tables of judgments are those of `judging.figures_of`.
 """
+_JUDGED = ("turn_judgments", "conversation_judgments", "rubric_ratings")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Page:
 
 
 def asset_pages(
-    name: str, rows: pl.DataFrame, partitions: pl.DataFrame, interval: IntervalMethod = "auto"
+    name: str, rows: Rows, partitions: pl.DataFrame, interval: IntervalMethod = "auto"
 ) -> Iterator[Page]:
     """Yield one page per partition, with a preview of the rows.
 
@@ -137,27 +137,49 @@ def asset_pages(
 
     Args:
         name: The table.
-        rows: The new rows of these partitions.
+        rows: The new rows of these partitions. Those in temporary files are read part by part.
         partitions: The partitions of a run, one row per key.
         interval: The method for the confidence intervals of composites on the project's boards.
     """
-    by = partitions.columns
-    sections = [(s, _parted(s.summary(rows), by)) for s in _sections(name, interval)]
-    figures = _parted(rows.group_by(by).agg(FIGURES[name]), by) if name in FIGURES else {}
-    stored = _parted(rows, by)
+    by, contract = partitions.columns, table(name)
+    sections = [(s, _parted(_summary(s, rows), by)) for s in _sections(name, interval)]
+    figures = _parted(_figures(name, rows, by), by)
+    stored = _stored(contract, rows, by)
     for key in partitions.iter_rows():
-        own = stored.get(key)
+        n_rows, first = stored.get(key, (0, contract.empty()))
         drawn = [
             f"**{s.title}**\n\n{s.shown(summaries[key])}" for s, summaries in sections if key in summaries
         ]
         known_figures = figures[key].drop(by).row(0, named=True) if key in figures else {}
         yield Page(
             key,
-            0 if own is None else own.height,
+            n_rows,
             {figure: _rounded(value) for figure, value in known_figures.items() if value is not None},
-            ({"page": "\n\n".join(drawn)} if drawn else {})
-            | {"preview": preview(table(name), rows.clear() if own is None else own)},
+            ({"page": "\n\n".join(drawn)} if drawn else {}) | {"preview": preview(contract, first)},
         )
+
+
+def _summary(section: Section, rows: Rows) -> pl.DataFrame:
+    if isinstance(rows, pl.DataFrame):
+        return section.summary(rows)
+    return judging.added(in_memory(section.summary, rows))
+
+
+def _figures(name: str, rows: Rows, by: list[str]) -> pl.DataFrame:
+    if name in _JUDGED:
+        return judging.figures_of(rows, by)
+    return in_memory(lambda part: part.group_by(by).agg(FIGURES.get(name, ())), rows)
+
+
+def _stored(contract: Table, rows: Rows, by: list[str]) -> dict[tuple[str, ...], tuple[int, pl.DataFrame]]:
+    """Return the number of rows of each partition, and the rows of its preview."""
+    found: dict[tuple[str, ...], tuple[int, pl.DataFrame]] = {}
+    for part in frames_of(rows):
+        for key, own in _parted(part, by).items():
+            n_rows, first = found.get(key, (0, own.clear()))
+            more = first_rows(contract, own)
+            found[key] = n_rows + own.height, first_rows(contract, pl.concat([first, more]))
+    return found
 
 
 def _sections(name: str, interval: IntervalMethod) -> Sequence[Section]:

@@ -54,15 +54,20 @@ ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
 """Table → the sort keys of its preview, in ascending order; the rows of any other table are not sorted."""
 
 
+def first_rows(contract: Table, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the first rows of the table in its `ORDER`."""
+    order = ORDER.get(contract.name)
+    ordered = rows.sort(*order, nulls_last=True, maintain_order=True) if order and rows.height > 1 else rows
+    return ordered.head(N_ROWS)
+
+
 def preview(contract: Table, rows: pl.DataFrame) -> str:
     """Return the first rows of the table in its `ORDER`, as a Markdown table.
 
     The partition columns and columns that are null in all of these rows are omitted. If a row belongs to a
     conversation, its conversation id links to the report.
     """
-    order = ORDER.get(contract.name)
-    ordered = rows.sort(*order, nulls_last=True, maintain_order=True) if order and rows.height > 1 else rows
-    first = ordered.head(N_ROWS)
+    first = first_rows(contract, rows)
     shown = [c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height]
     if "conversation_id" not in shown or "agent_id" not in first.columns:
         return markdown_table(first.select(shown), limit=120)

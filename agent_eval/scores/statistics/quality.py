@@ -49,8 +49,7 @@ def quality_summary(
     values: pl.DataFrame,
     outcomes: pl.DataFrame,
     conversations: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
+    answers: pl.DataFrame,
     facts: MetricFacts,
 ) -> pl.DataFrame:
     """Summarise the known values of each agent's conversations.
@@ -59,8 +58,7 @@ def quality_summary(
         values: From `conversation_values`.
         outcomes: From `trial_outcomes`.
         conversations: Costs in US dollars.
-        turn_judgments: Answers about turns.
-        conversation_judgments: Answers about whole conversations.
+        answers: From `answer_counts`. If the judgments were counted in parts, the counts of all parts.
         facts: Facts about the metrics; a metric without an entry in `scales` has the scale 0–1.
 
     Returns:
@@ -81,7 +79,7 @@ def quality_summary(
         [
             _counted(outcomes, pl.lit(SUCCESS_RATE), "is_correct", pl.col("source")),
             _counted(costs, pl.col("quantity"), "value", pl.lit(None, pl.String)),
-            _answers(turn_judgments, conversation_judgments, facts),
+            _added(answers),
         ]
     )
     rows = []
@@ -112,10 +110,25 @@ def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) 
     )
 
 
-def _answers(
+def _added(answers: pl.DataFrame) -> pl.DataFrame:
+    """Add the counts of several parts."""
+    judges = pl.col("judges").explode(empty_as_null=False).unique().sort()
+    return answers.group_by(_QUANTITY).agg(pl.col(_COUNTS).sum(), judges)
+
+
+def answer_counts(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, facts: MetricFacts
 ) -> pl.DataFrame:
-    """Count the answers of each metric, the lost ones, and the missing ones that only a model could have given."""
+    """Count the answers of each metric, the lost ones, and the missing ones that only a model could have given.
+
+    Args:
+        turn_judgments: Answers about turns.
+        conversation_judgments: Answers about whole conversations.
+        facts: Facts about the metrics.
+
+    Returns:
+        One row per version, agent and quantity: `n_scored`, `n_unscored`, `n_unasked` and the `judges`.
+    """
     is_failure = pl.col("metric").is_in(list(facts.failures))
     columns = ["metric", "judge", "status", "unscored_reason", "is_effective"]
     no_turn = pl.lit(None, pl.Int64).alias("turn_index")

@@ -85,7 +85,7 @@ def conversation_values(
         pl.concat(parts)
         .join(sessions, on=list(TRIAL))
         .select(list(SCHEMA))
-        .sort("quantity", "agent_id", "session_id", "value")
+        .sort("quantity", "agent_id", "session_id", "value", "unit", "methodology_version")
     )
 
 

@@ -1,4 +1,6 @@
-"""Read disputes between raters, and counts of effective judgments, from the tables of judgments and ratings."""
+"""Read the tables of judgments: in parts, disputes between raters, and counts of effective judgments."""
+
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -18,6 +20,29 @@ _SCHEMA = {
     "reason": pl.String,
 }
 _NAMES = {"metric": "target", "unscored_reason": "reason"}
+
+
+def judgments_in_parts(
+    project: Project, pairs: pl.DataFrame, columns: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, pl.DataFrame]]:
+    """Yield parts of tables turn_judgments and conversation_judgments of the given pairs, by table name.
+
+    A part has all judgments of at most `max_conversations_per_run` conversations, counted once per version. There is
+    at least one part. The conversations are in the order of their ids.
+
+    Args:
+        project: The project.
+        pairs: agent_id and methodology_version, one row per pair.
+        columns: The columns to read, by table.
+    """
+    wanted = pairs.select(_PAIR).unique()
+    limit = project.settings.max_conversations_per_run
+    key = ["agent_id", "conversation_id", "methodology_version"]
+    held = project.store.read(table("transcripts"), wanted, columns=key).sort(key)
+    several = limit is not None and held.height > limit
+    for start in range(0, held.height, limit or 1) if several else [0]:
+        keys = held.slice(start, limit) if several else wanted
+        yield {name: project.store.read(table(name), keys, columns=read) for name, read in columns.items()}
 
 
 def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:

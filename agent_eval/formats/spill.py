@@ -1,0 +1,116 @@
+"""Keep computed rows in memory, or in temporary files if there are too many.
+
+A large agent has millions of judgments. They are computed part by part, and each later step (checks, pages, storing)
+reads them part by part, so that the memory in use does not grow with the agent.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from agent_eval.errors import StorageError
+
+IN_MEMORY = 200_000
+"""Maximum number of rows that `spilled` keeps in memory, over all tables."""
+
+
+class TemporaryFolderError(StorageError):
+    """Raised when rows cannot be written to temporary files."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"Temporary rows cannot be written to {folder}: {why}. Free space there, or set the environment variable "
+            "TMPDIR to another folder."
+        )
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """Hold the rows of one table in temporary files, which exist until the block of `spilled` ends.
+
+    No key of the table is in two files.
+    """
+
+    files: tuple[Path, ...]
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows of each file."""
+        for file in self.files:
+            yield pl.read_ipc(file)
+
+    def rewrite(self, number: int, frame: pl.DataFrame) -> None:
+        """Replace the rows of a file; the files are numbered from 0.
+
+        Raises:
+            TemporaryFolderError: If the file cannot be written.
+        """
+        _write(self.files[number], frame)
+
+
+Rows = pl.DataFrame | Spilled
+"""Rows of one table: in memory, or in temporary files."""
+
+
+def frames_of(rows: Rows) -> Iterator[pl.DataFrame]:
+    """Yield rows in parts that fit in memory: a frame as it is, or file by file. There is always at least one part."""
+    if isinstance(rows, Spilled):
+        yield from rows.frames()
+    else:
+        yield rows
+
+
+def in_memory(query: Callable[[pl.DataFrame], pl.DataFrame], of: Rows) -> pl.DataFrame:
+    """Apply a query to each part of the rows, and return the concatenated results."""
+    return pl.concat(query(frame) for frame in frames_of(of))
+
+
+@contextlib.contextmanager
+def spilled(parts: Iterable[Mapping[str, pl.DataFrame]]) -> Iterator[dict[str, Rows]]:
+    """Collect the parts of several tables, and yield the rows by table name.
+
+    Args:
+        parts: The next rows of each table; each part has the same tables. There is at least one part.
+
+    Raises:
+        TemporaryFolderError: If the rows exceed `IN_MEMORY` and cannot be written to temporary files.
+    """
+    with contextlib.ExitStack() as stack:
+        held: list[Mapping[str, pl.DataFrame]] = []
+        files: dict[str, list[Path]] = {}
+        folder: Path | None = None
+        for part in parts:
+            held.append(part)
+            if folder is None and _n_rows(held) > IN_MEMORY:
+                folder = Path(stack.enter_context(_temporary_folder()))
+            if folder is not None:
+                for name, frame in ((name, rows[name]) for rows in held for name in rows):
+                    of_table = files.setdefault(name, [])
+                    of_table.append(folder / f"{name}-{len(of_table)}.arrow")
+                    _write(of_table[-1], frame)
+                held.clear()
+        if folder is not None:
+            yield {name: Spilled(tuple(of_table)) for name, of_table in files.items()}
+        else:
+            yield {name: pl.concat(part[name] for part in held) for name in held[0]}
+
+
+def _n_rows(parts: Iterable[Mapping[str, pl.DataFrame]]) -> int:
+    return sum(frame.height for part in parts for frame in part.values())
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="agent-eval-")
+    except OSError as error:
+        raise TemporaryFolderError(Path(tempfile.gettempdir()), error.strerror or str(error)) from error
+
+
+def _write(file: Path, frame: pl.DataFrame) -> None:
+    try:
+        frame.write_ipc(file, compression="lz4")
+    except OSError as error:
+        raise TemporaryFolderError(file.parent, error.strerror or str(error)) from error

@@ -1,0 +1,110 @@
+"""Collect from the tables of judgments what the gates need: counts, exact means, silent turns and judge models.
+
+The facts of several parts of a table can be added, so that the gates of a large agent never need all its judgments
+at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import polars as pl
+
+from agent_eval.gates.coverage import Asked, put_to_a_model
+from agent_eval.gates.error_severity import looked_for_failures
+from agent_eval.gates.silence import Silence, silences
+from agent_eval.gates.thresholds import Mean, Means, means
+from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
+
+_NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
+V = TypeVar("V")
+_ByPair = Mapping[AgentVersion, V]
+
+
+@dataclass(frozen=True)
+class JudgmentFacts:
+    """Hold facts about the judgments of several pairs of agent and version."""
+
+    asked: _ByPair[Asked] = field(default_factory=dict[AgentVersion, Asked])
+    means: _ByPair[Means] = field(default_factory=dict[AgentVersion, Means])
+    looked: _ByPair[tuple[int, int]] = field(default_factory=dict[AgentVersion, tuple[int, int]])
+    silent: _ByPair[Silence] = field(default_factory=dict[AgentVersion, Silence])
+    models: _ByPair[frozenset[str]] = field(default_factory=dict[AgentVersion, frozenset[str]])
+
+    @classmethod
+    def of(
+        cls,
+        judgments: Mapping[str, pl.DataFrame],
+        transcripts: pl.DataFrame,
+        *,
+        failure_metrics: Collection[str],
+        mean_of: Collection[str],
+    ) -> "JudgmentFacts":
+        """Collect the facts from a part of the judgments, which has all judgments of its conversations.
+
+        Args:
+            judgments: Tables turn_judgments and conversation_judgments by name; a missing table counts as empty.
+            transcripts: Table transcripts of the same conversations.
+            failure_metrics: The metrics whose labels are failures.
+            mean_of: The metrics whose means are needed.
+        """
+        turns, whole = (
+            judgments[name] if name in judgments else table(name).empty()
+            for name in ("turn_judgments", "conversation_judgments")
+        )
+        needed = pl.col("metric").is_in(list(mean_of))
+        return cls(
+            put_to_a_model(turns, whole),
+            means(turns.filter(needed), whole.filter(needed), transcripts),
+            looked_for_failures(turns, failure_metrics),
+            silences(turns, transcripts),
+            _models(turns, whole),
+        )
+
+    @classmethod
+    def total(cls, parts: Iterable["JudgmentFacts"]) -> "JudgmentFacts":
+        """Add the facts of parts without common conversations."""
+        return sum(parts, cls())
+
+    def __add__(self, other: "JudgmentFacts") -> "JudgmentFacts":
+        return JudgmentFacts(
+            _merged(self.asked, other.asked, _both_asked),
+            _merged(self.means, other.means, _both_means),
+            _merged(self.looked, other.looked, lambda a, b: (a[0] + b[0], a[1] + b[1])),
+            _merged(self.silent, other.silent, Silence.__add__),
+            _merged(self.models, other.models, frozenset.union),
+        )
+
+
+def _merged(first: _ByPair[V], second: _ByPair[V], add: Callable[[V, V], V]) -> dict[AgentVersion, V]:
+    merged = dict(first)
+    for pair, value in second.items():
+        merged[pair] = add(merged[pair], value) if pair in merged else value
+    return merged
+
+
+def _both_asked(first: Asked, second: Asked) -> Asked:
+    return first[0] + second[0], first[1] + second[1], sorted({*first[2], *second[2]})
+
+
+def _both_means(first: Means, second: Means) -> Means:
+    found: dict[str, dict[str, Mean]] = defaultdict(lambda: defaultdict(Mean))
+    for part in (first, second):
+        for metric, scenarios in part.items():
+            for scenario, mean in scenarios.items():
+                found[metric][scenario] += mean
+    return found
+
+
+def _models(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[AgentVersion, frozenset[str]]:
+    """Return the names of the judge models that answered, per pair."""
+    both = pl.concat([frame.select(*PAIR, "judge") for frame in (turn_judgments, conversation_judgments)])
+    by_pair = (
+        both.filter(~pl.col("judge").is_in(list(_NO_MODEL))).group_by(PAIR).agg(pl.col("judge").unique())
+    )
+    return {AgentVersion(agent, version): frozenset(judges) for version, agent, judges in by_pair.iter_rows()}

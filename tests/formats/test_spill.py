@@ -1,0 +1,91 @@
+"""Rows in memory and in temporary files: the same rows, no file left behind, and an error that names the fix."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agent_eval.formats import spill
+from agent_eval.formats.spill import Spilled, TemporaryFolderError, frames_of, in_memory, spilled
+
+
+def parts(n: int, size: int = 3) -> Iterator[dict[str, pl.DataFrame]]:
+    for part in range(n):
+        numbers = range(part * size, (part + 1) * size)
+        yield {
+            "one": pl.DataFrame({"n": numbers, "text": [["a", str(i)] for i in numbers]}),
+            "other": pl.DataFrame({"m": [-part]}),
+        }
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("limit", [0, 4, 9, 1000])
+def test_rows_are_the_same_in_memory_and_in_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", limit)
+    whole = pl.concat(part["one"] for part in parts(4))
+    with spilled(parts(4)) as rows:
+        assert isinstance(rows["one"], Spilled) == (limit < 16)
+        assert any(folder.iterdir()) == (limit < 16)
+        assert pl.concat(frames_of(rows["one"])).equals(whole)
+        assert pl.concat(frames_of(rows["other"]))["m"].to_list() == [0, -1, -2, -3]
+        assert in_memory(lambda part: part.filter(pl.col("n") % 5 == 0), rows["one"])["n"].to_list() == [0, 5, 10]
+    assert not any(folder.iterdir())
+
+
+def test_a_part_at_a_time_is_held_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    with spilled(parts(5)) as rows:
+        assert [part.height for part in frames_of(rows["one"])] == [3] * 5
+        assert len(list(folder.rglob("*.arrow"))) == 10
+
+
+def test_a_file_can_be_rewritten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    with spilled(parts(2)) as rows:
+        of = rows["one"]
+        assert isinstance(of, Spilled)
+        for number, part in enumerate(frames_of(of)):
+            of.rewrite(number, part.with_columns(n=pl.col("n") * 10))
+        assert in_memory(lambda part: part, of)["n"].to_list() == [0, 10, 20, 30, 40, 50]
+
+
+def test_files_are_removed_after_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+
+    def broken() -> Iterator[dict[str, pl.DataFrame]]:
+        yield from parts(2)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), spilled(broken()):
+        pass
+    assert not any(folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(TemporaryFolderError, match=r"absent: No such file.*TMPDIR"), spilled(parts(1)):
+        pass
+
+
+def test_a_full_disk_is_named_with_the_fix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+
+    def full(self: pl.DataFrame, file: Path, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_ipc", full)
+    with pytest.raises(TemporaryFolderError, match=r"No space left on device. Free space"), spilled(parts(1)):
+        pass
+    assert not any(folder.iterdir())
