@@ -81,14 +81,17 @@ ROOMS: Mapping[str, Room] = {
     "methodology": _room("holds and reads the methodology versions (YAML files)", "errors formats"),
     "storage": _room(
         "reads and writes DuckDB, as a file or, in `lake/`, as a DuckLake; all SQL is here",
-        "errors tables",
+        "errors formats tables",
         "duckdb",
     ),
     "tables": _room("declares every stored table: grain, key, columns, units", "errors formats"),
     "settings": _room(
         "reads the settings and the gate specification, and finds the project's folder", "errors"
     ),
-    "formats": _room("reads and writes JSON, YAML, hashes, timestamps, files and plain text safely", ""),
+    "formats": _room(
+        "reads and writes JSON, YAML, hashes, timestamps, files and plain text safely; `spill` keeps many rows in temporary files",
+        "errors",
+    ),
     "errors": _room("defines the base class of errors that a user can fix"),
 }
 """Every room, from the top down: a room imports rooms below it and no others."""

@@ -1,11 +1,16 @@
 """Broken rows do not reach the store, and the check of the asset says which they are."""
 
+import contextlib
+from collections.abc import Iterator
+
 import dagster as dg
 import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
 from agent_eval.defs.checks import check_specs, checked
+from agent_eval.formats import spill
+from agent_eval.formats.spill import Rows
 from agent_eval.tables import table
 
 PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
@@ -22,9 +27,7 @@ JUDGMENT = PAIR | {
 TURNS = table("turns").frame([{"agent_id": "a", "conversation_id": "c", "turn_index": 0}])
 
 
-def outcome(
-    name: str, frame: pl.DataFrame, **others: pl.DataFrame
-) -> tuple[dict[str, bool], pl.DataFrame | None]:
+def outcome(name: str, frame: Rows, **others: pl.DataFrame) -> tuple[dict[str, bool], Rows | None]:
     """Check → passed, and the rows that would be stored; None when nothing would."""
     results: dict[str, bool] = {}
     rows = None
@@ -50,7 +53,7 @@ def test_good_rows_pass_every_check_and_are_stored() -> None:
         "no_orphans": True,
         "nothing_set_aside": True,
     }
-    assert rows is not None
+    assert isinstance(rows, pl.DataFrame)
     assert rows.equals(frame)
 
 
@@ -58,7 +61,7 @@ def test_a_rating_off_the_scale_is_set_aside_with_a_warning_and_stops_nobody() -
     frame = table("turn_judgments").frame([JUDGMENT | {"rating_1to5": 6}])
     results, rows = outcome("turn_judgments", frame, turns=TURNS)
     assert [name for name, passed in results.items() if not passed] == ["nothing_set_aside"]
-    assert rows is not None
+    assert isinstance(rows, pl.DataFrame)
     assert rows.select("status", "rating_1to5").row(0) == ("invalid", None)
 
 
@@ -103,3 +106,46 @@ def test_every_asset_reports_its_checks_itself_and_they_block() -> None:
         assert {"keeps_contract", "one_methodology"} <= {spec.name for spec in specs}
         assert all(spec.blocking for spec in specs if spec.name != "nothing_set_aside")
         assert {spec.key for spec in specs} <= set(graph.asset_check_keys)
+
+
+def in_files(monkeypatch: pytest.MonkeyPatch, *parts: list[dict[str, object]]) -> Iterator[Rows]:
+    """Yield rows of turn_judgments in temporary files, one per part."""
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    contract = table("turn_judgments")
+    with spill.spilled({"turn_judgments": contract.frame(part)} for part in parts) as rows:
+        yield rows["turn_judgments"]
+
+
+def test_rows_in_files_are_examined_part_by_part_and_an_invalid_rating_is_set_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    several = [
+        [JUDGMENT],
+        [JUDGMENT | {"metric": "relevance", "rating_1to5": 9}],
+        [JUDGMENT | {"metric": "clarity"}],
+    ]
+    for given in in_files(monkeypatch, *several):
+        results, rows = outcome("turn_judgments", given, turns=TURNS)
+        assert [name for name, passed in results.items() if not passed] == ["nothing_set_aside"]
+        assert isinstance(rows, spill.Spilled)
+        stored = pl.concat(spill.frames_of(rows))
+        assert stored.select("metric", "status", "rating_1to5").rows() == [
+            ("helpfulness", "scored", 4), ("relevance", "invalid", None), ("clarity", "scored", 4),
+        ]  # fmt: skip
+
+
+def test_a_defect_in_any_file_is_blocked_and_counted_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [[JUDGMENT | {"turn_index": i, "metric": f"m{i}"}] for i in range(8)]
+    for given in in_files(monkeypatch, *parts):
+        with pytest.raises(dg.Failure, match="no_orphans failed"):
+            list(checked("turn_judgments", given, PARTITION, {"turns": TURNS}, output="x"))
+    results: list[dg.AssetCheckResult] = []
+    for given in in_files(monkeypatch, *parts):
+        with contextlib.suppress(dg.Failure):
+            for event in checked("turn_judgments", given, PARTITION, {"turns": TURNS}, output="x"):
+                assert isinstance(event, dg.AssetCheckResult)
+                results.append(event)
+    (orphans,) = [result for result in results if result.check_name == "no_orphans"]
+    assert orphans.metadata["n_rows"] == dg.MetadataValue.int(7)
+    text = str(orphans.metadata["examples"].value)
+    assert [f"| m{i} |" in text for i in range(8)] == [False, *[True] * 5, False, False]

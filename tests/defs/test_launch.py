@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
-from agent_eval.defs.launch import CLUSTERING, Launch, by_stage, place_of_several
+from agent_eval.defs.launch import CLUSTERING, JUDGING, Launch, by_stage, place_of_several
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
 from agent_eval.tables.made_from import MADE_FROM, below
@@ -98,3 +98,19 @@ def test_the_time_left_is_estimated_from_finished_runs_of_the_same_assets(
     kinds = [("turns",), ("turn_judgments",), ("turn_judgments",), ("leaderboard",)]
     assert place_of_several(kinds, seconds) == said
     assert place_of_several(kinds[:1], seconds[:1]) == ""
+
+
+@pytest.mark.parametrize("limit", [None, 1, 40, 70])
+def test_a_large_agent_is_judged_in_one_run_for_all_versions_and_its_other_tables_are_computed_by_version(
+    limit: int | None,
+) -> None:
+    sizes = Project.open(REPOSITORY).n_conversations(AGENTS)
+    large = {agent for agent, n in sizes.items() if limit and n * len(VERSIONS) > limit}
+    assert bool(large) == (limit is not None)
+    for _, assets, first, last in planned(limit, 0):
+        for agent in large & {agent for agent, _ in pairs_of(first, last)}:
+            of_agent = [version for name, version in pairs_of(first, last) if name == agent]
+            if "turn_judgments" in assets:
+                assert ({*assets}, of_agent) == ({*JUDGING}, VERSIONS)
+            else:
+                assert len(of_agent) == 1 or len(of_agent) * sizes[agent] <= (limit or 0)

@@ -53,3 +53,14 @@ def test_chunks_are_as_few_as_the_order_allows_and_a_large_key_is_alone() -> Non
     assert list(chunks(AGENTS, {"a": 3, "b": 1, "c": 9, "d": 4}, 4)) == [["a", "b"], ["c"], ["d"]]
     assert list(chunks(AGENTS, {"a": 3}, None)) == [AGENTS]
     assert list(chunks([], {}, 1)) == []
+
+
+def test_a_large_agent_is_not_split_by_version_if_it_is_judged() -> None:
+    sizes = dict.fromkeys(AGENTS, 3) | {AGENTS[1]: 100}
+    found = list(rectangles(ALL, AGENTS, VERSIONS, sizes, 12, splits_agents=False))
+    of_large = [(a, b) for a, b in found if a.agent_id <= AGENTS[1] <= b.agent_id]
+    assert [(a.methodology_version, b.methodology_version) for a, b in of_large] == [
+        (VERSIONS[0], VERSIONS[-1])
+    ]
+    split = [pair for pair in rectangles(ALL, AGENTS, VERSIONS, sizes, 12) if pair[0].agent_id == AGENTS[1]]
+    assert len(split) == len(VERSIONS)

@@ -37,7 +37,11 @@ def test_rows_are_the_same_in_memory_and_in_files(
         assert any(folder.iterdir()) == (limit < 16)
         assert pl.concat(frames_of(rows["one"])).equals(whole)
         assert pl.concat(frames_of(rows["other"]))["m"].to_list() == [0, -1, -2, -3]
-        assert in_memory(lambda part: part.filter(pl.col("n") % 5 == 0), rows["one"])["n"].to_list() == [0, 5, 10]
+        assert in_memory(lambda part: part.filter(pl.col("n") % 5 == 0), rows["one"])["n"].to_list() == [
+            0,
+            5,
+            10,
+        ]
     assert not any(folder.iterdir())
 
 

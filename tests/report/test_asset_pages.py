@@ -3,8 +3,10 @@
 import base64
 import re
 
+import polars as pl
 import pytest
 
+from agent_eval.formats import spill
 from agent_eval.report.asset_pages.conversations import (
     MOST_CONVERSATIONS,
     MOST_TURNS,
@@ -90,3 +92,35 @@ def test_conversations_that_count_are_shown_first_and_few_of_them() -> None:
     assert shown_first(table("transcripts").frame(rows))["conversation_id"].to_list() == ids
     text = conversations_page(table("transcripts").frame(rows[:1]), table("turns").empty())
     assert "does not count: superseded by t" in text
+
+
+def judgments() -> pl.DataFrame:
+    """Judgments of two versions by a priced and an unpriced model, people and rules; two prompts are shared."""
+    fields = {"is_effective": True, "n_tokens_in": 10, "n_tokens_out": 1}
+    rows = [
+        {"methodology_version": version, "agent_id": "a", "conversation_id": f"c{i % 7}", "turn_index": i, "metric": metric,
+         "judge": judge, "status": "unscored" if i == 5 else "scored", "rating_1to5": None if i == 5 else 1 + i % 5,
+         "prompt_hash": f"p{i // 2}", "cost_usd": None if judge == "gpt" and version == "1.3.0" else 0.25} | fields
+        for i in range(12) for version in ("1.2.0", "1.3.0")
+        for metric, judge in (("helpfulness", "gpt"), ("verbosity", "rule"), ("clarity", "human"))
+    ]  # fmt: skip
+    return table("turn_judgments").frame(rows)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 5])
+def test_pages_of_rows_in_files_are_those_of_rows_in_memory(
+    n_parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    rows = judgments()
+    partitions = rows.select("methodology_version", "agent_id").unique().sort(pl.all())
+    size = -(-rows.height // n_parts)
+    cut = ({"rows": rows.slice(start, size)} for start in range(0, rows.height, size))
+    with spill.spilled(cut) as given:
+        found = list(asset_pages("turn_judgments", given["rows"], partitions))
+    assert found == list(asset_pages("turn_judgments", rows, partitions))
+    priced, unpriced = (page.figures for page in found)
+    assert priced == {
+        "n_prompts_answered": 6, "n_tokens_in": 120, "n_tokens_out": 12, "cost_usd": 9.0, "n_unscored": 3
+    }  # fmt: skip
+    assert "cost_usd" not in unpriced

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from agent_eval.formats import spill
 from agent_eval.storage import Store, StoreError
 from agent_eval.tables import TABLES, TableMismatchError, table
 from agent_eval.tables.contract import DATE, DATES, TIME
@@ -168,3 +169,29 @@ def test_three_processes_write_at_once_and_nothing_is_lost(store: Store) -> None
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert store.read(STATE).rows() == [("a", "1", "9"), ("b", "1", "9"), ("c", "1", "9")]
+
+
+def test_rows_in_files_are_stored_like_rows_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    keys = pairs(("a", "1"), ("b", "1"))
+    store.replace(
+        STATE, state(("a", "1", "old"), ("c", "1", "kept")), pairs(("a", "1"), ("c", "1")), run_id="r1"
+    )
+    with spill.spilled({"s": state((agent, "1", "new"))} for agent in ("a", "b")) as rows:
+        store.replace(STATE, rows["s"], keys, run_id="r2")
+    assert store.read(STATE).rows() == [("a", "1", "new"), ("b", "1", "new"), ("c", "1", "kept")]
+
+
+@pytest.mark.parametrize("bad", [state(("z", "1", "stray")), pl.DataFrame({"agent_id": ["b"]})])
+def test_a_bad_file_among_several_leaves_the_old_partitions_whole(
+    store: Store, monkeypatch: pytest.MonkeyPatch, bad: pl.DataFrame
+) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    keys = pairs(("a", "1"), ("b", "1"))
+    store.replace(STATE, state(("a", "1", "kept")), keys, run_id="r1")
+    with (
+        spill.spilled({"s": part} for part in (state(("a", "1", "new")), bad)) as rows,
+        pytest.raises((StoreError, TableMismatchError)),
+    ):
+        store.replace(STATE, rows["s"], keys, run_id="r2")
+    assert store.read(STATE).rows() == [("a", "1", "kept")]

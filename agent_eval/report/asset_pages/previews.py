@@ -55,10 +55,11 @@ ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
 
 
 def first_rows(contract: Table, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the first rows of the table in its `ORDER`."""
+    """Return the first rows of the table in its `ORDER`, and by key among equal rows."""
     order = ORDER.get(contract.name)
-    ordered = rows.sort(*order, nulls_last=True, maintain_order=True) if order and rows.height > 1 else rows
-    return ordered.head(N_ROWS)
+    if order and rows.height > 1:
+        rows = rows.sort(*order, *contract.key, nulls_last=True)
+    return rows.head(N_ROWS)
 
 
 def preview(contract: Table, rows: pl.DataFrame) -> str:
