@@ -1,6 +1,7 @@
 """Growth: import, run, report and a run with nothing stale, on ever more conversations, judged by rules alone.
 
-`python -m benchmarks.growth 2000 10000 30000` takes other sizes; 100,000 conversations are run by hand.
+`python -m benchmarks.growth 2000 10000 30000` takes other sizes; 100,000 conversations are run by hand. The
+conversations are divided between 20 agents, or as many as stand after a slash: `50000/1` is one large agent.
 """
 
 import json
@@ -12,32 +13,33 @@ from pathlib import Path
 
 from benchmarks.measuring import cost
 
-SIZES = (2_000, 10_000)
-N_AGENTS = 20
+SIZES = ("2000", "10000")
+N_AGENTS = 20  # by default
 N_TURNS = 5
 STEPS = (("run",), ("report",), ("run",))
 NAMES = ("run", "report", "nothing stale")
 
 
-def measure(sizes: Sequence[int] = SIZES) -> Iterator[str]:
-    for size in sizes:
+def measure(sizes: Sequence[str] = SIZES) -> Iterator[str]:
+    """Yield a line per step, for each number of conversations or conversations/agents."""
+    for given in sizes:
+        size, _, n_agents = given.partition("/")
         with tempfile.TemporaryDirectory() as folder:
-            yield from (
-                f"{size:,} conversations of {N_TURNS} turns: {line}" for line in _grown(Path(folder), size)
-            )
+            steps = _grown(Path(folder), int(size), int(n_agents or N_AGENTS))
+            yield from (f"{given} conversations of {N_TURNS} turns: {line}" for line in steps)
 
 
-def _grown(root: Path, size: int) -> Iterator[str]:
+def _grown(root: Path, size: int, n_agents: int) -> Iterator[str]:
     env = {
         "AGENT_EVAL_HOME": str(root),
         "DAGSTER_HOME": str(root / ".dagster"),
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
     command = [sys.executable, "-m", "agent_eval"]
-    for agent in range(N_AGENTS):
+    for agent in range(n_agents):
         file = root / f"agent-{agent:02}.jsonl"
         with file.open("w") as lines:
-            lines.writelines(json.dumps(c) + "\n" for c in _conversations(agent, size // N_AGENTS))
+            lines.writelines(json.dumps(c) + "\n" for c in _conversations(agent, size // n_agents))
         imported = cost([*command, "import", "openai", str(file), "--agent", file.stem], env=env, cwd=root)
         file.unlink()
     yield f"import of the last agent: {imported}"
@@ -76,5 +78,5 @@ def _conversations(agent: int, n: int) -> Iterator[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    for line in measure([int(size) for size in sys.argv[1:]] or SIZES):
+    for line in measure(sys.argv[1:] or SIZES):
         print(line, flush=True)
