@@ -157,6 +157,7 @@ def write_chats(file: Path, numbers: Sequence[int]) -> None:
 def shown(root: Path) -> Tables:
     """Every table without what depends on the moment, and without who paid for which call."""
     held = {name: frame for name, frame in tables(root).items() if name != "spending"}
+    held["human_ratings"] = held["human_ratings"].drop("line")  # as of the last change of the agent's ratings
     return {name: frame.drop(*MOVING, strict=False) for name, frame in held.items()}
 
 

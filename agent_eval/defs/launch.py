@@ -151,7 +151,8 @@ class Launch:
 
         Neighbouring partitions with the same stale assets share a run, up to `max_conversations_per_run`. The
         conversations of a larger agent are judged in one run for all versions; its other tables are computed in one
-        run per version. Gates are evaluated after all pairs that they compare (in the same run if a single run computes all of these).
+        run per version. Gates are evaluated after all pairs that they compare (in the same run if a single run
+        computes all of these).
         Boards are built last.
 
         Args:

@@ -114,7 +114,7 @@ DECLARED: tuple[Table[Any], ...] = (
     Table(
         "human_ratings",
         "one row per line of data/ratings/*.csv",
-        ("file", "line"),
+        ("agent_id", "file", "line"),
         (
             AGENT,
             Column("session_id", S, "Session id"),
@@ -149,7 +149,12 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("stratum", S, "Group that the part was sampled from; null if not sampled"),
             Column("rubric_hash", S, "Hash of the rubric that the rater saw; null if unknown"),
             Column("file", S, "Name of the source file", nullable=False),
-            Column("line", I, "1-based line in the file", nullable=False),
+            Column(
+                "line",
+                I,
+                "1-based line in the file when the agent's ratings last changed; lines of other agents may have moved it since",
+                nullable=False,
+            ),
         ),
         ("agent_id",),
     ),

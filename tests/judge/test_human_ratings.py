@@ -22,6 +22,8 @@ from agent_eval.judge.inputs.human_ratings import (
 from agent_eval.methodology import load
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.metric_set import DEFAULT
+from agent_eval.project import Project
+from agent_eval.project.ingest import store_recorded
 from agent_eval.tables import table
 from tests.judge.material import human, humans
 
@@ -329,3 +331,17 @@ def test_a_rating_of_what_is_not_asked_there_is_named_with_file_and_line() -> No
         "r.csv:3: the rating of answer_correctness",
         "r.csv:4: the rating of hallucination_passed",
     ]
+
+
+def test_lines_that_move_in_a_file_of_several_agents_give_no_key_twice(tmp_path: Path) -> None:
+    header = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at\n"
+    lines = {agent: f"{agent},s,,,any,U1,,4,as said,,kim,2026-11-01T10:00:00Z\n" for agent in ("a", "b", "c")}
+    (tmp_path / "agent_eval.toml").touch()
+    file = tmp_path / "data" / "ratings" / "people.csv"
+    file.parent.mkdir(parents=True)
+    for order, changed in (("abc", "abc"), ("bca", "a")):  # the second time, only a's rating changed
+        file.write_text(header + "".join(lines[agent] for agent in order))
+        store_recorded(Project.open(tmp_path), list(changed), run_id="r")
+    stored = Project.open(tmp_path).table("human_ratings")
+    assert stored.select("agent_id", "line").rows() == [("a", 4), ("b", 3), ("c", 4)]
+    assert stored.select(table("human_ratings").key).is_unique().all()

@@ -62,7 +62,7 @@ def test_a_preview_shows_what_was_lost_then_the_lowest_ratings_each_with_its_tur
         for i in range(20)
     )  # fmt: skip
     lines = preview(contract, rows).split("\n")[2:]
-    assert [line.split("|")[2].strip() for line in lines] == ["7", "4", "9", "14", "19"]
+    assert [line.split("|")[2].strip() for line in lines] == ["7", "14", "19", "4", "9"]  # by id
     assert len(lines) == N_ROWS
     assert f"[c7](</report/{Paths('').conversation('a', 'c7', 7)}>)" in lines[0]
 

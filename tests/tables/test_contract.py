@@ -180,3 +180,9 @@ def test_every_column_named_for_a_time_or_a_day_has_such_a_type() -> None:
     }
     assert {name for name, dtype in types.items() if dtype not in (TIME, DATE, DATES)} == set()
     assert len(types) > 10
+
+
+def test_rows_of_different_partitions_never_share_a_key() -> None:
+    of_a_hash = {"failures"}  # the id is a hash of the partition and the turn
+    for name, contract in TABLES.items():
+        assert {*contract.partition} <= {*contract.key} or name in of_a_hash, name
