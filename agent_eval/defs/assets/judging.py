@@ -43,6 +43,8 @@ from agent_eval.tables.frames import (
 
 ASKED: list[dg.AssetDep | str] = ["judge_config", dep("human_ratings", TO_AGENT)]
 
+_TEXTS = ("agent_id", "conversation_id", "turn_index", "messages", "content_hash")
+"""The columns of turns that a judge reads. The other texts are parts of the messages."""
 _FINDING = (
     "methodology_version", "agent_id", "conversation_id", "metric", "rating_1to5", "value", "label", "further_labels",
     "status", "rationale", "is_effective",
@@ -65,7 +67,7 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
     **table_multi_asset(_MADE),
     group_name="judging",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, turns=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT) | {"turns": part_of(_TEXTS, TO_AGENT)},
     deps=ASKED,
     pool="llm",
 )
@@ -107,8 +109,9 @@ def _judged(
     **table_asset("rubric_ratings"),
     group_name="judging",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT)
+    ins=mapped_inputs(conversations=TO_AGENT, sessions=TO_AGENT)
     | {
+        "turns": part_of(_TEXTS, TO_AGENT),
         "turn_judgments": part_of((*_FINDING, "turn_index"), is_effective=[True], status=["scored"]),
         "conversation_judgments": part_of(_FINDING, is_effective=[True], status=["scored"]),
     },
