@@ -158,6 +158,8 @@ def shown(root: Path) -> Tables:
     """Every table without what depends on the moment, and without who paid for which call."""
     held = {name: frame for name, frame in tables(root).items() if name != "spending"}
     held["human_ratings"] = held["human_ratings"].drop("line")  # as of the last change of the agent's ratings
+    by_person = pl.when(pl.col("rater") != pl.col("judge")).then("rated_at").alias("rated_at")
+    held["rubric_ratings"] = held["rubric_ratings"].with_columns(by_person)  # a model rates when it answers
     return {name: frame.drop(*MOVING, strict=False) for name, frame in held.items()}
 
 
