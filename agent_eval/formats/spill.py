@@ -84,18 +84,23 @@ def spilled(parts: Iterable[Mapping[str, pl.DataFrame]]) -> Iterator[dict[str, R
         folder: Path | None = None
         for part in parts:
             held.append(part)
+            del part  # so that it is not in memory while the next one is computed
             if folder is None and _n_rows(held) > IN_MEMORY:
                 folder = Path(stack.enter_context(_temporary_folder()))
-            if folder is not None:
-                for name, frame in ((name, rows[name]) for rows in held for name in rows):
-                    of_table = files.setdefault(name, [])
-                    of_table.append(folder / f"{name}-{len(of_table)}.arrow")
-                    _write(of_table[-1], frame)
-                held.clear()
+            while folder is not None and held:
+                _spill(held.pop(0), folder, files)
         if folder is not None:
             yield {name: Spilled(tuple(of_table)) for name, of_table in files.items()}
         else:
             yield {name: pl.concat(part[name] for part in held) for name in held[0]}
+
+
+def _spill(part: Mapping[str, pl.DataFrame], folder: Path, files: dict[str, list[Path]]) -> None:
+    """Write the next file of each table, and add it to `files`."""
+    for name, frame in part.items():
+        of_table = files.setdefault(name, [])
+        of_table.append(folder / f"{name}-{len(of_table)}.arrow")
+        _write(of_table[-1], frame)
 
 
 def _n_rows(parts: Iterable[Mapping[str, pl.DataFrame]]) -> int:

@@ -1,6 +1,7 @@
 """Rows in memory and in temporary files: the same rows, no file left behind, and an error that names the fix."""
 
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +94,23 @@ def test_a_full_disk_is_named_with_the_fix(folder: Path, monkeypatch: pytest.Mon
     with pytest.raises(TemporaryFolderError, match=r"No space left on device. Free space"), spilled(parts(1)):
         pass
     assert not any(folder.iterdir())
+
+
+def test_a_written_part_is_not_in_memory_while_the_next_is_computed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    written: list[weakref.ref[pl.DataFrame]] = []
+
+    def watched() -> Iterator[dict[str, pl.DataFrame]]:
+        for _ in range(3):
+            assert all(frame() is None for frame in written)
+            frame = pl.DataFrame({"n": [1]})
+            written.append(weakref.ref(frame))
+            part = {"one": frame}
+            del frame
+            yield part
+            del part
+
+    with spilled(watched()) as rows:
+        assert len(written) == in_memory(lambda part: part, rows["one"]).height == 3

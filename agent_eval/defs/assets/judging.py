@@ -102,7 +102,7 @@ def _judged(
         lookup=project.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
     )  # fmt: skip
     for panel, of_judge in project.by_judge(transcripts):
-        yield from (vars(part) for part in ask(of_judge, panel=panel))
+        yield from map(vars, ask(of_judge, panel=panel))
 
 
 @dg.asset(
