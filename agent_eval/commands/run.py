@@ -1,7 +1,5 @@
 """Implement `agent-eval run`: ingest new data, materialise stale assets with Dagster, and record their inputs."""
 
-import contextlib
-import gc
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -122,9 +120,8 @@ def _materialise(
     *,
     publishes: bool,
 ) -> None:
-    with _unused_objects_are_not_sought():
-        from agent_eval.definitions import defs  # slow import (1 s), only if there is work
-        from agent_eval.defs.launch import Launch
+    from agent_eval.definitions import defs  # slow import (1 s), only if there is work
+    from agent_eval.defs.launch import Launch
 
     launch = Launch.at(project, defs, sources)
     agents = sorted({*sources.agent_sessions})
@@ -136,18 +133,6 @@ def _materialise(
         launch.purge()
         if publishes:
             say(launch.publish())  # last, so that tables are kept if the report fails
-
-
-@contextlib.contextmanager
-def _unused_objects_are_not_sought() -> Iterator[None]:
-    """Disable garbage collection during the import of Dagster, whose objects live until the process ends."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_on:
-            gc.enable()
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:

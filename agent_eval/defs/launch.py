@@ -302,6 +302,7 @@ class Launch:
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             use_project(self.project, self.sources),
             deferred_interrupts() as is_interrupted,
+            self.project.store.kept_attached(),
             getattr(self.instance.event_log_storage, "partitions_held", contextlib.nullcontext)(),
         ):
             result = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(

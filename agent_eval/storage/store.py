@@ -20,6 +20,7 @@ import polars as pl
 
 from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.storage import engines, locks
+from agent_eval.storage.kept import KeptAttachment
 from agent_eval.storage.store_errors import (
     BusyStoreError,
     MissingFolderError,
@@ -55,6 +56,7 @@ _SQL_TYPES: dict[DTypes, str] = {
 STAMPS = {"dagster_run_id": "VARCHAR", "created_at": "TIMESTAMPTZ"}
 _BUSY = re.compile(r"set lock on file|unique file handle conflict", re.IGNORECASE)
 _SHARED: ContextVar[Mapping["Store", duckdb.DuckDBPyConnection]] = ContextVar("shared reads", default={})  # noqa: B039
+_KEPT: dict["Store", KeptAttachment] = {}
 _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 
@@ -206,8 +208,11 @@ class Store:
                 frame: pl.DataFrame = con.sql(
                     f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
                 ).pl()
-        lacking = (pl.lit(None).alias(name) for name in wanted if name not in held)
-        return table.typed(frame.with_columns(lacking).select(list(wanted))).cast(wanted)
+        if len(held) < len(wanted):
+            lacking = (pl.lit(None).alias(name) for name in wanted if name not in held)
+            frame = frame.with_columns(lacking).select(list(wanted))
+        typed = table.typed(frame)
+        return typed if typed.schema == wanted else typed.cast(wanted)
 
     def counts(
         self,
@@ -260,6 +265,23 @@ class Store:
                 yield
             finally:
                 _SHARED.reset(token)
+
+    @contextlib.contextmanager
+    def kept_attached(self) -> Iterator[None]:
+        """Let sessions of this process that follow each other closely share one attachment until the end of the block.
+
+        Other processes wait up to `kept.HELD_S` longer for the store. A process must not be forked within the block.
+        Nothing changes for a database that is not a file.
+        """
+        if self.file is None or self in _KEPT:
+            yield
+            return
+        _KEPT[self] = kept = KeptAttachment(lambda held: self._checked(held, read_only=False, doing="write"))
+        try:
+            yield
+        finally:
+            del _KEPT[self]
+            kept.release()
 
     @contextlib.contextmanager
     def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
@@ -339,13 +361,25 @@ class Store:
             with self.translated(doing):
                 yield shared
             return
-        with contextlib.ExitStack() as held:
-            con = self._opened(held, read_only, doing)
-            with self.translated(doing):
-                version, written_by = stamped(con)
-                if version > SCHEMA_VERSION:
-                    raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
+        if kept := _KEPT.get(self):
+            with self.translated(doing), kept.session() as con:
                 yield con
+            return
+        with contextlib.ExitStack() as held:
+            con = self._checked(held, read_only=read_only, doing=doing)
+            with self.translated(doing):
+                yield con
+
+    def _checked(
+        self, held: contextlib.ExitStack, *, read_only: bool, doing: str
+    ) -> duckdb.DuckDBPyConnection:
+        """Lock and attach the database, and check that no later release has written it."""
+        con = self._opened(held, read_only, doing)
+        with self.translated(doing):
+            version, written_by = stamped(con)
+        if version > SCHEMA_VERSION:
+            raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
+        return con
 
     def _is_absent(self) -> bool:
         """Return whether the file does not exist yet.

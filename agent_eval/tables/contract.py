@@ -134,13 +134,15 @@ class Table(Generic[F_co]):
 
     def _typed(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         problems, found = list[str](), list[pl.Series]()
+        given = frame.schema  # computed at each access
         for name, dtype in self.schema.items():
-            is_other = name in frame.columns and frame.schema[name] != dtype
+            is_other = name in given and given[name] != dtype
             if is_other and (isinstance(dtype, pl.Enum) or dtype in _TEXT_OF):
                 series, problem = _in_type(frame[name], dtype)
                 found.append(series)
                 problems += [problem] if problem else []
-        frame = frame.with_columns(found)
+        if found:
+            frame = frame.with_columns(found)
         for column in self.columns:
             if column.rank_of and isinstance(frame.schema.get(column.rank_of), pl.Enum):
                 rank = pl.col(column.rank_of).to_physical().cast(pl.Int64) + 1
@@ -162,12 +164,15 @@ class Table(Generic[F_co]):
         problems += [f"column {n!r} is not declared" for n in frame.columns if n not in self.schema]
         if problems or wrong:
             raise TableMismatchError(self.name, [*problems, *wrong])
-        typeless = [n for n, dtype in frame.schema.items() if dtype == pl.Null]
-        frame = frame.select(list(self.schema)).with_columns(pl.col(n).cast(self.schema[n]) for n in typeless)
+        given = frame.schema
+        frame = frame.select(
+            pl.col(n).cast(dtype) if given[n] == pl.Null else pl.col(n) for n, dtype in self.schema.items()
+        )
+        given = frame.schema
         problems = [
-            f"column {n!r} is {frame.schema[n]}, expected {dtype}"
+            f"column {n!r} is {given[n]}, expected {dtype}"
             for n, dtype in self.schema.items()
-            if frame.schema[n] != dtype
+            if given[n] != dtype
         ]
         problems += [
             f"column {c.name!r} holds {n} nulls"

@@ -1,0 +1,124 @@
+"""Sessions that follow each other closely share an attachment, which other processes wait for only briefly."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from agent_eval.storage import Store, StoreError, engines
+from agent_eval.storage.kept import HELD_S
+from agent_eval.storage.store_errors import NewerStoreError
+from agent_eval.storage.versions import SCHEMA_VERSION
+from agent_eval.tables import table
+
+STATE = table("judge_state")
+READER = """
+import sys
+from pathlib import Path
+from agent_eval.storage import Store
+from agent_eval.tables import table
+print(Store.at(Path(sys.argv[1])).read(table("judge_state")).height)
+"""
+
+
+def rows(n: int) -> pl.DataFrame:
+    of = ({"agent_id": f"a{i}", "methodology_version": "1.3.0", "spec": "x"} for i in range(n))
+    return STATE.frame(of)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store.at(tmp_path / "s.duckdb")
+    made.upsert(STATE, rows(1), run_id="r")
+    return made
+
+
+@pytest.fixture
+def attachments(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of each attachment."""
+    found: list[str] = []
+    attached = engines.attached
+
+    def counted(attach: str, options: str, setup: tuple[str, ...]) -> object:
+        found.append(options)
+        return attached(attach, options, setup)
+
+    monkeypatch.setattr(engines, "attached", counted)
+    return found
+
+
+def test_reads_and_writes_share_one_attachment(store: Store, attachments: list[str]) -> None:
+    with store.kept_attached(), store.kept_attached():
+        began = time.monotonic()
+        store.upsert(STATE, rows(3), run_id="r")
+        assert store.read(STATE).height == 3
+        with store.reading():
+            assert store.counts(STATE, columns=["spec"])["n"].to_list() == [3]
+        if time.monotonic() - began < HELD_S / 2:  # else the attachment may have been released in between
+            assert len(attachments) == 1
+    assert store.read(STATE).height == 3
+    assert "READ_ONLY" in attachments[-1]
+
+
+def test_another_process_reads_while_this_one_is_idle(store: Store) -> None:
+    with store.kept_attached():
+        store.upsert(STATE, rows(2), run_id="r")
+        read = subprocess.run(
+            [sys.executable, "-c", READER, str(store.file)], capture_output=True, text=True, check=True
+        )
+        assert read.stdout == "2\n"
+        store.upsert(STATE, rows(4), run_id="r")
+    assert store.read(STATE).height == 4
+
+
+def test_nothing_is_attached_after_the_block(store: Store) -> None:
+    with store.kept_attached():
+        store.read(STATE)
+    with duckdb.connect(str(store.file)) as elsewhere:  # it would be refused while it is attached
+        assert elsewhere.execute("SELECT count(*) FROM judge_state").fetchone() == (1,)
+
+
+def test_a_failed_write_is_rolled_back_and_the_next_session_works(store: Store) -> None:
+    def broken(con: duckdb.DuckDBPyConnection) -> None:
+        con.execute("DELETE FROM judge_state")
+        raise ZeroDivisionError
+
+    with store.kept_attached():
+        store.upsert(STATE, rows(2), run_id="r")
+        with pytest.raises(ZeroDivisionError):
+            store.transact([STATE], broken)
+        assert store.read(STATE).height == 2
+        with pytest.raises(StoreError, match="nonsense"), store.session(read_only=False) as con:
+            con.execute("nonsense")
+        assert store.read(STATE).height == 2
+
+
+def test_a_store_of_a_later_release_is_refused_and_left_free(store: Store) -> None:
+    with store.session(read_only=False) as con:
+        con.execute(f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION + 1}, '9.0.0', now())")
+    with store.kept_attached():
+        for _ in range(2):
+            with pytest.raises(NewerStoreError):
+                store.read(STATE)
+        with duckdb.connect(str(store.file)) as elsewhere:
+            elsewhere.execute("SELECT 1")
+
+
+def test_threads_follow_one_another(store: Store) -> None:
+    def work(i: int) -> None:
+        for _ in range(5):
+            store.upsert(STATE, rows(i), run_id="r")
+            store.read(STATE)
+
+    with store.kept_attached():
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.read(STATE).height == 4
