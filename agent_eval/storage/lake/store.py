@@ -168,9 +168,11 @@ class LakeStore(Store):
         """
         with self._lake("read" if read_only else "write") as lake:
             if not read_only:
+                self._version(lake)
                 yield lake.con
                 return
             lake.con.execute("BEGIN")
+            self._version(lake)
             yield lake.con
             lake.con.execute("COMMIT")
 
@@ -178,10 +180,14 @@ class LakeStore(Store):
     def _lake(self, doing: str) -> Iterator[Lake]:
         self._check_folder(doing)
         with self.translated(doing), pooled(self._opened_lake, (self.attach, self.data, self.setup)) as lake:
-            version, written_by = stamped(lake.con)
-            if version > SCHEMA_VERSION:
-                raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
             yield lake
+
+    def _version(self, lake: Lake) -> int:
+        """Return the version of the lake; a query of its own transaction, unless one is in progress."""
+        version, written_by = stamped(lake.con)
+        if version > SCHEMA_VERSION:
+            raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
+        return version
 
     def _opened_lake(self) -> Lake:
         session = self.catalog_session("open")
@@ -240,7 +246,7 @@ class LakeStore(Store):
         self, lake: Lake, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
     ) -> None:
         lake.con.execute("BEGIN")
-        version, _ = stamped(lake.con)
+        version = self._version(lake)
         if version < SCHEMA_VERSION:
             migrate(lake.con, version)
         for table in tables:
