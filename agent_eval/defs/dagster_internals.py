@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         SqliteEventLogStorage,  # the base class of the batched event log, which uses fewer connections and commits
     )
 
+    # Dagster's default starts four processes per run that copy its output; see `leave_output`.
+    from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+    from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+
     # Dagster opens its SQLite files with specific settings, and the batched event log has to use the same ones.
     from dagster._core.storage.sql import create_engine
 
@@ -37,12 +41,15 @@ __all__ = [
     "IN_PROGRESS_RUN_STATUSES",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "ConfigurableClassData",
+    "LocalComputeLogManager",
+    "NoOpComputeLogManager",
     "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
     "add_metadata_by_partition",
     "create_engine",
     "create_external_asset_from_source_asset",
     "has_backfill_under_way",
+    "leave_output",
     "release_outputs",
     "run_dev_with_webserver",
 ]
@@ -51,6 +58,8 @@ _LOADED_ON_USE = {  # these import SQLAlchemy, which would exceed the time limit
     "INDEX_SHARD_NAME": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
     "SqlEventLogStorageTable": "dagster._core.storage.event_log.schema",
     "SqliteEventLogStorage": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
+    "LocalComputeLogManager": "dagster._core.storage.local_compute_log_manager",
+    "NoOpComputeLogManager": "dagster._core.storage.noop_compute_log_manager",
     "create_engine": "dagster._core.storage.sql",
     "SQLITE_BUSY_TIMEOUT_SECONDS": "dagster._core.storage.sqlite",
     "ConfigurableClassData": "dagster._serdes",
@@ -97,6 +106,19 @@ def release_outputs(context: dg.OutputContext) -> None:
     step = getattr(context, "_step_context", None)
     if isinstance(kept := getattr(step, "output_capture", None), dict):
         kept.clear()
+
+
+def leave_output(instance: dg.DagsterInstance) -> None:
+    """Let the runs of this process write to its stdout and stderr, if Dagster would capture both in local files.
+
+    For each run, Dagster starts four processes that copy the files to the terminal, up to a second later. Output
+    that dagster.yaml stores elsewhere is still captured.
+    """
+    names = importlib.import_module(__name__)
+    if isinstance(instance.compute_log_manager, names.LocalComputeLogManager):
+        manager = names.NoOpComputeLogManager()
+        manager.register_instance(instance)
+        vars(instance)["_compute_log_manager"] = manager
 
 
 def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:

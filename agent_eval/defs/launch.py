@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import dagster as dg
 import polars as pl
 
+from agent_eval.defs.dagster_internals import leave_output
 from agent_eval.defs.instance import (
     LAUNCHED_BY,
     PROJECT_TAG,
@@ -118,6 +119,7 @@ class Launch:
         """Return a launcher for these definitions and sources on the project's Dagster instance."""
         home = dagster_home(project.home.root)
         instance = dg.DagsterInstance.from_config(str(home))
+        leave_output(instance)
         launch = cls(project=project, defs=defs, instance=instance, sources=sources, _stages=by_stage(defs))
         agents = project.known_agents()  # boards load the rows of every known agent
         with records_in(home):

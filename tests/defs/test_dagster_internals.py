@@ -1,14 +1,17 @@
 """What the project uses of Dagster without a promise: in one module, and metadata shown as Dagster's own way shows it."""
 
 import ast
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.execution.context.system import StepExecutionContext
+from dagster._core.storage import local_compute_log_manager
 
 from agent_eval.defs import dagster_internals
-from agent_eval.defs.dagster_internals import add_metadata_by_partition, release_outputs
+from agent_eval.defs.dagster_internals import add_metadata_by_partition, leave_output, release_outputs
 from tests.rooms import PACKAGE, imported, modules
 
 KEYS = ["a", "b", "c"]
@@ -96,3 +99,29 @@ def test_outputs_are_kept_until_a_run_ends_unless_they_are_released(*, releases:
             result.output_for_node("made")
     else:
         assert result.output_for_node("made") == 7
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_output_of_runs_is_captured_unless_it_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_left: bool
+) -> None:
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job(executor_def=dg.in_process_executor)
+    def job() -> None:
+        nothing()
+
+    captured: list[str] = []
+
+    @contextlib.contextmanager
+    def copied(_: object, file: str) -> Iterator[None]:
+        captured.append(file)
+        yield
+
+    monkeypatch.setattr(local_compute_log_manager, "mirror_stream_to_file", copied)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        if is_left:
+            leave_output(instance)
+        assert job.execute_in_process(instance=instance).success
+    assert len(captured) == (0 if is_left else 2)
