@@ -852,7 +852,7 @@ def labels_import(
 
 @store_app.command("init")
 def store_init() -> None:
-    """Create the lake that is configured in the table [store] of agent_eval.toml. An existing lake is not changed."""
+    """Create the lake that the table `store` of agent_eval.toml configures. An existing lake is not changed."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 

@@ -50,6 +50,20 @@ def test_celery_knows_the_settings_of_launcher_and_workers() -> None:
     assert of_workers["worker_disable_prefetch"] is True
 
 
+def test_celery_reads_the_password_of_the_broker_from_its_own_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """dagster-celery writes the address that the files name to a file in DAGSTER_HOME."""
+    app = pytest.importorskip("dagster_celery.make_app").make_app(
+        {"broker": "redis://h/0", "backend": "redis://h/0"}
+    )
+    said = (DEPLOY / "celery.yaml").read_text()
+    for variable in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
+        assert variable in said
+        monkeypatch.setenv(variable, "redis://:S3cret@h/0")
+    assert app.conf.broker_url == app.conf.result_backend == "redis://:S3cret@h/0"
+
+
 def test_every_service_has_the_variables_that_its_files_read() -> None:
     services = read("compose.yaml")["services"]
     needed = {

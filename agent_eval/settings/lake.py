@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from pydantic import BaseModel, Discriminator, Field, Tag, field_validator
 
 _PREFIX = "postgres:"
-_PASSWORD = re.compile(r"password\s*=|//[^/]*:[^/]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"password\s*=|//[^@/]*:.*@", re.IGNORECASE)  # a password may contain a slash
 
 
 class LakeSettings(BaseModel, frozen=True, extra="forbid"):

@@ -68,6 +68,7 @@ data = "{}"
         ("postgres:host=db password=S3cret", "d", "store.catalog.*remove it and set PGPASSWORD"),
         ("postgres:host=db PassWord = 'S3cret'", "d", "store.catalog.*contains a password"),
         ("postgres://user:S3cret@db/x", "d", "store.catalog.*contains a password"),
+        ("postgres://user:a/S3cret@db/x", "d", "store.catalog.*contains a password"),
         ("postgres:postgresql://db/x?pass%77ord=S3cret", "d", "store.catalog.*contains a password"),
         ("mysql:host=S3cret", "d", "store.catalog.*expected `postgres:`"),
         ("postgres:host=db", "s3://bucket/S3cret", "store.data.*object stores are not supported"),

@@ -24,8 +24,8 @@ def init(project: Project, out: Console) -> None:
     lake = _lake(project)
     from agent_eval.storage.lake.upkeep import initialise
 
-    made = "made" if initialise(lake) else "exists already"
-    _say(out, f"The lake {made}: catalog {lake.given}, data folder {lake.data}.")
+    state = "was created" if initialise(lake) else "already exists"
+    _say(out, f"The lake {state}: catalog {lake.given}, data folder {lake.data}.")
 
 
 def check(project: Project, out: Console) -> int:
