@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import textwrap
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ JUDGING = ("transcripts", "turn_judgments", "conversation_judgments")
 """Tables that are computed for all versions of a large agent in one run, because versions share most answers."""
 _PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
 """A run to be started: its stage, its assets, and the first and last of its partitions."""
+LONGEST_WHY = 600  # characters of the cause of a failure; an error names its fix at the end
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
@@ -320,7 +322,7 @@ class Launch:
             if is_interrupted():
                 raise KeyboardInterrupt
         if not result.success:
-            raise RunFailedError(result.run_id, made, _why(result))
+            raise RunFailedError(result.run_id, made, cause_of_failure(result))
         return made
 
 
@@ -363,13 +365,15 @@ def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
     } | of_parent
 
 
-def _why(result: dg.ExecuteInProcessResult) -> str:
-    """Return the root cause of the first failed step, in one line."""
+def cause_of_failure(result: dg.ExecuteInProcessResult) -> str:
+    """Return the root cause of the first failed step in one line, of at most `LONGEST_WHY` characters."""
     errors = [e.step_failure_data.error for e in result.filter_events(lambda e: e.is_step_failure)]
     error = next((e for e in errors if e), None)
     while error is not None and error.cause is not None:
         error = error.cause
-    return " ".join(error.message.split())[:300].rstrip(".") if error else "no step reported an error"
+    if error is None:
+        return "no step reported an error"
+    return textwrap.shorten(error.message, LONGEST_WHY, placeholder=" …").rstrip(".")
 
 
 def by_stage(defs: dg.Definitions) -> dict[Stage, list[dg.AssetKey]]:

@@ -8,7 +8,15 @@ import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
-from agent_eval.defs.launch import CLUSTERING, JUDGING, Launch, by_stage, place_of_several
+from agent_eval.defs.launch import (
+    CLUSTERING,
+    JUDGING,
+    LONGEST_WHY,
+    Launch,
+    by_stage,
+    cause_of_failure,
+    place_of_several,
+)
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
 from agent_eval.tables.made_from import MADE_FROM, below
@@ -114,3 +122,22 @@ def test_a_large_agent_is_judged_in_one_run_for_all_versions_and_its_other_table
                 assert ({*assets}, of_agent) == ({*JUDGING}, VERSIONS)
             else:
                 assert len(of_agent) == 1 or len(of_agent) * sizes[agent] <= (limit or 0)
+
+
+@pytest.mark.parametrize(
+    ("n_words", "end"), [(0, "no step reported an error"), (100, "Fix it"), (200, "word …")]
+)
+def test_the_cause_of_a_failure_is_given_with_its_fix_and_cut_between_words(n_words: int, end: str) -> None:
+    @dg.op
+    def broken() -> None:
+        if n_words:
+            raise ValueError("word\n" * n_words + "Fix it.")
+
+    @dg.job
+    def job() -> None:
+        broken()
+
+    cause = cause_of_failure(job.execute_in_process(raise_on_error=False))
+    assert cause.endswith(end)
+    assert len(cause) <= LONGEST_WHY
+    assert "\n" not in cause

@@ -40,9 +40,8 @@ def check(project: Project, out: Console) -> int:
     found = check_lake(lake)
     for problem in found.problems:
         _say(out, problem)
-    _say(
-        out, f"{sum(found.rows.values()):,} rows of {len(found.rows)} tables; {len(found.problems)} problems."
-    )
+    n_problems = f"{len(found.problems)} problem{'s' * (len(found.problems) != 1)}"
+    _say(out, f"{sum(found.rows.values()):,} rows of {len(found.rows)} tables; {n_problems}.")
     return int(bool(found.problems))
 
 
