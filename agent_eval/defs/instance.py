@@ -123,6 +123,19 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
     )
 
 
+_watched: set[int] = set()  # the pipes to which this process writes the signals it receives
+
+
+def _watch_no_signals() -> None:
+    """Stop a forked child from writing its signals to the parent's pipe, e.g. those that end a pool of processes."""
+    if _watched:
+        signal.set_wakeup_fd(-1)
+        _watched.clear()
+
+
+os.register_at_fork(after_in_child=_watch_no_signals)
+
+
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether SIGINT (Ctrl-C) or SIGTERM was received.
@@ -136,6 +149,7 @@ def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     os.set_blocking(read_end, False)
     os.set_blocking(write_end, False)
     before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    _watched.add(write_end)
 
     def is_interrupted() -> bool:
         with contextlib.suppress(BlockingIOError):
@@ -146,5 +160,6 @@ def deferred_interrupts() -> Iterator[Callable[[], bool]]:
         yield is_interrupted
     finally:
         signal.set_wakeup_fd(before)
+        _watched.discard(write_end)
         os.close(read_end)
         os.close(write_end)

@@ -8,7 +8,8 @@ from urllib.parse import unquote
 from pydantic import BaseModel, Discriminator, Field, Tag, field_validator
 
 _PREFIX = "postgres:"
-_PASSWORD = re.compile(r"password\s*=|//[^@/]*:.*@", re.IGNORECASE)  # a password may contain a slash
+_PORT = r"\d+(/[^@?]*)?\?\w+="  # port, database and the first parameter, whose value may contain an @
+_PASSWORD = re.compile(rf"password\s*=|//[^@/]*:(?!{_PORT}).*@", re.IGNORECASE)  # may contain a slash
 
 
 class LakeSettings(BaseModel, frozen=True, extra="forbid"):

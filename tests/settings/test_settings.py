@@ -69,6 +69,8 @@ data = "{}"
         ("postgres:host=db PassWord = 'S3cret'", "d", "store.catalog.*contains a password"),
         ("postgres://user:S3cret@db/x", "d", "store.catalog.*contains a password"),
         ("postgres://user:a/S3cret@db/x", "d", "store.catalog.*contains a password"),
+        ("postgres://user:1/S3cret@db/x?user=a", "d", "store.catalog.*contains a password"),
+        ("postgres://user:S3cret?/a@db/x", "d", "store.catalog.*contains a password"),
         ("postgres:postgresql://db/x?pass%77ord=S3cret", "d", "store.catalog.*contains a password"),
         ("mysql:host=S3cret", "d", "store.catalog.*expected `postgres:`"),
         ("postgres:host=db", "s3://bucket/S3cret", "store.data.*object stores are not supported"),
@@ -81,6 +83,21 @@ def test_a_lake_in_the_settings_holds_no_password(
     with pytest.raises(SettingsError, match=reason) as raised:
         read_settings(tmp_path)
     assert "S3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        "postgres://me%40corp@db:5432/x",
+        "postgres://db:5432/x?user=me@corp",
+        "postgres://db:5432?user=me@corp",
+    ],
+)
+def test_an_at_sign_in_the_user_name_of_a_lake_is_no_password(tmp_path: Path, catalog: str) -> None:
+    (tmp_path / FILE).write_text(LAKE.format(catalog, "d"))
+    lake = read_settings(tmp_path).store
+    assert isinstance(lake, LakeSettings)
+    assert lake.catalog == catalog
 
 
 def test_a_store_is_a_path_or_a_table_in_the_file_and_the_environment(

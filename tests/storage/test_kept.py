@@ -10,8 +10,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from agent_eval.storage import Store, StoreError, engines
-from agent_eval.storage.kept import HELD_S
+from agent_eval.storage import Store, StoreError, engines, kept
 from agent_eval.storage.store_errors import NewerStoreError
 from agent_eval.storage.versions import SCHEMA_VERSION
 from agent_eval.tables import table
@@ -52,17 +51,30 @@ def attachments(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_reads_and_writes_share_one_attachment(store: Store, attachments: list[str]) -> None:
+def test_reads_and_writes_share_one_attachment(
+    store: Store, attachments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "HELD_S", 3600.0)
     with store.kept_attached(), store.kept_attached():
-        began = time.monotonic()
         store.upsert(STATE, rows(3), run_id="r")
         assert store.read(STATE).height == 3
         with store.reading():
             assert store.counts(STATE, columns=["spec"])["n"].to_list() == [3]
-        if time.monotonic() - began < HELD_S / 2:  # else the attachment may have been released in between
-            assert len(attachments) == 1
+        assert len(attachments) == 1
     assert store.read(STATE).height == 3
     assert "READ_ONLY" in attachments[-1]
+
+
+def test_an_attachment_is_released_after_the_session_that_is_in_progress(
+    store: Store, attachments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "HELD_S", 0.01)
+    with store.kept_attached():
+        with store.session(read_only=True) as con:
+            time.sleep(0.1)  # the time is over
+            assert con.execute("SELECT count(*) FROM judge_state").fetchone() == (1,)
+        store.upsert(STATE, rows(2), run_id="r")
+        assert len(attachments) == 2
 
 
 def test_another_process_reads_while_this_one_is_idle(store: Store) -> None:
