@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from pydantic import BaseModel, Discriminator, Field, Tag, field_validator
 
 _PREFIX = "postgres:"
-_PORT = r"\d+(/[^@?]*)?\?\w+="  # port, database and the first parameter, whose value may contain an @
+_PORT = r"\d+/[^@?]*\?\w+="  # port, database and the first parameter, whose value may contain an @
 _PASSWORD = re.compile(rf"password\s*=|//[^@/]*:(?!{_PORT}).*@", re.IGNORECASE)  # may contain a slash
 
 
@@ -31,7 +31,7 @@ class LakeSettings(BaseModel, frozen=True, extra="forbid"):
             raise ValueError(
                 "expected `postgres:` and the address of a database, e.g. postgres:host=db dbname=x"
             )
-        if _PASSWORD.search(unquote(value)):
+        if _PASSWORD.search(value) or _PASSWORD.search(unquote(value)):
             raise ValueError(
                 "it contains a password; remove it and set PGPASSWORD or PGPASSFILE in the environment"
             )
