@@ -7,7 +7,7 @@ from the catalog's clock, so that a wrong clock on a worker does not affect how 
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +41,7 @@ _PUBLISH = f"""
     SELECT row ->> 'cache_key', %s, clock_timestamp(), row::text FROM json_array_elements(%s::json) AS row
     ORDER BY 1
     ON CONFLICT (cache_key) DO UPDATE SET answer = excluded.answer, worker = excluded.worker, is_merged = false"""
+_UNMERGED = f"FROM {_ANSWER} WHERE NOT is_merged AND answer IS NOT NULL"
 _BATCH = 5_000  # answers merged in one transaction
 KEPT = "7 days"
 """How long merged answers are kept for workers that searched the cache before the merge."""
@@ -128,26 +129,27 @@ def publish(session: CatalogSession, rows: Sequence[Mapping[str, object]]) -> No
 
 
 def merge(store: LakeStore) -> None:
-    """Merge the new answers of all workers into the `judge_cache` table; repeated merges change nothing.
+    """Merge the answers that all workers have published so far into the `judge_cache` table.
+
+    Only one worker at a time merges. Answers that are published during a merge are left to the next one; otherwise it
+    would not end while other workers publish.
 
     Raises:
         StoreError: If the lake cannot be written.
     """
     with contextlib.closing(store.catalog_session("read")) as session:
-        for keys, answers in _unmerged(session):
+        if not session.rows(f"SELECT 1 {_UNMERGED} LIMIT 1"):
+            return
+        session.lock("merge of answers", limit_s=None, what=f"the store {store.attach} (a merge of answers)")
+        session.rows(f"DECLARE unmerged CURSOR WITH HOLD FOR SELECT cache_key, answer {_UNMERGED}")
+        while found := session.rows(f"FETCH {_BATCH} FROM unmerged"):
+            keys, answers = ([row[i] for row in found] for i in range(2))
             store.upsert(_CACHE, _frame(answers), run_id="judge")
             session.rows(
                 f"UPDATE {_ANSWER} SET is_merged = true FROM unnest(%s, %s) AS done (key, text) "
                 "WHERE cache_key = key AND answer = text",
                 [keys, answers],
             )
-
-
-def _unmerged(session: CatalogSession) -> Iterator[tuple[list[str], list[str]]]:
-    while found := session.rows(
-        f"SELECT cache_key, answer FROM {_ANSWER} WHERE NOT is_merged AND answer IS NOT NULL LIMIT {_BATCH}"
-    ):
-        yield [key for key, _ in found], [answer for _, answer in found]
 
 
 def forget_merged(session: CatalogSession) -> None:

@@ -21,7 +21,7 @@ from agent_eval.storage.store_errors import StoreError
 
 _SPENDING = f"{catalog.SCHEMA}.spending"
 _DAY = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
-# Each call needs two round trips; the lock allows only one worker at a time to compare the sums with the caps.
+# The lock allows only one worker at a time to compare the sums with the caps.
 _BEGIN = f"""
     BEGIN; SELECT pg_advisory_xact_lock({lock_key("ledger")});
     SELECT {_DAY}, sum(n_calls), sum(cost_usd),
@@ -32,9 +32,9 @@ _BEGIN = f"""
     FROM {_SPENDING}"""
 _RESERVE = f"""
     INSERT INTO {_SPENDING} AS held (day, run, model, started_by, session, n_calls, n_reserved)
-    VALUES (%(day)s, %(run)s, %(model)s, %(by)s, %(session)s, 1, 1)
-    ON CONFLICT (day, run, model, session) DO UPDATE SET n_calls = held.n_calls + 1, n_reserved = held.n_reserved + 1;
-    COMMIT"""
+    VALUES (COALESCE(%(day)s, {_DAY}), %(run)s, %(model)s, %(by)s, %(session)s, 1, 1)
+    ON CONFLICT (day, run, model, session) DO UPDATE SET n_calls = held.n_calls + 1, n_reserved = held.n_reserved + 1
+    RETURNING day"""
 _SETTLE = f"""
     UPDATE {_SPENDING} SET n_reserved = n_reserved - 1, n_unknown_cost = n_unknown_cost + %(unknown)s,
         n_tokens_in = n_tokens_in + %(n_in)s, n_tokens_out = n_tokens_out + %(n_out)s, cost_usd = cost_usd + %(cost)s
@@ -85,13 +85,16 @@ class CatalogLedger:
         by = "automation" if self.is_automatic else "person"
         try:
             with self._lock:
-                row = {"run": self.run, "model": model, "by": by, "session": self._name}
-                day, *sums = self._session.rows(_BEGIN, row)[0]
-                if (why := self._why_reached(sums)) is not None:
-                    self._session.rows("ROLLBACK")
-                    return why
-                self._session.rows(_RESERVE, row | {"day": day})
-                self._days.setdefault(model, []).append(str(day))
+                row = {"day": None, "run": self.run, "model": model, "by": by, "session": self._name}
+                if self._is_capped:
+                    row["day"], *sums = self._session.rows(_BEGIN, row)[0]
+                    if (why := self._why_reached(sums)) is not None:
+                        self._session.rows("ROLLBACK")
+                        return why
+                    self._session.rows(f"{_RESERVE}; COMMIT", row)
+                else:  # a single statement is atomic without a transaction
+                    row["day"] = self._session.rows(_RESERVE, row)[0][0]
+                self._days.setdefault(model, []).append(str(row["day"]))
         except StoreError as error:
             with contextlib.suppress(StoreError):
                 self._session.rows("ROLLBACK")
@@ -115,6 +118,11 @@ class CatalogLedger:
                 self._session.rows(_SETTLE, row)
             except StoreError as error:
                 raise CatalogLedgerError(error) from error
+
+    @property
+    def _is_capped(self) -> bool:
+        caps = (self.in_all, self.per_day, self.of_run, *[self.of_automation] * self.is_automatic)
+        return any(cap.calls is not None or cap.cost_usd is not None for cap in caps)
 
     def _why_reached(self, sums: Sequence[float | None]) -> str | None:
         n_all, all_usd, n_day, day_usd, n_auto, auto_usd, n_run, run_usd = (value or 0 for value in sums)

@@ -1,9 +1,11 @@
 """What workers share in the catalog: claims and answers of questions, the ledger, the secret."""
 
 import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +15,7 @@ from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.project.answers import AnswerCache
 from agent_eval.project.beside_store import Caps, CatalogBesideStore
 from agent_eval.storage.lake import LakeStore, catalog
-from agent_eval.storage.lake.answers import AnswersNotStoredError, ClaimedQuestions, publish
+from agent_eval.storage.lake.answers import AnswersNotStoredError, ClaimedQuestions, merge, publish
 from agent_eval.storage.lake.ledger import CatalogLedger, add_spent, spent
 from agent_eval.storage.ledger import SPENDING, SpendingCap
 from agent_eval.tables import table
@@ -88,12 +90,63 @@ def test_the_claims_of_a_worker_whose_session_has_ended_are_free_at_once(lake: L
     assert other.claim(["a"])
 
 
-def test_an_answer_is_merged_once_also_if_its_worker_is_gone(lake: LakeStore) -> None:
-    row = dict.fromkeys(CACHE.schema) | {
-        "cache_key": "k", "question_key": "q", "content_hash": "c", "metric": "m", "rubric_hash": "r", "model": "x",
+def answered(key: str) -> dict[str, object]:
+    """A row of judge_cache that answers the question `key`."""
+    return dict.fromkeys(CACHE.schema) | {
+        "cache_key": key, "question_key": key, "content_hash": "c", "metric": "m", "rubric_hash": "r", "model": "x",
         "parameters": "{}", "verdict": '{"status": "scored"}', "judged_at": "2026-04-20T00:00:00Z", "profile_version": "1",
         "repeat": 0,
     }  # fmt: skip
+
+
+def test_a_merge_ends_although_other_workers_publish_answers(
+    lake: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upsert, n_upserts = LakeStore.upsert, 0
+
+    with contextlib.closing(lake.catalog_session("write")) as other:
+
+        def published_meanwhile(*args: Any, **options: Any) -> None:
+            nonlocal n_upserts
+            n_upserts += 1
+            publish(other, [answered(f"after {n_upserts}")])
+            upsert(*args, **options)
+
+        publish(other, [answered("before")])
+        monkeypatch.setattr(LakeStore, "upsert", published_meanwhile)
+        merge(lake)
+    assert n_upserts == 1
+    assert lake.read(CACHE)["cache_key"].to_list() == ["before"]
+    monkeypatch.undo()
+    merge(lake)
+    assert lake.read(CACHE)["cache_key"].to_list() == ["after 1", "before"]
+
+
+def test_a_worker_that_merges_waits_for_the_answers_that_another_is_merging(
+    lake: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upsert, is_merging, may_go_on = LakeStore.upsert, threading.Event(), threading.Event()
+
+    def slow(*args: Any, **options: Any) -> None:
+        is_merging.set()
+        assert may_go_on.wait(30)
+        upsert(*args, **options)
+
+    monkeypatch.setattr(LakeStore, "upsert", slow)
+    with contextlib.closing(lake.catalog_session("write")) as session, ThreadPoolExecutor(2) as pool:
+        publish(session, [answered("q")])
+        first = pool.submit(merge, lake)
+        assert is_merging.wait(30)
+        found = pool.submit(AnswerCache(CatalogBesideStore(lake, lake.data)).find, ["q"])
+        with pytest.raises(TimeoutError):
+            found.result(1)
+        may_go_on.set()
+        first.result(30)
+        assert found.result(30).height == 1
+
+
+def test_an_answer_is_merged_once_also_if_its_worker_is_gone(lake: LakeStore) -> None:
+    row = answered("k") | {"question_key": "q"}
     with contextlib.closing(lake.catalog_session("write")) as session:
         publish(session, [row, row | {"verdict": '{"status": "scored", "rationale": "it\'s 5 %"}'}])
     beside = CatalogBesideStore(lake, lake.data)
