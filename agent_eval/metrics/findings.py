@@ -105,7 +105,8 @@ def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tup
         rating: The judge's rating, 1–5.
         findings: All findings of the session for U1–U6, or of the conversation for a criterion.
     """
-    met = [cap for cap in CAPS if cap.target == target_of(name) and _is_met(cap, findings)]
+    target = target_of(name)
+    met = [cap for cap in CAPS if cap.target == target and _is_met(cap, findings)]
     lowest = min((cap.at_most for cap in met), default=rating)
     if lowest >= rating:
         return rating, ""

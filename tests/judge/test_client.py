@@ -16,7 +16,7 @@ import pytest
 
 from agent_eval.judge.llm.budget import Budget, Price
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.client import FORMS, CallError, LiteLLMClient, Reply, price_of, problem_of
+from agent_eval.judge.llm.client import FORMS, CallError, LiteLLMClient, Reply, imported, price_of, problem_of
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import Prompt, build_prompt
@@ -115,6 +115,23 @@ def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server
     assert isinstance(form, dict)
     assert form["json_schema"]["schema"] == json.loads(json.dumps(PROMPT.schema))
     assert form["json_schema"]["strict"] is True
+
+
+def test_litellm_computes_the_cost_of_other_calls_of_the_process_but_not_of_ours(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    litellm, costs = imported(), list[float]()
+    calculate = litellm.response_cost_calculator
+    monkeypatch.setattr(
+        litellm, "response_cost_calculator", lambda **given: costs.append(calculate(**given)) or costs[-1]
+    )
+    assert isinstance(complete(LiteLLMClient("openai/gpt-4o-mini")), Reply)
+    assert len(server.asked) == 1
+    assert not costs
+    of_others = litellm.completion(
+        "gpt-4o-mini", [{"role": "user", "content": "?"}], mock_response="an answer"
+    )
+    assert of_others._hidden_params["response_cost"] == costs[-1] > 0
 
 
 def judged(model: str, budget: Budget, n: int = 2) -> list[Verdict]:

@@ -5,6 +5,7 @@ on invalid token counts. Its transport is therefore wrapped, so that replies to 
 """
 
 import contextlib
+import functools
 import json
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -56,6 +57,25 @@ def install() -> None:
         handle = transport.handle_async_request
         if not hasattr(handle, "__wrapped__"):
             setattr(transport, "handle_async_request", _wrapped(handle))  # noqa: B010  # no assignment to a method
+    _skip_cost()
+
+
+def _skip_cost() -> None:
+    """Skip litellm's calculation of the cost of our calls, which is not used and takes a third of its time."""
+    try:
+        from litellm.litellm_core_utils.litellm_logging import Logging
+
+        calculate = Logging.response_cost_calculator
+    except (ImportError, AttributeError):  # not public; without it, calls work but are slower
+        return
+    if hasattr(calculate, "__wrapped__"):
+        return
+
+    @functools.wraps(calculate)
+    def skipped(*args: Any, **options: Any) -> float | None:
+        return calculate(*args, **options) if EXCHANGE.get() is None else None
+
+    setattr(Logging, "response_cost_calculator", skipped)  # noqa: B010  # no assignment to a method
 
 
 def _wrapped(

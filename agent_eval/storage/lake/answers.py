@@ -21,7 +21,9 @@ from agent_eval.tables import table
 
 _CACHE = table("judge_cache")
 _ANSWER = f"{catalog.SCHEMA}.answer"
+# A claim ends with its session, so it does not have to survive a crash of the catalog.
 _CLAIM = f"""
+    BEGIN; SET LOCAL synchronous_commit = off;
     INSERT INTO {_ANSWER} AS held (cache_key, worker, expires_at)
     SELECT key, %(worker)s, clock_timestamp() + %(lasting)s * INTERVAL '1 s' FROM unnest(%(keys)s) AS key ORDER BY key
     ON CONFLICT (cache_key) DO UPDATE SET worker = excluded.worker, expires_at = excluded.expires_at
@@ -75,13 +77,13 @@ class ClaimedQuestions:
     def claim(self, keys: Collection[str]) -> bool:
         """Claim either all keys or none; return False if a key is already answered or claimed by another worker."""
         try:
-            with self.session.transaction():
-                claimed = self.session.rows(_CLAIM, self._values(keys))
-                if len(claimed) < len(set(keys)):
-                    raise _NotAllError
-        except _NotAllError:
-            return False
-        return True
+            is_complete = len(self.session.rows(_CLAIM, self._values(keys))) == len(set(keys))
+            self.session.rows("COMMIT" if is_complete else "ROLLBACK")
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self.session.rows("ROLLBACK")
+            raise
+        return is_complete
 
     def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
         """Return the answers for the keys, and the keys that another worker still claims.
@@ -109,10 +111,6 @@ class ClaimedQuestions:
 
     def _values(self, keys: Collection[str]) -> dict[str, object]:
         return {"worker": self.worker, "lasting": self.lasting_s, "keys": sorted(set(keys))}
-
-
-class _NotAllError(Exception):
-    """Raised within `claim` to roll back its transaction."""
 
 
 def publish(session: CatalogSession, rows: Sequence[Mapping[str, object]]) -> None:

@@ -31,7 +31,7 @@ TABLES = (
     "n_tokens_in bigint DEFAULT 0, n_tokens_out bigint DEFAULT 0, cost_usd double precision DEFAULT 0, "
     "PRIMARY KEY (day, run, model, session))",
 )
-SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_start IS NOT NULL"
+SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_get_activity(NULL) WHERE backend_start IS NOT NULL"
 """Query for the names of all sessions on the server; names are never reused."""
 LARGEST_SKEW_S = 60.0
 """Maximum difference in seconds between the clocks of a worker that writes and of the catalog."""
@@ -104,18 +104,6 @@ class CatalogSession:
             raise NotInitialisedError(self.attach, "use") from error
         except _psycopg2().Error as error:
             raise CatalogError(self.attach, "use", str(error)) from error
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit all statements of the block, or none if an exception is raised."""
-        self.rows("BEGIN")
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(CatalogError):
-                self.rows("ROLLBACK")
-            raise
-        self.rows("COMMIT")
 
     def name(self) -> str:
         """Return the name of this session, as `SESSIONS` lists it."""
