@@ -10,6 +10,7 @@ from dataclasses import replace
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -120,18 +121,16 @@ def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server
 def test_litellm_computes_the_cost_of_other_calls_of_the_process_but_not_of_ours(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    litellm, costs = imported(), list[float]()
-    calculate = litellm.response_cost_calculator
-    monkeypatch.setattr(
-        litellm, "response_cost_calculator", lambda **given: costs.append(calculate(**given)) or costs[-1]
-    )
+    litellm = imported()
+    calculate = Mock(wraps=litellm.response_cost_calculator)
+    monkeypatch.setattr(litellm, "response_cost_calculator", calculate)
     assert isinstance(complete(LiteLLMClient("openai/gpt-4o-mini")), Reply)
     assert len(server.asked) == 1
-    assert not costs
-    of_others = litellm.completion(
-        "gpt-4o-mini", [{"role": "user", "content": "?"}], mock_response="an answer"
-    )
-    assert of_others._hidden_params["response_cost"] == costs[-1] > 0
+    calculate.assert_not_called()
+    messages = [{"role": "user", "content": "?"}]
+    of_others = litellm.completion("gpt-4o-mini", messages, mock_response="an answer")
+    calculate.assert_called()
+    assert of_others._hidden_params["response_cost"] > 0
 
 
 def judged(model: str, budget: Budget, n: int = 2) -> list[Verdict]:
