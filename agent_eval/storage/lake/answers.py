@@ -21,6 +21,13 @@ from agent_eval.tables import table
 
 _CACHE = table("judge_cache")
 _ANSWER = f"{catalog.SCHEMA}.answer"
+
+
+def _locked(condition: str) -> str:
+    """Return a query for the keys of rows, which locks them in the order of claims, so that there is no deadlock."""
+    return f"SELECT cache_key FROM {_ANSWER} WHERE {condition} ORDER BY cache_key FOR UPDATE"
+
+
 # A claim ends with its session, so it does not have to survive a crash of the catalog.
 _CLAIM = f"""
     BEGIN; SET LOCAL synchronous_commit = off;
@@ -34,10 +41,16 @@ _ARRIVED = f"""
     SELECT cache_key, answer, answer IS NULL AND worker <> %(worker)s AND expires_at >= clock_timestamp()
         AND worker IN ({catalog.SESSIONS})
     FROM {_ANSWER} WHERE cache_key = ANY(%(keys)s)"""
-_RELEASE = f"DELETE FROM {_ANSWER} WHERE worker = %(worker)s AND answer IS NULL"
+_OWN = (
+    "worker = %(worker)s AND answer IS NULL AND NOT is_merged"  # there is an index of the answers not merged
+)
+_RELEASE = f"DELETE FROM {_ANSWER} WHERE cache_key IN ({_locked(_OWN)})"
+_RELEASE_KEYS = (
+    f"DELETE FROM {_ANSWER} WHERE cache_key IN ({_locked(f'{_OWN} AND cache_key = ANY(%(keys)s)')})"
+)
 _RENEW = f"""
     UPDATE {_ANSWER} SET expires_at = clock_timestamp() + %(lasting)s * INTERVAL '1 s'
-    WHERE worker = %(worker)s AND answer IS NULL"""
+    WHERE cache_key IN ({_locked(_OWN)})"""
 _PUBLISH = f"""
     INSERT INTO {_ANSWER} (cache_key, worker, expires_at, answer)
     SELECT row ->> 'cache_key', %s, clock_timestamp(), row::text FROM json_array_elements(%s::json) AS row
@@ -96,8 +109,7 @@ class ClaimedQuestions:
 
     def release(self, keys: Collection[str] | None = None) -> None:
         """Release this worker's unanswered claims: those of `keys`, or all of them if `keys` is None."""
-        only = "" if keys is None else " AND cache_key = ANY(%(keys)s)"
-        self.session.rows(_RELEASE + only, self._values(keys or ()))
+        self.session.rows(_RELEASE if keys is None else _RELEASE_KEYS, self._values(keys or ()))
 
     def renew(self) -> None:
         """Renew all claims of this worker."""
@@ -145,16 +157,15 @@ def merge(store: LakeStore) -> None:
             store.upsert(_CACHE, _frame(answers), run_id="judge")
             session.rows(
                 f"UPDATE {_ANSWER} SET is_merged = true FROM unnest(%s, %s) AS done (key, text) "
-                "WHERE cache_key = key AND answer = text",
-                [keys, answers],
+                f"WHERE cache_key = key AND answer = text AND cache_key IN ({_locked('cache_key = ANY(%s)')})",
+                [keys, answers, keys],
             )
 
 
 def forget_merged(session: CatalogSession) -> None:
     """Delete merged answers that running workers can no longer need."""
-    session.rows(
-        f"DELETE FROM {_ANSWER} WHERE is_merged AND expires_at < clock_timestamp() - INTERVAL '{KEPT}'"
-    )
+    is_old = f"is_merged AND expires_at < clock_timestamp() - INTERVAL '{KEPT}'"
+    session.rows(f"DELETE FROM {_ANSWER} WHERE cache_key IN ({_locked(is_old)})")
 
 
 def _frame(answers: Sequence[str]) -> pl.DataFrame:

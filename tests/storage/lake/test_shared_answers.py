@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -78,6 +79,41 @@ def test_claims_are_taken_all_or_none_and_expire_unless_they_are_renewed(lake: L
     assert second.claim(["b"])
     second.close()
     assert claimed(lake).claim(["b"])
+
+
+CHANGES: dict[str, Callable[[ClaimedQuestions, LakeStore], None]] = {
+    "release": lambda table, _: table.release(),
+    "release of keys": lambda table, _: table.release(["a", "b"]),
+    "renew": lambda table, _: table.renew(),
+    "merge": lambda _, lake: merge(lake),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_rows_are_locked_in_the_order_of_claims_so_that_there_is_no_deadlock(
+    lake: LakeStore, name: str
+) -> None:
+    table = claimed(lake)
+    for key in ("b", "a"):  # stored in this order
+        assert table.claim([key])
+        if name == "merge":
+            publish(table.session, [answered(key)])
+    lock = f"SELECT 1 FROM {catalog.SCHEMA}.answer WHERE cache_key = %s FOR UPDATE"
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with (
+        contextlib.closing(lake.catalog_session("write")) as other,
+        contextlib.closing(lake.catalog_session("read")) as watcher,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        other.rows("BEGIN")
+        other.rows(lock, ["a"])  # as a claim of both keys does
+        done = pool.submit(CHANGES[name], table, lake)
+        while not watcher.rows(waiting):
+            assert not done.done()
+            time.sleep(0.01)
+        other.rows(lock, ["b"])
+        other.rows("COMMIT")
+        done.result(30)
 
 
 def test_the_claims_of_a_worker_whose_session_has_ended_are_free_at_once(lake: LakeStore) -> None:
