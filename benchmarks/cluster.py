@@ -159,6 +159,15 @@ def lake_project(folder: Path, server: Server, *, concurrency: int) -> Path:
     return folder
 
 
+def file_project(folder: Path, *, concurrency: int) -> Path:
+    """A project in `folder`, new or not, with the settings of a lake project and a single file."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    settings = SETTINGS.partition("[store]")[0].format(concurrency=concurrency)
+    (folder / "agent_eval.toml").write_text(settings)
+    (folder / "data" / "agent_eval.duckdb.key").write_text(SECRET)
+    return folder
+
+
 def add_session(root: Path, agent: str, session: str, numbers: Sequence[int]) -> None:
     """Import conversations of two turns each as one session."""
     file = root / f"{session}.jsonl"
@@ -174,7 +183,10 @@ def cluster(root: Path, server: Server, judge: MockJudge, names: Sequence[str]) 
     home.mkdir()
     given = (DEPLOY / "celery.yaml").read_text()
     at_port = "hostname: {env: DAGSTER_PG_HOST}\n      port: " + str(server.port)
-    (home / "dagster.yaml").write_text(given.replace("hostname: {env: DAGSTER_PG_HOST}", at_port))
+    given = given.replace("hostname: {env: DAGSTER_PG_HOST}", at_port)
+    for seconds, fewer in (("start_timeout_seconds: 300", "120"), ("poll_interval_seconds: 30", "10")):
+        given = given.replace(seconds, f"{seconds.split()[0]} {fewer}")  # lost runs are noticed sooner
+    (home / "dagster.yaml").write_text(given)
     server.execute(f"CREATE DATABASE {root.name}_dagster")
     made = Cluster(root, home, f"{root.name}_dagster", server, judge)
     try:

@@ -7,7 +7,7 @@ moment a worker, the catalog (with Dagster's records) or the broker is killed an
 kills all workers and the broker, which also loses its file, so that submitted runs are lost. A round ends when no run
 is in progress and no partition is stale. Then no table may contain a key twice, no more answers may be paid twice than
 calls were in flight, and no call may be missing in the ledger. At the end, all tables must equal those of a project
-with the same changes that was not disturbed.
+on a single file with the same changes that was not disturbed.
 """
 
 import contextlib
@@ -25,15 +25,26 @@ from agent_eval.errors import StorageError
 from agent_eval.project import Project
 from agent_eval.storage.lake import LakeStore
 from agent_eval.storage.lake.upkeep import check
+from agent_eval.tables import TABLES
 from agent_eval.tables.made_from import MADE_FROM, shape_of
-from benchmarks.cluster import Cluster, add_session, cluster, differences, lake_project, postgres, workers
+from benchmarks.cluster import (
+    Cluster,
+    add_session,
+    cluster,
+    differences,
+    file_project,
+    lake_project,
+    postgres,
+    workers,
+)
 from benchmarks.judge_server import mock_judge
+from tests.commands.interrupting import tables
 from tests.defs.live import run_in_process
 from tests.defs.test_live import is_settled
 
 AGENTS, N_WORKERS, CONCURRENCY, LATENCY_MS = ("anna", "bert", "cleo"), 3, 2, 700
 KINDS = ("worker", "catalog", "broker")
-LIMIT_S = 3600  # a lost run is noticed after five minutes, and is then repeated
+LIMIT_S = 3600  # a lost run is noticed after two minutes, and is then repeated
 HEAD = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at\n"
 _BACKFILLS = "SELECT count(*) FROM bulk_actions WHERE status IN ('REQUESTED', 'CANCELING', 'FAILING')"
 _RUNS = "SELECT status, count(*) FROM runs GROUP BY status ORDER BY status"
@@ -207,9 +218,8 @@ def measure() -> Iterator[str]:
     held, names = 0, ("daemon", *workers(N_WORKERS))
     with postgres() as server, mock_judge() as judge:
         judge.reset(latency_ms=LATENCY_MS)
-        shaken, calm = (
-            lake_project(folder / name, server, concurrency=CONCURRENCY) for name in ("shaken", "calm")
-        )
+        shaken = lake_project(folder / "shaken", server, concurrency=CONCURRENCY)
+        calm = file_project(folder / "calm", concurrency=CONCURRENCY)
         prepare(shaken)
         with cluster(shaken, server, judge, names) as processes:
             rounds = Rounds(processes, random.Random(seed))
@@ -227,6 +237,10 @@ def measure() -> Iterator[str]:
             change(calm, number)
             run_in_process(calm)
         different = differences(shaken, calm)
+        held_rows = {name: frame for name, frame in tables(shaken).items() if frame.height}
+        n_rows = sum(frame.height for frame in held_rows.values())
+        n_keys = sum(frame.select(TABLES[name].key).n_unique() for name, frame in held_rows.items())
+        yield f"{len(held_rows)} tables with rows: {n_rows:,} rows, {n_keys:,} keys"
         yield f"{n_paid} calls, {n_twice} answers paid twice; an undisturbed project needs {judge.stats()['calls']} calls"
         yield f"tables that differ from an undisturbed project: {'; '.join(different) or 'none'}"
         yield f"{held} of {n_rounds}"

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.cluster import SECRET, SETTINGS, cluster, differences, lake_project, postgres, workers
+from benchmarks.cluster import cluster, differences, file_project, lake_project, postgres, workers
 from benchmarks.judge_server import mock_judge
 from benchmarks.kill_rounds import N_WORKERS, Rounds
 from tests.defs.live import run_in_process
@@ -34,11 +34,7 @@ def measure() -> Iterator[str]:
             took_s = Rounds(processes, random.Random(0)).undisturbed()
         yield f"{N_AGENTS} agents, {N_WORKERS} workers, automation: {judge.stats()['calls']} calls, {took_s:.0f} s"
         os.environ |= judge.environment
-        file = generated(folder / "file")
-        (file / "agent_eval.toml").write_text(
-            SETTINGS.partition("[store]")[0].format(concurrency=CONCURRENCY)
-        )
-        (file / "data" / "agent_eval.duckdb.key").write_text(SECRET)
+        file = file_project(generated(folder / "file"), concurrency=CONCURRENCY)
         for root in (lake, file):
             judge.reset(latency_ms=0)
             run_in_process(root)
