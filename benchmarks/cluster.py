@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
@@ -133,8 +134,10 @@ def postgres() -> Iterator[Server]:
     """A server of its own until the block ends.
 
     Raises:
-        SystemExit: If PostgreSQL or Redis is not installed.
+        SystemExit: If PostgreSQL, Redis or the extra `cluster` is not installed.
     """
+    if not all(map(find_spec, ("dagster_celery", "dagster_postgres"))):
+        sys.exit("the extra has to be installed: pip install -c constraints-cluster.txt -e '.[cluster]'")
     program = initdb()
     if program is None or not shutil.which("redis-server"):
         sys.exit("PostgreSQL and Redis have to be installed (Debian: postgresql, redis-server)")
@@ -213,6 +216,8 @@ def _only(one: pl.DataFrame, other: pl.DataFrame) -> int:
 
 
 def _answers(ui: Ui) -> bool:
+    if ui.process.poll() is not None:
+        raise RuntimeError(f"the web server ended: {ui.log.read_text()[-2000:]}")
     try:
         return bool(ui.ask("{ version }"))
     except OSError:

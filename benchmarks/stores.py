@@ -1,8 +1,8 @@
 """The same project in a file, in a lake, and in a lake that three Celery workers fill: all tables must be equal.
 
-`PYTHONPATH=.venv/cluster python -m benchmarks stores`: by hand, some minutes. Needs Postgres and Redis. Twenty agents
-with sessions of the sample are judged by a mock judge under all versions. The workers' project is left to automation:
-a sensor notices the sessions and starts the runs. The other two projects are computed by `agent-eval run`. Table
+`python -m benchmarks stores`, by hand, some minutes, needs Postgres, Redis and the extra `cluster`. Twenty agents with
+sessions of the sample are judged by a mock judge under all versions. The workers' project is left to automation: a
+sensor notices the sessions and starts the runs. The other two projects are computed by `agent-eval run`. Table
 run_state is compared too; ids of runs and times are not.
 """
 

@@ -1,10 +1,10 @@
-"""2,000 judge calls by one Celery worker and by three: by hand, ten minutes. Needs Postgres and Redis.
+"""2,000 judge calls by one Celery worker and by three: by hand, ten minutes.
 
-`PYTHONPATH=.venv/cluster python -m benchmarks workers`; WORKERS_CALLS sets another number of calls. A backfill, started
-as the UI starts it, ingests and judges three agents, each of which is a run of its own. The judge takes 200 ms for a
-call, and each worker has ten calls in flight. The backfill leaves out error clusters and the tables below them, whose names
-and ids depend on which agent's run comes first; `agent-eval run` then computes them for all agents at once. Both projects
-need the same calls and must hold the same rows at the end.
+`python -m benchmarks workers` needs Postgres, Redis and the extra `cluster`; WORKERS_CALLS sets another number of
+calls. A backfill, started as the UI starts it, ingests and judges three agents, each of which is a run of its own. The
+judge takes 200 ms for a call, and each worker has ten calls in flight. The backfill leaves out error clusters and the
+tables below them, whose names and ids depend on which agent's run comes first; `agent-eval run` then computes them for
+all agents at once. Both projects need the same calls and must hold the same rows at the end.
 """
 
 import os
