@@ -245,6 +245,16 @@ def test_progress_tells_rate_cost_and_time_left() -> None:
     assert "cost unknown" in progress.line()
 
 
+def test_calls_that_a_cap_prevents_are_not_reported_as_made() -> None:
+    said: list[str] = []
+    panel_of(ScriptedClient(), budget=Budget(max_calls=2)).answers(
+        SEQUENCES, NOTHING, watch=lambda progress: said.append(progress.line())
+    )
+    assert "scripted: 2 of 6 calls" in said[-1]
+    assert "4 calls not completed because of a cap" in said[-1]
+    assert "s left" not in said[-1]
+
+
 def test_keys_are_taken_out_of_what_providers_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "planted-0123456789")
     said = redact(

@@ -302,7 +302,11 @@ async def _pass(
         runtime.budget.n_scored += len(answered) - n_unscored
         if runtime.heard is not None:
             runtime.heard(call, client.model, answered)
-        reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
+        is_prevented = all(
+            isinstance(verdict, Unscored) and verdict.reason == "budget_exhausted"
+            for verdict in answered.values()
+        )
+        reporter.call_done(n_unscored, runtime.budget.known_cost_usd, is_prevented=is_prevented)
 
     warming = _Warming()
 

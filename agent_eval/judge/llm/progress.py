@@ -14,9 +14,15 @@ class Progress:
     judge: str
     n_calls: int
     n_done: int = 0
+    n_prevented: int = 0  # number of calls that were not completed because of a cap
     n_unscored: int = 0  # number of unscored answers
     cost_usd: float | None = 0.0  # None if the price is unknown
     seconds: float = 0.0
+
+    @property
+    def n_left(self) -> int:
+        """Return the number of calls that are not finished."""
+        return self.n_calls - self.n_done - self.n_prevented
 
     @property
     def calls_per_s(self) -> float:
@@ -26,7 +32,7 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """Return the remaining seconds at the mean rate so far, or None before the first call is done."""
-        return (self.n_calls - self.n_done) / self.calls_per_s if self.n_done and self.seconds else None
+        return self.n_left / self.calls_per_s if self.n_done and self.seconds else None
 
     def line(self) -> str:
         """Return a line such as 'openai/x: 120 of 2,000 calls, 41.3 a second, $0.12 so far, 46 s left'."""
@@ -37,7 +43,9 @@ class Progress:
         parts.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f} so far")
         if self.n_unscored:
             parts.append(f"{self.n_unscored:,} answers unscored")
-        if self.n_done < self.n_calls and self.seconds_left is not None:
+        if self.n_prevented:
+            parts.append(f"{self.n_prevented:,} calls not completed because of a cap")
+        if self.n_left and self.seconds_left is not None:
             parts.append(f"{self.seconds_left:.0f} s left")
         return ", ".join(parts)
 
@@ -51,14 +59,15 @@ class Reporter:
         self._began = self._told = time.monotonic()
         self._tell()
 
-    def call_done(self, n_unscored: int, cost_usd: float | None) -> None:
-        """Count a call that is done. `cost_usd` is the cost of the whole run so far."""
+    def call_done(self, n_unscored: int, cost_usd: float | None, *, is_prevented: bool = False) -> None:
+        """Count a finished call. `cost_usd` is the cost of the whole run so far."""
         progress, now = self.progress, time.monotonic()
-        progress.n_done += 1
+        progress.n_prevented += is_prevented
+        progress.n_done += not is_prevented
         progress.n_unscored += n_unscored
         progress.cost_usd = cost_usd
         progress.seconds = now - self._began
-        if now - self._told >= self._every_s or progress.n_done == progress.n_calls:
+        if now - self._told >= self._every_s or not progress.n_left:
             self._told = now
             self._tell()
 
