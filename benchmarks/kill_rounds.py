@@ -221,7 +221,7 @@ def measure() -> Iterator[str]:
         shaken = lake_project(folder / "shaken", server, concurrency=CONCURRENCY)
         calm = file_project(folder / "calm", concurrency=CONCURRENCY)
         prepare(shaken)
-        with cluster(shaken, server, judge, names) as processes:
+        with cluster(shaken, server, judge, names, lost_after_s=120) as processes:
             rounds = Rounds(processes, random.Random(seed))
             yield f"{folder}: the first work took {rounds.undisturbed():.0f} s"
             for number in range(n_rounds):
