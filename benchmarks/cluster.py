@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from agent_eval.commands.api import import_file
+from agent_eval.defs.instance import DEFINITIONS
 from agent_eval.project import Project
 from agent_eval.storage.lake import LakeStore
 from agent_eval.storage.lake.upkeep import initialise
@@ -51,6 +52,7 @@ class Cluster:
     judge: MockJudge
     redis_port: int = field(default_factory=free_port)
     web_port: int = field(default_factory=free_port)
+    code_port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
 
     def start(self, *names: str) -> None:
@@ -84,6 +86,13 @@ class Cluster:
     def n_unfinished_runs(self) -> int:
         return int(str(self.server.execute(FREE_OF_RUNS, self.database)[0][0]))
 
+    def serves_code(self) -> bool:
+        """Whether the code server has loaded the definitions."""
+        if self.processes["code"].poll() is not None:
+            raise RuntimeError(f"the code server ended: {(self.home / 'code.log').read_text()[-2000:]}")
+        check = [sys.executable, "-m", "dagster", "api", "grpc-health-check", "-p", str(self.code_port)]
+        return subprocess.run(check, env=self._environment, capture_output=True, check=False).returncode == 0
+
     def ui(self) -> Ui:
         return Ui(self.web_port, self.home / "web.log", self.processes["web"])
 
@@ -104,16 +113,20 @@ class Cluster:
             "DAGSTER_PG_PASSWORD": PASSWORD,
             "DAGSTER_PG_DB": self.database,
             "AGENT_EVAL_BROKER": f"redis://127.0.0.1:{self.redis_port}/0",
+            "AGENT_EVAL_CODE_HOST": "127.0.0.1",
             "PYTHONPATH": os.pathsep.join(map(str, given)),
             "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
             **judge,
         }
 
     def _command(self, name: str) -> list[str]:
-        workspace = str(DEPLOY / "workspace.yaml")
+        workspace = str(self.home / "workspace.yaml")
         if name == "redis":
             options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --save"
             return ["redis-server", *options.split(), "", "--dir", str(self.home / "redis")]
+        if name == "code":
+            options = f"code-server start -h 127.0.0.1 -p {self.code_port} -m {DEFINITIONS}"
+            return [sys.executable, "-m", "dagster", *options.split()]
         if name == "daemon":
             return [sys.executable, "-m", "dagster._daemon", "run", "-w", workspace]
         if name == "web":
@@ -183,7 +196,7 @@ def add_session(root: Path, agent: str, session: str, numbers: Sequence[int]) ->
 def cluster(
     root: Path, server: Server, judge: MockJudge, names: Sequence[str], *, lost_after_s: int = 300
 ) -> Iterator[Cluster]:
-    """Processes on the project at `root` until the block ends: Redis, the web server and those named.
+    """Processes on the project at `root` until the block ends: Redis, the code and web server and those named.
 
     A run that no worker starts within `lost_after_s` seconds is marked as failed.
     """
@@ -198,7 +211,11 @@ def cluster(
     server.execute(f"CREATE DATABASE {root.name}_dagster")
     made = Cluster(root, home, f"{root.name}_dagster", server, judge)
     try:
-        made.start("redis", "web")  # the web server creates the tables of Dagster's records
+        workspace = (DEPLOY / "workspace.yaml").read_text().replace("port: 4000", f"port: {made.code_port}")
+        (home / "workspace.yaml").write_text(workspace)
+        made.start("redis", "code")
+        eventually(made.serves_code, "the code server answers", seconds=3600, log=home / "code.log")
+        made.start("web")  # it creates the tables of Dagster's records
         eventually(lambda: _answers(made.ui()), "the web server answers", seconds=3600, log=home / "web.log")
         made.start(*names)
         yield made

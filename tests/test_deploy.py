@@ -11,6 +11,8 @@ import pytest
 import yaml
 from dagster._config import process_config, resolve_to_config_type
 from dagster._core.instance.config import dagster_instance_config
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
+from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from agent_eval.settings.lake import LakeSettings
 from tests.conftest import REPOSITORY
@@ -67,11 +69,26 @@ def test_celery_reads_the_password_of_the_broker_from_its_own_variables(
 def test_every_service_has_the_variables_that_its_files_read() -> None:
     services = read("compose.yaml")["services"]
     needed = {
-        v for name in ("celery.yaml", "worker.yaml") for v in ENVIRONMENT.findall((DEPLOY / name).read_text())
+        v
+        for name in ("celery.yaml", "worker.yaml", "workspace.yaml")
+        for v in ENVIRONMENT.findall((DEPLOY / name).read_text())
     }
-    for name in ("init", "web", "daemon", "worker"):
+    for name in ("init", "code", "web", "daemon", "worker"):
         assert needed | {"PGPASSWORD"} <= services[name]["environment"].keys()
     assert services["redis"]["command"] == ["redis-server", "--appendonly", "yes"]
+
+
+def test_web_server_and_daemon_find_the_code_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = read("compose.yaml")["services"]
+    monkeypatch.setenv("AGENT_EVAL_CODE_HOST", services["web"]["environment"]["AGENT_EVAL_CODE_HOST"])
+    (origin,) = WorkspaceFileTarget([str(DEPLOY / "workspace.yaml")]).create_origins()
+    assert isinstance(origin, GrpcServerCodeLocationOrigin)
+    assert origin.host in services
+    command = services[origin.host]["command"]
+    assert command[command.index("-p") + 1] == str(origin.port)
+    assert command[command.index("-m") + 1] == origin.location_name
+    for name in ("web", "daemon"):
+        assert services[name]["depends_on"] == {origin.host: {"condition": "service_healthy"}}
 
 
 def test_the_lake_of_compose_and_helm_is_a_valid_setting_in_a_mounted_folder() -> None:
