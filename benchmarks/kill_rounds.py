@@ -38,7 +38,6 @@ from benchmarks.cluster import (
     workers,
 )
 from benchmarks.judge_server import mock_judge
-from tests.commands.interrupting import tables
 from tests.defs.live import run_in_process
 from tests.defs.test_live import is_settled
 
@@ -237,7 +236,8 @@ def measure() -> Iterator[str]:
             change(calm, number)
             run_in_process(calm)
         different = differences(shaken, calm)
-        held_rows = {name: frame for name, frame in tables(shaken).items() if frame.height}
+        rows = {name: Project.open(shaken).store.read(contract) for name, contract in TABLES.items()}
+        held_rows = {name: frame for name, frame in rows.items() if frame.height}
         n_rows = sum(frame.height for frame in held_rows.values())
         n_keys = sum(frame.select(TABLES[name].key).n_unique() for name, frame in held_rows.items())
         yield f"{len(held_rows)} tables with rows: {n_rows:,} rows, {n_keys:,} keys"
