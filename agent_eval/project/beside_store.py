@@ -19,7 +19,7 @@ from agent_eval.settings.home import Home
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store
 from agent_eval.storage.journal import Journal, finished_journals
-from agent_eval.storage.ledger import Ledger, SpendingCap, add_spent, spent
+from agent_eval.storage.ledger import Ledger, SpendingCap, ledger_of, spent
 from agent_eval.tables import table
 
 if TYPE_CHECKING:
@@ -74,10 +74,6 @@ class BesideStore(Protocol):
         """Return the recorded spending as table spending."""
         ...
 
-    def add_spent(self, spending: pl.DataFrame) -> None:
-        """Add the spending of another store (table spending) to the ledger."""
-        ...
-
     def secret(self) -> bytes:
         """Return the random key for the codes that delimit transcripts in prompts; it is created once and stored."""
         ...
@@ -115,16 +111,12 @@ class FilesBesideStore:
 
     def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> Ledger:
         """Return the ledger in a file, without the caps of the run, which the run's only process applies itself."""
-        file = self._file(".spending")
+        file = ledger_of(self.base)
         return Ledger(file, run, is_automatic, caps.in_all, caps.per_day, caps.of_automation)
 
     def spent(self) -> pl.DataFrame:
         """Return the recorded spending as table spending."""
-        return spent(self._file(".spending"))
-
-    def add_spent(self, spending: pl.DataFrame) -> None:
-        """Add the spending of another store to the ledger."""
-        add_spent(self._file(".spending"), spending)
+        return spent(ledger_of(self.base))
 
     def secret(self) -> bytes:
         """Return the key, which is stored in a file."""
@@ -185,12 +177,6 @@ class CatalogBesideStore:
         from agent_eval.storage.lake.ledger import spent
 
         return spent(self.store)
-
-    def add_spent(self, spending: pl.DataFrame) -> None:
-        """Add the spending of another store to the ledger."""
-        from agent_eval.storage.lake.ledger import add_spent
-
-        add_spent(self.store, spending)
 
     def secret(self) -> bytes:
         """Return the key, which is stored in the catalog."""

@@ -137,6 +137,11 @@ class Ledger:
         return why
 
 
+def ledger_of(store_file: Path) -> Path:
+    """Return the file of the ledger that belongs to a store file."""
+    return store_file.with_name(f"{store_file.name}.spending")
+
+
 def spent(file: Path) -> pl.DataFrame:
     """Return the `spending` table.
 

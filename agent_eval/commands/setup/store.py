@@ -69,18 +69,14 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
     lake = _lake(project)
     from agent_eval.storage.lake.copying import copy_into_lake, copy_out_of_lake
 
-    ours = project.beside_store
     if (source is None) == (target is None):
         raise ConfigurationError("Use either --from FILE to fill the lake or --to FILE to copy it.")
     if source is not None:
-        other = FilesBesideStore(Store.at(source), source)
-        other.merge()
+        FilesBesideStore(Store.at(source), source).merge()
         rows, place = copy_into_lake(source, lake), lake.attach
-        ours.add_spent(other.spent())
     elif target is not None:
-        ours.merge()
+        project.beside_store.merge()
         rows, place = copy_out_of_lake(lake, target), str(target)
-        FilesBesideStore(Store.at(target), target).add_spent(ours.spent())
     _say(out, f"{sum(rows.values()):,} rows of {len(rows)} tables copied to {place}.")
 
 

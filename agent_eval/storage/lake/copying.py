@@ -1,4 +1,7 @@
-"""Copy all rows of a store file into a lake, or of a lake into a new file. Run ids and write times are preserved."""
+"""Copy all rows of a store file into a lake, or of a lake into a new file. Run ids and write times are preserved.
+
+The ledger of judge calls is copied before the rows become visible, so that an interrupted copy cannot lose spending.
+"""
 
 import contextlib
 import os
@@ -11,7 +14,10 @@ import duckdb
 
 from agent_eval.errors import StorageError
 from agent_eval.storage.lake.connections import close_idle
+from agent_eval.storage.lake.ledger import add_spent as add_to_lake
+from agent_eval.storage.lake.ledger import spent as spent_on_lake
 from agent_eval.storage.lake.store import LakeStore
+from agent_eval.storage.ledger import add_spent, ledger_of, spent
 from agent_eval.storage.store import STAMPS, Store, columns_of, quoted
 from agent_eval.storage.store_errors import MissingFolderError
 from agent_eval.storage.versions import SCHEMA_VERSION, stamped
@@ -26,12 +32,14 @@ class CopyError(StorageError):
 
 
 def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
-    """Copy every table of a store file into an empty lake; return the number of rows per table.
+    """Copy every table of a store file and its ledger into an empty lake; return the number of rows per table.
 
-    All tables are copied in one transaction. Runs on either store wait until the copy is complete.
+    All tables are copied in one transaction. Runs on either store wait until the copy is complete. After an interrupted
+    copy, the lake is empty and can be filled again.
 
     Raises:
         CopyError: If the file does not exist or has an earlier version, or the lake is not empty.
+        LedgerError: If the ledger of the file cannot be read.
         StoreError: If one of the stores cannot be opened.
     """
     if not file.is_file():
@@ -50,6 +58,7 @@ def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
         if any(_n_rows(con, "store", table) for table in _present(con)):
             raise CopyError(lake.attach, "it already contains rows; use a new lake")
         rows.update(_copied(con, "other", "store", tables))
+        add_to_lake(lake, spent(ledger_of(file)))
 
     with (
         lake.exclusive_section("run"),
@@ -62,16 +71,21 @@ def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
 
 
 def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
-    """Copy every table of a lake into a new store file; return the number of rows per table.
+    """Copy every table of a lake and its ledger into a new store file; return the number of rows per table.
 
     The file appears under its final name when it is complete. Runs on the lake wait until then.
 
     Raises:
-        CopyError: If the file exists.
+        CopyError: If the file or its ledger exists.
+        LedgerError: If the ledger cannot be written.
         StoreError: If one of the stores cannot be opened.
     """
     if file.exists():
         raise CopyError(str(file), "the file already exists; choose another name")
+    ledger = ledger_of(file)
+    if ledger.exists():
+        why = f"{ledger.name} is the ledger of another store file or of an interrupted copy; choose another name or move it"
+        raise CopyError(str(file), why)
     if not file.parent.is_dir():
         raise MissingFolderError(file, "write")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
@@ -82,6 +96,8 @@ def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
             Store.at(part).transact(tables, lambda _: None)
             with _with_file(lake, part) as both, both.session(read_only=True) as con:
                 rows = _copied(con, "store", "other", tables)
+            add_spent(ledger_of(part), spent_on_lake(lake))
+        ledger_of(part).replace(ledger)
         part.replace(file)
     finally:
         for left in part.parent.glob(f"{part.name}*"):

@@ -1,14 +1,18 @@
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from agent_eval.storage import Store
-from agent_eval.storage.lake import LakeStore
+from agent_eval.storage.lake import LakeStore, copying
 from agent_eval.storage.lake.copying import CopyError, copy_into_lake, copy_out_of_lake
+from agent_eval.storage.lake.ledger import add_spent as add_to_lake
+from agent_eval.storage.lake.ledger import spent as spent_on_lake
 from agent_eval.storage.lake.upkeep import check
+from agent_eval.storage.ledger import add_spent, ledger_of, spent
 from agent_eval.storage.lineage import written
 from agent_eval.tables import TABLES, table
 from agent_eval.tables.contract import TIME
@@ -54,3 +58,80 @@ def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path)
         copy_out_of_lake(lake, file)
     lake.upsert(state, row, run_id="r")  # the file is not attached any more
     assert lake.read(state).height == 1
+
+
+STATE = table("judge_state")
+ROW = STATE.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
+SPENT = table("spending").frame(
+    [
+        dict.fromkeys(table("spending").schema, 0)
+        | {
+            "day": date(2026, 1, 1),
+            "run": "r",
+            "model": "m",
+            "started_by": "person",
+            "n_calls": 3,
+            "cost_usd": 1.0,
+        }
+    ]
+)
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def killed(*_: object) -> None:
+    raise KilledError
+
+
+def test_a_copy_that_ends_before_the_ledger_is_copied_shows_no_rows(
+    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise caps would start from zero, and a second copy would be refused."""
+    before, after = tmp_path / "before.duckdb", tmp_path / "after.duckdb"
+    Store.at(before).upsert(STATE, ROW, run_id="r")
+    add_spent(ledger_of(before), SPENT)
+    with monkeypatch.context() as patched:
+        patched.setattr(copying, "add_to_lake", killed)
+        with pytest.raises(KilledError):
+            copy_into_lake(before, lake)
+    assert lake.read(STATE).is_empty()
+    copy_into_lake(before, lake)
+    assert_frame_equal(spent_on_lake(lake), spent(ledger_of(before)))
+    with monkeypatch.context() as patched:
+        patched.setattr(copying, "add_spent", killed)
+        with pytest.raises(KilledError):
+            copy_out_of_lake(lake, after)
+    assert not any(path.name.startswith((".after", "after")) for path in tmp_path.iterdir())
+    copy_out_of_lake(lake, after)
+    assert Store.at(after).read(STATE).height == 1
+    assert_frame_equal(spent(ledger_of(after)), spent_on_lake(lake))
+
+
+def test_a_copy_that_is_repeated_counts_spending_once(
+    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tmp_path / "before.duckdb"
+    Store.at(before).upsert(STATE, ROW, run_id="r")
+    add_spent(ledger_of(before), SPENT)
+
+    def add_and_end(*given: Any) -> None:
+        add_to_lake(*given)
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copying, "add_to_lake", add_and_end)
+        with pytest.raises(KilledError):
+            copy_into_lake(before, lake)
+    assert lake.read(STATE).is_empty()
+    copy_into_lake(before, lake)
+    assert_frame_equal(spent_on_lake(lake), spent(ledger_of(before)))
+
+
+def test_a_copy_beside_the_ledger_of_another_store_is_refused(lake: LakeStore, tmp_path: Path) -> None:
+    lake.upsert(STATE, ROW, run_id="r")
+    add_spent(ledger_of(tmp_path / "after.duckdb"), SPENT)
+    with pytest.raises(CopyError, match=r"after.duckdb.spending is the ledger of another store.*move it"):
+        copy_out_of_lake(lake, tmp_path / "after.duckdb")
+    assert_frame_equal(spent(ledger_of(tmp_path / "after.duckdb")), SPENT)
