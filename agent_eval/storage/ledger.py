@@ -164,7 +164,7 @@ def spent(file: Path) -> pl.DataFrame:
 
 
 def add_spent(file: Path, spending: pl.DataFrame) -> None:
-    """Add the spending of another store (the `spending` table) to the ledger, so that caps include it.
+    """Add the spending of another store (the `spending` table) to a new ledger, so that caps include it.
 
     Raises:
         LedgerError: If the file cannot be written.
@@ -173,7 +173,7 @@ def add_spent(file: Path, spending: pl.DataFrame) -> None:
     places = ", ".join("?" * len(SPENDING.schema))
     with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:
         con.executemany(
-            f"INSERT OR IGNORE INTO spending ({names}) VALUES ({places})",
+            f"INSERT INTO spending ({names}) VALUES ({places})",
             with_days_as_text(spending).rows(),
         )
 

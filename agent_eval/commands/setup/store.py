@@ -10,6 +10,7 @@ from agent_eval.project import Project
 from agent_eval.project.beside_store import FilesBesideStore
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store
+from agent_eval.storage.ledger import ledger_of
 
 if TYPE_CHECKING:
     from agent_eval.storage.lake import LakeStore
@@ -76,7 +77,7 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
         rows, place = copy_into_lake(source, lake), lake.attach
     elif target is not None:
         project.beside_store.merge()
-        rows, place = copy_out_of_lake(lake, target), str(target)
+        rows, place = copy_out_of_lake(lake, target), f"{target} (ledger of judge calls: {ledger_of(target)})"
     _say(out, f"{sum(rows.values()):,} rows of {len(rows)} tables copied to {place}.")
 
 

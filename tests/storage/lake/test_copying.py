@@ -1,6 +1,5 @@
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -81,52 +80,46 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-def killed(*_: object) -> None:
-    raise KilledError
-
-
-def test_a_copy_that_ends_before_the_ledger_is_copied_shows_no_rows(
-    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise caps would start from zero, and a second copy would be refused."""
-    before, after = tmp_path / "before.duckdb", tmp_path / "after.duckdb"
-    Store.at(before).upsert(STATE, ROW, run_id="r")
-    add_spent(ledger_of(before), SPENT)
-    with monkeypatch.context() as patched:
-        patched.setattr(copying, "add_to_lake", killed)
-        with pytest.raises(KilledError):
-            copy_into_lake(before, lake)
-    assert lake.read(STATE).is_empty()
-    copy_into_lake(before, lake)
-    assert_frame_equal(spent_on_lake(lake), spent(ledger_of(before)))
-    with monkeypatch.context() as patched:
-        patched.setattr(copying, "add_spent", killed)
-        with pytest.raises(KilledError):
-            copy_out_of_lake(lake, after)
-    assert not any(path.name.startswith((".after", "after")) for path in tmp_path.iterdir())
-    copy_out_of_lake(lake, after)
-    assert Store.at(after).read(STATE).height == 1
-    assert_frame_equal(spent(ledger_of(after)), spent_on_lake(lake))
-
-
-def test_a_copy_that_is_repeated_counts_spending_once(
-    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_ledger_copied", [False, True])
+def test_a_copy_into_a_lake_that_is_interrupted_at_the_ledger_shows_no_rows_and_can_be_repeated(
+    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ledger_copied: bool
 ) -> None:
     before = tmp_path / "before.duckdb"
     Store.at(before).upsert(STATE, ROW, run_id="r")
     add_spent(ledger_of(before), SPENT)
 
-    def add_and_end(*given: Any) -> None:
-        add_to_lake(*given)
+    def interrupted(store: LakeStore, spending: pl.DataFrame) -> None:
+        if is_ledger_copied:
+            add_to_lake(store, spending.with_columns(n_calls=pl.lit(2)))  # the run went on after this copy
         raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(copying, "add_to_lake", add_and_end)
+        patched.setattr(copying, "add_to_lake", interrupted)
         with pytest.raises(KilledError):
             copy_into_lake(before, lake)
     assert lake.read(STATE).is_empty()
     copy_into_lake(before, lake)
-    assert_frame_equal(spent_on_lake(lake), spent(ledger_of(before)))
+    assert_frame_equal(spent_on_lake(lake), SPENT)
+
+
+def test_a_copy_out_of_a_lake_that_is_interrupted_at_the_ledger_leaves_no_file_and_can_be_repeated(
+    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = tmp_path / "after.duckdb"
+    lake.upsert(STATE, ROW, run_id="r")
+    add_to_lake(lake, SPENT)
+
+    def interrupted(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copying, "add_spent", interrupted)
+        with pytest.raises(KilledError):
+            copy_out_of_lake(lake, after)
+    assert list(tmp_path.glob("*after*")) == []
+    copy_out_of_lake(lake, after)
+    assert Store.at(after).read(STATE).height == 1
+    assert_frame_equal(spent(ledger_of(after)), SPENT)
 
 
 def test_a_copy_beside_the_ledger_of_another_store_is_refused(lake: LakeStore, tmp_path: Path) -> None:
