@@ -1,15 +1,20 @@
-"""`run -v`: each answer of a judge model with its reason, as it arrives."""
+"""What a run prints while judge models are called: progress, and with `-v` each answer with its reason."""
 
 import io
+import re
 
+import pytest
 from rich.console import Console
 
 from agent_eval.commands.terminal.progress import shown_progress
+from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence
 from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict
 from agent_eval.tables import table
 from tests.judge.fakes import ScriptedClient, panel_of
 from tests.judge.test_requests import questions, talk
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def test_the_answers_of_every_call_are_printed_with_their_reasons() -> None:
@@ -24,6 +29,21 @@ def test_the_answers_of_every_call_are_printed_with_their_reasons() -> None:
         f"scripted c{i}#{turn} helpfulness 3" for i in range(2) for turn in range(2)
     ]
     assert all(line.partition(": ")[2] for line in lines)  # the reason
+
+
+@pytest.mark.parametrize("cap", [None, 0, 2])
+def test_a_terminal_keeps_the_last_line_of_a_pass_whether_or_not_a_cap_stopped_it(cap: int | None) -> None:
+    out = io.StringIO()
+    sequences = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(2)]
+    with shown_progress(Console(file=out, width=120, force_terminal=True)) as shown:
+        panel_of(ScriptedClient(), budget=Budget(max_calls=cap)).answers(
+            sequences, table("judge_cache").empty(), watch=shown.watch
+        )
+    n = 4 if cap is None else cap  # a line of the display, which is removed at the end, begins with a spinner
+    assert re.search(
+        rf"^scripted: {n} of 4 calls", CONTROL.sub("", out.getvalue()).replace("\r", "\n"), re.MULTILINE
+    )
+    assert shown.judging is None
 
 
 def test_an_answer_without_a_value_says_why_and_no_text_steers_the_terminal() -> None:

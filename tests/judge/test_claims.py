@@ -116,11 +116,14 @@ def test_two_workers_with_the_same_questions_make_the_calls_of_one_and_have_the_
     assert first == second
 
 
-def test_an_answer_that_arrived_after_the_lookup_is_not_asked_again() -> None:
-    shared, late = Shared(), ScriptedClient()
+def test_an_answer_that_arrived_after_the_lookup_is_neither_asked_again_nor_reported_as_a_call() -> None:
+    shared, late, said = Shared(), ScriptedClient(), list[str]()
     given = worker(ScriptedClient(), shared).answers(SEQUENCES, NOTHING)
-    assert worker(late, shared).answers(SEQUENCES, NOTHING) == given
+    again = worker(late, shared).answers(SEQUENCES, NOTHING, watch=lambda shown: said.append(shown.line()))
+    assert again == given
     assert late.asked == []
+    assert said[-1].startswith("scripted: 0 of 6 calls, 0.0 a second")
+    assert said[-1].endswith("6 calls made by other workers")
 
 
 def test_only_the_open_questions_of_a_call_are_asked() -> None:

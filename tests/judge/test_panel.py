@@ -243,6 +243,8 @@ def test_progress_tells_rate_cost_and_time_left() -> None:
     assert progress.line() == "m: 50 of 200 calls, 5.0 a second, $0.5000 so far, 30 s left"
     progress.cost_usd = None
     assert "cost unknown" in progress.line()
+    progress.n_by_others = 100  # 150 of 200 are answered after 10 s
+    assert progress.line().endswith("100 calls made by other workers, 3 s left")
 
 
 def test_calls_that_a_cap_prevents_are_not_reported_as_made() -> None:

@@ -31,11 +31,11 @@ class ProgressDisplay:
         if not self.console.is_terminal:
             self.console.print(asked.line(), markup=False)
             return
-        if self.judging is None or asked.n_done == 0:
+        if self.judging is None or asked.n_left == asked.n_calls:
             self._forget()
             self.judging = self.bars.add_task("", total=asked.n_calls)
-        self.bars.update(self.judging, completed=asked.n_done, description=asked.line())
-        if asked.n_done == asked.n_calls:
+        self.bars.update(self.judging, completed=asked.n_calls - asked.n_left, description=asked.line())
+        if not asked.n_left:
             self.console.print(asked.line(), markup=False)
             self._forget()
 

@@ -20,7 +20,7 @@ from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
 from agent_eval.judge.llm.ensemble import combined, repeated
-from agent_eval.judge.llm.progress import Progress, Reporter, Watch
+from agent_eval.judge.llm.progress import End, Progress, Reporter, Watch
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.sharing.claims import Claims, ClaimTable, TakenError
@@ -294,19 +294,21 @@ async def _pass(
     verdicts: dict[tuple[int, str], Verdict] = {}
 
     async def one(call: JudgeCall, place: Place) -> None:
-        ask = partial(_answered, judge)
-        answered = await (ask(call, place) if shared is None else shared.answered(ask, call, place))
+        ask, is_own = partial(_answered, judge), True
+        if shared is None:
+            answered = await ask(call, place)
+        else:
+            answered, is_own = await shared.answered(ask, call, place)
         verdicts.update({(call.repeat, call.keys[name]): verdict for name, verdict in answered.items()})
         n_unscored = sum(map(is_lost, answered.values()))
         runtime.budget.n_unscored += n_unscored
         runtime.budget.n_scored += len(answered) - n_unscored
         if runtime.heard is not None:
             runtime.heard(call, client.model, answered)
-        is_prevented = all(
-            isinstance(verdict, Unscored) and verdict.reason == "budget_exhausted"
-            for verdict in answered.values()
-        )
-        reporter.call_done(n_unscored, runtime.budget.known_cost_usd, is_prevented=is_prevented)
+        end: End = "done" if is_own else "by_others"
+        if all(isinstance(v, Unscored) and v.reason == "budget_exhausted" for v in answered.values()):
+            end = "prevented"
+        reporter.call_ended(end, n_unscored, runtime.budget.known_cost_usd)
 
     warming = _Warming()
 

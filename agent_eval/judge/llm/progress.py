@@ -3,7 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+End = Literal["done", "prevented", "by_others"]
+"""How a planned call ended: it was sent, a cap prevented it, or other workers asked all of its questions."""
 Watch = Callable[["Progress"], None]
 
 
@@ -15,6 +18,7 @@ class Progress:
     n_calls: int
     n_done: int = 0
     n_prevented: int = 0  # number of calls that were not completed because of a cap
+    n_by_others: int = 0  # number of calls that were not sent because other workers asked their questions
     n_unscored: int = 0  # number of unscored answers
     cost_usd: float | None = 0.0  # None if the price is unknown
     seconds: float = 0.0
@@ -22,17 +26,18 @@ class Progress:
     @property
     def n_left(self) -> int:
         """Return the number of calls that are not finished."""
-        return self.n_calls - self.n_done - self.n_prevented
+        return self.n_calls - self.n_done - self.n_prevented - self.n_by_others
 
     @property
     def calls_per_s(self) -> float:
-        """Return the mean rate so far in calls per second."""
+        """Return the mean rate so far in calls of this process per second."""
         return self.n_done / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the remaining seconds at the mean rate so far, or None before the first call is done."""
-        return self.n_left / self.calls_per_s if self.n_done and self.seconds else None
+        """Return the remaining seconds at the mean rate of all workers, or None before the first call is done."""
+        n_answered = self.n_done + self.n_by_others
+        return self.n_left * self.seconds / n_answered if n_answered and self.seconds else None
 
     def line(self) -> str:
         """Return a line such as 'openai/x: 120 of 2,000 calls, 41.3 a second, $0.12 so far, 46 s left'."""
@@ -43,6 +48,8 @@ class Progress:
         parts.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f} so far")
         if self.n_unscored:
             parts.append(f"{self.n_unscored:,} answers unscored")
+        if self.n_by_others:
+            parts.append(f"{self.n_by_others:,} calls made by other workers")
         if self.n_prevented:
             parts.append(f"{self.n_prevented:,} calls not completed because of a cap")
         if self.n_left and self.seconds_left is not None:
@@ -59,11 +66,12 @@ class Reporter:
         self._began = self._told = time.monotonic()
         self._tell()
 
-    def call_done(self, n_unscored: int, cost_usd: float | None, *, is_prevented: bool = False) -> None:
-        """Count a finished call. `cost_usd` is the cost of the whole run so far."""
+    def call_ended(self, end: End, n_unscored: int, cost_usd: float | None) -> None:
+        """Count a planned call that ended. `cost_usd` is the cost of the whole run so far."""
         progress, now = self.progress, time.monotonic()
-        progress.n_prevented += is_prevented
-        progress.n_done += not is_prevented
+        progress.n_done += end == "done"
+        progress.n_prevented += end == "prevented"
+        progress.n_by_others += end == "by_others"
         progress.n_unscored += n_unscored
         progress.cost_usd = cost_usd
         progress.seconds = now - self._began
