@@ -128,26 +128,31 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
 def compact(store: LakeStore) -> tuple[int, int]:
     """Merge small files and remove files that only snapshots older than an hour need.
 
-    Return the number of files before and after. Other workers can read and write at the same time, but runs wait.
+    Return the number of files before and after that contain the current rows. Rows that the catalog itself contains
+    are first written to files, which count as before. Other workers can read and write at the same time, but runs wait.
 
     Raises:
         StoreError: If the lake cannot be opened or changed.
     """
     with store.exclusive_section("run"), store.session(read_only=False) as con:
-        before = _n_files(store)
+        con.execute("CALL ducklake_flush_inlined_data('store')")
+        before = _n_files(con)
         for statement in (
-            "CALL ducklake_flush_inlined_data('store')",
             f"CALL ducklake_expire_snapshots('store', older_than => now() - INTERVAL '{_KEPT}')",
             "CALL ducklake_merge_adjacent_files('store')",
             "CALL ducklake_rewrite_data_files('store')",
             f"CALL ducklake_cleanup_old_files('store', older_than => now() - INTERVAL '{_KEPT}')",
         ):
             con.execute(statement)
-        after = _n_files(store)
+        after = _n_files(con)
     with contextlib.closing(store.catalog_session("write")) as session:
         forget_merged(session)
     return before, after
 
 
-def _n_files(store: LakeStore) -> int:
-    return sum(1 for _ in store.data.rglob("*.parquet"))
+def _n_files(con: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of files of the current snapshot, deletion files included."""
+    found = con.execute(
+        "SELECT sum(file_count + delete_file_count)::INT FROM ducklake_table_info('store')"
+    ).fetchall()
+    return int(found[0][0] or 0)
