@@ -166,9 +166,14 @@ def spent(file: Path) -> pl.DataFrame:
 def add_spent(file: Path, spending: pl.DataFrame) -> None:
     """Add the spending of another store (the `spending` table) to a new ledger, so that caps include it.
 
+    Calls in progress are recorded with an unknown cost, because their cost will be recorded in the other store.
+
     Raises:
         LedgerError: If the file cannot be written.
     """
+    spending = spending.with_columns(
+        n_unknown_cost=pl.col("n_unknown_cost") + pl.col("n_reserved"), n_reserved=pl.lit(0)
+    )
     names = ", ".join(SPENDING.schema)
     places = ", ".join("?" * len(SPENDING.schema))
     with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:

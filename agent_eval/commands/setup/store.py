@@ -56,7 +56,10 @@ def compact(project: Project, out: Console) -> None:
     from agent_eval.storage.lake.upkeep import compact as compact_lake
 
     before, after = compact_lake(lake)
-    _say(out, f"{before:,} files before, {after:,} after. Replaced files are removed after an hour.")
+    later = (
+        "Replaced files are removed by a later `agent-eval store compact`, an hour from now at the earliest."
+    )
+    _say(out, f"{before:,} files before, {after:,} after. {later}")
 
 
 def copy(project: Project, out: Console, *, source: Path | None, target: Path | None) -> None:
@@ -73,11 +76,11 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
     if (source is None) == (target is None):
         raise ConfigurationError("Use either --from FILE to fill the lake or --to FILE to copy it.")
     if source is not None:
-        FilesBesideStore(Store.at(source), source).merge()
-        rows, place = copy_into_lake(source, lake), lake.attach
+        merge = FilesBesideStore(Store.at(source), source).merge
+        rows, place = copy_into_lake(source, lake, merge), lake.attach
     elif target is not None:
-        project.beside_store.merge()
-        rows, place = copy_out_of_lake(lake, target), f"{target} (ledger of judge calls: {ledger_of(target)})"
+        rows = copy_out_of_lake(lake, target, project.beside_store.merge)
+        place = f"{target} (ledger of judge calls: {ledger_of(target)})"
     _say(out, f"{sum(rows.values()):,} rows of {len(rows)} tables copied to {place}.")
 
 

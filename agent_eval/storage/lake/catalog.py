@@ -36,14 +36,22 @@ SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_
 LARGEST_SKEW_S = 60.0
 """Maximum difference in seconds between the clocks of a worker that writes and of the catalog."""
 _CONNECT_S = 10
-_ALIVE = {"keepalives": 1, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+_NETWORK = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Timeouts of a connection in seconds, the last one in milliseconds: each end notices within half a minute that the
+other one is away. The server would otherwise keep the locks of a lost machine for two hours, the default of Linux."""
+_ON_SERVER = {name if name.startswith("tcp_") else f"tcp_{name}": value for name, value in _NETWORK.items()}
 _HOLDER = """
     SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = %s LIMIT 1"""
 
 
 def connection_string(given: str) -> str:
-    """Return a catalog's address as key=value pairs with a connection timeout.
+    """Return a catalog's address as key=value pairs, with timeouts for both ends unless it has its own.
 
     Raises:
         ClusterExtraError: If psycopg2 is not installed.
@@ -54,7 +62,9 @@ def connection_string(given: str) -> str:
         parts = extensions.parse_dsn(given)
     except _psycopg2().Error as error:
         raise CatalogError("in [store]", "open", "it is not a Postgres connection string") from error
-    return str(extensions.make_dsn(**({"connect_timeout": _CONNECT_S} | parts)))
+    on_server = [f"-c {name}={value}" for name, value in _ON_SERVER.items()]
+    parts["options"] = " ".join([*on_server, parts.get("options", "")]).strip()
+    return str(extensions.make_dsn(**({"connect_timeout": _CONNECT_S} | _NETWORK | parts)))
 
 
 def _psycopg2() -> Any:
@@ -83,7 +93,7 @@ class CatalogSession:
         """
         name = f"agent_eval on {socket.gethostname()[:30]}, process {os.getpid()}"
         try:
-            con = _psycopg2().connect(conninfo, application_name=name, **_ALIVE)
+            con = _psycopg2().connect(conninfo, application_name=name)
         except _psycopg2().Error as error:
             raise CatalogError(attach, doing, str(error)) from error
         con.autocommit = True

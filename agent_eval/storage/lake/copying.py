@@ -4,8 +4,9 @@ The ledger of judge calls is copied before the rows become visible, so that an i
 """
 
 import contextlib
+import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from agent_eval.storage.lake.connections import close_idle
 from agent_eval.storage.lake.ledger import add_spent as add_to_lake
 from agent_eval.storage.lake.ledger import spent as spent_on_lake
 from agent_eval.storage.lake.store import LakeStore
-from agent_eval.storage.ledger import add_spent, ledger_of, spent
+from agent_eval.storage.ledger import LedgerError, add_spent, ledger_of, spent
 from agent_eval.storage.store import STAMPS, Store, columns_of, quoted
 from agent_eval.storage.store_errors import MissingFolderError
 from agent_eval.storage.versions import SCHEMA_VERSION, stamped
@@ -31,53 +32,58 @@ class CopyError(StorageError):
         super().__init__(f"Nothing was copied to {target}: {why}.")
 
 
-def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
+def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> dict[str, int]:
     """Copy every table of a store file and its ledger into an empty lake; return the number of rows per table.
 
     All tables are copied in one transaction. Runs on either store wait until the copy is complete. After an interrupted
     copy, the lake is empty and can be filled again.
 
+    Args:
+        file: The store file.
+        lake: The lake.
+        merge: Moves the answers of models that are beside the store file into it; called while runs wait.
+
     Raises:
-        CopyError: If the file does not exist or has an earlier version, or the lake is not empty.
-        LedgerError: If the ledger of the file cannot be read.
+        CopyError: If the file does not exist or has an earlier version, its ledger cannot be read, or the lake is not
+            empty.
         StoreError: If one of the stores cannot be opened.
     """
     if not file.is_file():
         raise CopyError(lake.attach, f"the store file {file} does not exist")
-    source = Store.at(file)
-    with source.exclusive_section("run"), source.session(read_only=True) as con:
-        if stamped(con)[0] < SCHEMA_VERSION:
-            raise CopyError(
-                lake.attach,
-                f"{file} was written by an earlier release; migrate it with `agent-eval run` first",
-            )
-        tables = _present(con)
-    rows = dict[str, int]()
+    source, rows = Store.at(file), dict[str, int]()
+    with lake.exclusive_section("run"), source.exclusive_section("run"):
+        with source.session(read_only=True) as con:
+            if stamped(con)[0] < SCHEMA_VERSION:
+                why = f"{file} was written by an earlier release; migrate it with `agent-eval run` first"
+                raise CopyError(lake.attach, why)
+        merge()
+        with source.session(read_only=True) as con:
+            tables = _present(con)
 
-    def write(con: duckdb.DuckDBPyConnection) -> None:
-        if any(_n_rows(con, "store", table) for table in _present(con)):
-            raise CopyError(lake.attach, "it already contains rows; use a new lake")
-        rows.update(_copied(con, "other", "store", tables))
-        add_to_lake(lake, spent(ledger_of(file)))
+        def write(con: duckdb.DuckDBPyConnection) -> None:
+            if any(_n_rows(con, "store", table) for table in _present(con)):
+                raise CopyError(lake.attach, "it already contains rows; use a new lake")
+            rows.update(_copied(con, "other", "store", tables))
+            with _ledger_to(lake.attach):
+                add_to_lake(lake, spent(ledger_of(file)))
 
-    with (
-        lake.exclusive_section("run"),
-        source.exclusive_section("run"),
-        source.locked(shared=True),
-        _with_file(lake, file, " (READ_ONLY)") as both,
-    ):
-        both.transact(tables, write)
+        with source.locked(shared=True), _with_file(lake, file, " (READ_ONLY)") as both:
+            both.transact(tables, write)
     return rows
 
 
-def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
+def copy_out_of_lake(lake: LakeStore, file: Path, merge: Callable[[], object]) -> dict[str, int]:
     """Copy every table of a lake and its ledger into a new store file; return the number of rows per table.
 
     The file appears under its final name when it is complete. Runs on the lake wait until then.
 
+    Args:
+        lake: The lake.
+        file: The new store file.
+        merge: Moves the answers of models that are beside the lake into it; called while runs wait.
+
     Raises:
-        CopyError: If the file or its ledger exists.
-        LedgerError: If the ledger cannot be written.
+        CopyError: If the file or its ledger exists, or the ledger cannot be written.
         StoreError: If one of the stores cannot be opened.
     """
     if file.exists():
@@ -89,20 +95,37 @@ def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
     if not file.parent.is_dir():
         raise MissingFolderError(file, "write")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    _remove(part)  # left by a killed process with the same id, as in containers
     try:
         with lake.exclusive_section("run"):
+            merge()
             with lake.session(read_only=True) as con:
                 tables = _present(con)
             Store.at(part).transact(tables, lambda _: None)
             with _with_file(lake, part) as both, both.session(read_only=True) as con:
                 rows = _copied(con, "store", "other", tables)
-            add_spent(ledger_of(part), spent_on_lake(lake))
+            with _ledger_to(str(file)):
+                add_spent(ledger_of(part), spent_on_lake(lake))
         ledger_of(part).replace(ledger)
         part.replace(file)
     finally:
-        for left in part.parent.glob(f"{part.name}*"):
-            left.unlink()
+        _remove(part)
     return rows
+
+
+def _remove(part: Path) -> None:
+    """Remove an incomplete copy with the files beside it."""
+    for left in part.parent.glob(f"{glob.escape(part.name)}*"):
+        left.unlink()
+
+
+@contextlib.contextmanager
+def _ledger_to(target: str) -> Iterator[None]:
+    """Convert errors of a ledger file to CopyError."""
+    try:
+        yield
+    except LedgerError as error:
+        raise CopyError(target, f"the ledger of judge calls cannot be copied ({error.__cause__})") from error
 
 
 @contextlib.contextmanager

@@ -156,18 +156,15 @@ def spent(store: LakeStore) -> pl.DataFrame:
 def add_spent(store: LakeStore, spending: pl.DataFrame) -> None:
     """Add the spending of another store (the `spending` table), so that daily and total caps include it.
 
-    If rows were added before, by an interrupted copy, they are replaced.
+    Rows that an interrupted copy added before are removed.
 
     Raises:
         StoreError: If the catalog cannot be used.
     """
     names = ", ".join(SPENDING.schema)
     places = ", ".join(["%s"] * len(SPENDING.schema))
-    replaced = ", ".join(f"{name} = excluded.{name}" for name in SPENDING.schema if name not in SPENDING.key)
     with contextlib.closing(store.catalog_session("write")) as session:
+        session.rows(f"BEGIN; DELETE FROM {_SPENDING} WHERE session = 'copied'")
         for row in with_days_as_text(spending).iter_rows():
-            session.rows(
-                f"INSERT INTO {_SPENDING} ({names}, session) VALUES ({places}, 'copied') "
-                f"ON CONFLICT (day, run, model, session) DO UPDATE SET {replaced}",
-                row,
-            )
+            session.rows(f"INSERT INTO {_SPENDING} ({names}, session) VALUES ({places}, 'copied')", row)
+        session.rows("COMMIT")

@@ -1,3 +1,4 @@
+import os
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from agent_eval.storage.lineage import written
 from agent_eval.tables import TABLES, table
 from agent_eval.tables.contract import TIME
 
+STATE = table("judge_state")
+ROW = STATE.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
+
+
+def nothing() -> None:
+    """No answers wait beside the store."""
+
 
 def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
     lake: LakeStore, tmp_path: Path
@@ -32,10 +40,10 @@ def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
             for name, dtype in contract.schema.items()
         }
         before.upsert(contract, contract.frame([full]), run_id="r")
-    in_lake = copy_into_lake(tmp_path / "before.duckdb", lake)
+    in_lake = copy_into_lake(tmp_path / "before.duckdb", lake, nothing)
     assert in_lake == dict.fromkeys(TABLES, 1)
     assert check(lake).problems == []
-    assert copy_out_of_lake(lake, tmp_path / "after.duckdb") == in_lake
+    assert copy_out_of_lake(lake, tmp_path / "after.duckdb", nothing) == in_lake
     for store in (lake, after):
         assert_frame_equal(written(store, TABLES), written(before, TABLES))
         for contract in TABLES.values():
@@ -44,23 +52,19 @@ def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
 
 
 def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path) -> None:
-    state = table("judge_state")
-    row = state.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
     file = tmp_path / "store.duckdb"
     with pytest.raises(CopyError, match=r"the store file .* does not exist"):
-        copy_into_lake(file, lake)
-    Store.at(file).upsert(state, row, run_id="r")
-    copy_into_lake(file, lake)
+        copy_into_lake(file, lake, nothing)
+    Store.at(file).upsert(STATE, ROW, run_id="r")
+    copy_into_lake(file, lake, nothing)
     with pytest.raises(CopyError, match="already contains rows"):
-        copy_into_lake(file, lake)
+        copy_into_lake(file, lake, nothing)
     with pytest.raises(CopyError, match="choose another name"):
-        copy_out_of_lake(lake, file)
-    lake.upsert(state, row, run_id="r")  # the file is not attached any more
-    assert lake.read(state).height == 1
+        copy_out_of_lake(lake, file, nothing)
+    lake.upsert(STATE, ROW, run_id="r")  # the file is not attached any more
+    assert lake.read(STATE).height == 1
 
 
-STATE = table("judge_state")
-ROW = STATE.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
 SPENT = table("spending").frame(
     [
         dict.fromkeys(table("spending").schema, 0)
@@ -96,9 +100,9 @@ def test_a_copy_into_a_lake_that_is_interrupted_at_the_ledger_shows_no_rows_and_
     with monkeypatch.context() as patched:
         patched.setattr(copying, "add_to_lake", interrupted)
         with pytest.raises(KilledError):
-            copy_into_lake(before, lake)
+            copy_into_lake(before, lake, nothing)
     assert lake.read(STATE).is_empty()
-    copy_into_lake(before, lake)
+    copy_into_lake(before, lake, nothing)
     assert_frame_equal(spent_on_lake(lake), SPENT)
 
 
@@ -115,9 +119,9 @@ def test_a_copy_out_of_a_lake_that_is_interrupted_at_the_ledger_leaves_no_file_a
     with monkeypatch.context() as patched:
         patched.setattr(copying, "add_spent", interrupted)
         with pytest.raises(KilledError):
-            copy_out_of_lake(lake, after)
+            copy_out_of_lake(lake, after, nothing)
     assert list(tmp_path.glob("*after*")) == []
-    copy_out_of_lake(lake, after)
+    copy_out_of_lake(lake, after, nothing)
     assert Store.at(after).read(STATE).height == 1
     assert_frame_equal(spent(ledger_of(after)), SPENT)
 
@@ -126,5 +130,52 @@ def test_a_copy_beside_the_ledger_of_another_store_is_refused(lake: LakeStore, t
     lake.upsert(STATE, ROW, run_id="r")
     add_spent(ledger_of(tmp_path / "after.duckdb"), SPENT)
     with pytest.raises(CopyError, match=r"after.duckdb.spending is the ledger of another store.*move it"):
-        copy_out_of_lake(lake, tmp_path / "after.duckdb")
+        copy_out_of_lake(lake, tmp_path / "after.duckdb", nothing)
     assert_frame_equal(spent(ledger_of(tmp_path / "after.duckdb")), SPENT)
+
+
+def test_answers_that_arrive_while_a_copy_waits_are_copied(lake: LakeStore, tmp_path: Path) -> None:
+    before, after = Store.at(tmp_path / "before.duckdb"), Store.at(tmp_path / "after.duckdb")
+    before.upsert(table("spending"), SPENT, run_id="r")
+    copy_into_lake(tmp_path / "before.duckdb", lake, lambda: before.upsert(STATE, ROW, run_id="r"))
+    assert lake.read(STATE).height == 1
+    other = ROW.with_columns(agent_id=pl.lit("b"))
+    copy_out_of_lake(lake, tmp_path / "after.duckdb", lambda: lake.upsert(STATE, other, run_id="r"))
+    assert after.read(STATE)["agent_id"].to_list() == ["a", "b"]
+
+
+def test_a_call_in_progress_has_an_unknown_cost_in_the_copied_ledger(tmp_path: Path) -> None:
+    add_spent(tmp_path / "ledger", SPENT.with_columns(n_reserved=pl.lit(2), n_unknown_cost=pl.lit(1)))
+    found = spent(tmp_path / "ledger")
+    assert found.select("n_calls", "n_reserved", "n_unknown_cost").rows() == [(3, 0, 3)]
+
+
+def test_what_a_killed_copy_of_the_same_process_id_left_is_not_copied_again(
+    lake: LakeStore, tmp_path: Path
+) -> None:
+    after = tmp_path / "after.duckdb"
+    lake.upsert(STATE, ROW, run_id="r")
+    add_to_lake(lake, SPENT)
+    part = tmp_path / f".after.duckdb.{os.getpid()}.part"
+    Store.at(part).upsert(STATE, ROW, run_id="r")
+    add_spent(ledger_of(part), SPENT)
+    copy_out_of_lake(lake, after, nothing)
+    assert Store.at(after).read(STATE).height == 1
+    assert_frame_equal(spent(ledger_of(after)), SPENT)
+
+
+def test_spending_of_another_file_that_a_failed_copy_left_does_not_stay(lake: LakeStore) -> None:
+    add_to_lake(lake, SPENT.with_columns(run=pl.lit("of another file")))
+    add_to_lake(lake, SPENT)
+    assert_frame_equal(spent_on_lake(lake), SPENT)
+
+
+def test_a_damaged_ledger_stops_a_copy_with_its_reason(lake: LakeStore, tmp_path: Path) -> None:
+    before = tmp_path / "before.duckdb"
+    Store.at(before).upsert(STATE, ROW, run_id="r")
+    ledger_of(before).write_bytes(b"not a database" * 100)
+    with pytest.raises(
+        CopyError, match=r"Nothing was copied to .*ledger of judge calls cannot be copied \(file is not"
+    ):
+        copy_into_lake(before, lake, nothing)
+    assert lake.read(STATE).is_empty()

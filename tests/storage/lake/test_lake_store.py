@@ -1,3 +1,4 @@
+import contextlib
 import re
 import threading
 import time
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from agent_eval.storage import Replacement, RunScope, Store, StoreError
-from agent_eval.storage.lake import LakeStore
+from agent_eval.storage.lake import LakeStore, catalog
 from agent_eval.storage.lake.connections import Lake
 from agent_eval.storage.lake.errors import (
     CatalogError,
@@ -260,3 +261,24 @@ def test_compacting_keeps_the_rows(lake: LakeStore) -> None:
     assert compact(lake) == (after, after)
     assert lake.read(STATE).height == 120
     assert check(lake).problems == []
+
+
+def test_the_server_notices_within_half_a_minute_that_a_machine_is_gone(lake: LakeStore) -> None:
+    """Otherwise it would keep the locks of that machine for two hours, the default of Linux."""
+    names = {"tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+    names["tcp_user_timeout"] = "30000"
+    shown = f"SELECT name, current_setting(name) FROM unnest(ARRAY{[*names]}) AS asked (name)"
+    with contextlib.closing(lake.catalog_session("read")) as session:
+        assert dict(session.rows(shown)) == names
+    quoted = shown.replace("'", "''")
+    with lake.session(read_only=True) as con:
+        found = con.execute(f"FROM postgres_query('__ducklake_metadata_store', '{quoted}')").fetchall()
+    assert dict(found) == names
+
+
+@pytest.mark.usefixtures("server")
+def test_timeouts_and_options_of_the_address_stay() -> None:
+    made = catalog.connection_string("host=db keepalives_idle=60 options='-c tcp_keepalives_idle=90 -c a=b'")
+    assert "keepalives_idle=60" in made.split()
+    assert made.index("tcp_keepalives_idle=15") < made.index("tcp_keepalives_idle=90")  # the last one holds
+    assert "-c a=b" in made
