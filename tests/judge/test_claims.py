@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import pytest
 
+from agent_eval.judge.keys import cache_key
+from agent_eval.judge.llm.budget import Budget
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
 from agent_eval.judge.prompts import Messages, Prompt
@@ -17,6 +20,7 @@ from agent_eval.judge.protocol import Scored
 from agent_eval.tables import table
 from tests.judge.fakes import DOWN, GONE, Kept, ScriptedClient, panel_of
 from tests.judge.test_panel import NOTHING, SEQUENCES
+from tests.judge.test_requests import questions, talk
 
 Row = Mapping[str, object]
 
@@ -124,6 +128,21 @@ def test_an_answer_that_arrived_after_the_lookup_is_neither_asked_again_nor_repo
     assert late.asked == []
     assert said[-1].startswith("scripted: 0 of 6 calls, 0.0 a second")
     assert said[-1].endswith("6 calls made by other workers")
+
+
+def test_a_call_that_a_cap_prevents_after_others_answered_a_part_is_not_reported_as_made() -> None:
+    shared, late, said = Shared(), ScriptedClient(), list[str]()
+    sequence = QuestionSequence(questions(talk("c", 3)))
+    worker(ScriptedClient(), shared).answers([sequence], NOTHING)
+    panel = worker(late, shared)
+    for question in sequence.questions[1:3]:  # asked at the same time, after the first turn
+        del shared.answers[cache_key(question.keys["helpfulness"], "scripted", panel.spec.parameters, 0)]
+    assert panel.runtime is not None
+    capped = replace(panel, runtime=replace(panel.runtime, budget=Budget(max_calls=1)))
+    capped.answers([sequence], NOTHING, watch=lambda shown: said.append(shown.line()))
+    assert late.names_asked == [{"helpfulness"}]
+    assert said[-1].startswith("scripted: 1 of 3 calls")
+    assert said[-1].endswith("1 calls made by other workers, 1 calls not sent")
 
 
 def test_only_the_open_questions_of_a_call_are_asked() -> None:

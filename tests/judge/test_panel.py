@@ -27,7 +27,7 @@ from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAI
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
-from tests.judge.fakes import Kept, ScriptedClient, panel_of
+from tests.judge.fakes import GONE, Kept, ScriptedClient, panel_of
 from tests.judge.test_requests import questions, talk
 
 NOTHING = table("judge_cache").empty()
@@ -247,14 +247,25 @@ def test_progress_tells_rate_cost_and_time_left() -> None:
     assert progress.line().endswith("100 calls made by other workers, 3 s left")
 
 
-def test_calls_that_a_cap_prevents_are_not_reported_as_made() -> None:
+@pytest.mark.parametrize(
+    ("client", "budget", "n_made"),
+    [
+        (ScriptedClient(), Budget(max_calls=2), 2),
+        (ScriptedClient(), Budget(max_calls=0), 0),
+        (ScriptedClient(always=GONE), Budget(), 1),  # the pass ends while the first call is repeated
+    ],
+    ids=["cap", "cap of none", "outage"],
+)
+def test_calls_that_are_not_sent_are_not_reported_as_made(
+    client: ScriptedClient, budget: Budget, n_made: int
+) -> None:
     said: list[str] = []
-    panel_of(ScriptedClient(), budget=Budget(max_calls=2)).answers(
-        SEQUENCES, NOTHING, watch=lambda progress: said.append(progress.line())
+    sequences = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(10)]
+    panel_of(client, budget=budget, concurrency=1).answers(
+        sequences, NOTHING, watch=lambda progress: said.append(progress.line())
     )
-    assert "scripted: 2 of 6 calls" in said[-1]
-    assert "4 calls not completed because of a cap" in said[-1]
-    assert "s left" not in said[-1]
+    assert said[-1].startswith(f"scripted: {n_made} of 20 calls")
+    assert said[-1].endswith(f"{20 - n_made} calls not sent")
 
 
 def test_keys_are_taken_out_of_what_providers_say(monkeypatch: pytest.MonkeyPatch) -> None:

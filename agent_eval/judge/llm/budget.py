@@ -111,7 +111,10 @@ class Budget:
         Returns:
             A description of the cap if the call would exceed it, else None.
         """
-        if self.ledger is not None and (why := self.ledger.reserve(model)) is not None:
+        why = self.why_exhausted()
+        if why is None and self.ledger is not None:
+            why = self.ledger.reserve(model)
+        if why is not None:
             return why
         self.n_calls += 1
         return None

@@ -294,20 +294,15 @@ async def _pass(
     verdicts: dict[tuple[int, str], Verdict] = {}
 
     async def one(call: JudgeCall, place: Place) -> None:
-        ask, is_own = partial(_answered, judge), True
-        if shared is None:
-            answered = await ask(call, place)
-        else:
-            answered, is_own = await shared.answered(ask, call, place)
+        ask = partial(_answered, judge)
+        answered = await (ask(call, place) if shared is None else shared.answered(ask, call, place))
         verdicts.update({(call.repeat, call.keys[name]): verdict for name, verdict in answered.items()})
         n_unscored = sum(map(is_lost, answered.values()))
         runtime.budget.n_unscored += n_unscored
         runtime.budget.n_scored += len(answered) - n_unscored
         if runtime.heard is not None:
             runtime.heard(call, client.model, answered)
-        end: End = "done" if is_own else "by_others"
-        if all(isinstance(v, Unscored) and v.reason == "budget_exhausted" for v in answered.values()):
-            end = "prevented"
+        end: End = "done" if judge.was_sent(call) else "not_sent" if n_unscored else "by_others"
         reporter.call_ended(end, n_unscored, runtime.budget.known_cost_usd)
 
     warming = _Warming()

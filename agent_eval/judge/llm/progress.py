@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-End = Literal["done", "prevented", "by_others"]
-"""How a planned call ended: it was sent, a cap prevented it, or other workers asked all of its questions."""
+End = Literal["done", "by_others", "not_sent"]
+"""How a planned call ended: it was sent, other workers answered its questions, or it was not sent, e.g. because of a
+cap."""
 Watch = Callable[["Progress"], None]
 
 
@@ -17,8 +18,10 @@ class Progress:
     judge: str
     n_calls: int
     n_done: int = 0
-    n_prevented: int = 0  # number of calls that were not completed because of a cap
-    n_by_others: int = 0  # number of calls that were not sent because other workers asked their questions
+    n_by_others: int = (
+        0  # number of calls that were not needed because other workers answered their questions
+    )
+    n_not_sent: int = 0
     n_unscored: int = 0  # number of unscored answers
     cost_usd: float | None = 0.0  # None if the price is unknown
     seconds: float = 0.0
@@ -26,7 +29,7 @@ class Progress:
     @property
     def n_left(self) -> int:
         """Return the number of calls that are not finished."""
-        return self.n_calls - self.n_done - self.n_prevented - self.n_by_others
+        return self.n_calls - self.n_done - self.n_by_others - self.n_not_sent
 
     @property
     def calls_per_s(self) -> float:
@@ -50,8 +53,8 @@ class Progress:
             parts.append(f"{self.n_unscored:,} answers unscored")
         if self.n_by_others:
             parts.append(f"{self.n_by_others:,} calls made by other workers")
-        if self.n_prevented:
-            parts.append(f"{self.n_prevented:,} calls not completed because of a cap")
+        if self.n_not_sent:
+            parts.append(f"{self.n_not_sent:,} calls not sent")
         if self.n_left and self.seconds_left is not None:
             parts.append(f"{self.seconds_left:.0f} s left")
         return ", ".join(parts)
@@ -70,8 +73,8 @@ class Reporter:
         """Count a planned call that ended. `cost_usd` is the cost of the whole run so far."""
         progress, now = self.progress, time.monotonic()
         progress.n_done += end == "done"
-        progress.n_prevented += end == "prevented"
         progress.n_by_others += end == "by_others"
+        progress.n_not_sent += end == "not_sent"
         progress.n_unscored += n_unscored
         progress.cost_usd = cost_usd
         progress.seconds = now - self._began

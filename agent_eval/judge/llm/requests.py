@@ -146,6 +146,7 @@ class ModelJudge:
         self.circuit_breaker = CircuitBreaker(client.model)
         self._client, self._format, self._concurrency = client, prompt_format, concurrency
         self._budget, self._keep = budget, keep
+        self._sent: set[tuple[int, str]] = set()  # (repeat, question key) of the calls that are not finished
         self._rng = rng or random.Random()
 
     async def ask(self, call: JudgeCall, place: Place | None = None) -> Mapping[str, Verdict]:
@@ -157,7 +158,8 @@ class ModelJudge:
         depend on. If this succeeds, later calls omit these attachments too.
 
         Raises:
-            TakenError: If another worker asks one of the questions. No question of the call is asked then.
+            TakenError: If another worker asks one of the questions. If the call is asked in parts, earlier parts may
+                have been answered.
         """
         usage, place, withheld = Usage(), place or Place(call.number), frozenset[str]()
         own = frozenset(found.reference for question in call.questions for found in needed(question))
@@ -184,6 +186,13 @@ class ModelJudge:
                 return attempt.verdicts
             self._limits = _smaller(self._limits, limits, attempt.detail)
             usage = attempt.usage
+
+    def was_sent(self, call: JudgeCall) -> bool:
+        """Return whether a request with a question of this finished call was sent."""
+        asked = _questions(call)
+        was_sent = not self._sent.isdisjoint(asked)
+        self._sent -= asked
+        return was_sent
 
     async def _one_by_one(self, parts: Sequence[JudgeCall], place: Place) -> Mapping[str, Verdict]:
         """Ask the questions of a call in several calls, and return all verdicts."""
@@ -288,6 +297,7 @@ class ModelJudge:
         """Send the request once. Return the seconds to wait before the next try."""
         if (why := self._budget.begin_call(self.name)) is not None:
             return self._end(attempt, "budget_exhausted", why)
+        self._sent |= _questions(attempt.call)
         started = asyncio.get_running_loop().time()
         try:
             reply = await self._client.complete(attempt.messages, attempt.prompt, attempt.max_tokens)
@@ -368,6 +378,10 @@ class ModelJudge:
         now = asyncio.get_running_loop().time()
         if pause := self.circuit_breaker.count(kind, started=started, now=now, detail=detail):
             self._concurrency.pause(pause)
+
+
+def _questions(call: JudgeCall) -> set[tuple[int, str]]:
+    return {(call.repeat, key) for key in call.keys.values()}
 
 
 def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:

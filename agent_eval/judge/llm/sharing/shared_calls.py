@@ -37,11 +37,8 @@ class SharedCalls:
         ask: Callable[[JudgeCall, Place], Awaitable[Mapping[str, Verdict]]],
         call: JudgeCall,
         place: Place,
-    ) -> tuple[Mapping[str, Verdict], bool]:
-        """Return the verdict of every metric of a call: from other workers, or from `ask` if they have none.
-
-        The second value tells whether `ask` was needed.
-        """
+    ) -> Mapping[str, Verdict]:
+        """Return the verdict of every metric of a call: from other workers, or from `ask` if they have none."""
         verdicts: dict[str, Verdict] = {}
         while call.questions:
             try:
@@ -52,8 +49,8 @@ class SharedCalls:
                 continue
             if lost := [key for name, key in self._keys(call).items() if is_lost(given[name])]:
                 await self.claims.release(lost)
-            return {**verdicts, **given}, True
-        return verdicts, False
+            return {**verdicts, **given}
+        return verdicts
 
     async def _of_others(self, call: JudgeCall) -> dict[str, Verdict]:
         """Wait for the answers of other workers. Return those that this worker can use, by metric name."""
