@@ -125,7 +125,7 @@ class Cluster:
             options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --save"
             return ["redis-server", *options.split(), "", "--dir", str(self.home / "redis")]
         if name == "code":
-            options = f"code-server start -h 127.0.0.1 -p {self.code_port} -m {DEFINITIONS}"
+            options = f"api grpc -h 127.0.0.1 -p {self.code_port} -m {DEFINITIONS}"
             return [sys.executable, "-m", "dagster", *options.split()]
         if name == "daemon":
             return [sys.executable, "-m", "dagster._daemon", "run", "-w", workspace]

@@ -109,7 +109,11 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
                 "a queue of one run at a time (concurrency.runs.max_concurrent_runs: 1)",
                 is_shared or (queue is not None and queue.max_concurrent_runs == 1),
             ),
-            ("run_monitoring, which fails runs whose process has ended", instance.run_monitoring_enabled),
+            (
+                "run_monitoring, which fails runs whose process has ended",
+                is_shared
+                or instance.run_monitoring_enabled,  # on Kubernetes, it is off: deploy/kubernetes.yaml
+            ),
             ("run_retries, which retry `reconcile` after a crash", instance.run_retries_enabled),
         )
         if not is_there
@@ -117,10 +121,9 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
     if not lacks:
         return None
     home = instance.root_directory
-    return (
-        f"dagster.yaml in DAGSTER_HOME {home} lacks {'; '.join(lacks)}. Start the UI with `agent-eval ui`, or copy "
-        "agent_eval/defs/dagster.yaml there."
-    )
+    own = "copy agent_eval/defs/dagster.yaml there"
+    fix = "Add it as in deploy/celery.yaml" if is_shared else f"Start the UI with `agent-eval ui`, or {own}"
+    return f"dagster.yaml in DAGSTER_HOME {home} lacks {'; '.join(lacks)}. {fix}."
 
 
 _watched: set[int] = set()  # the pipes to which this process writes the signals it receives

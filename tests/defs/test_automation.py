@@ -204,8 +204,11 @@ def test_an_instance_with_settings_of_its_own_is_told_what_it_lacks(
     foreign.mkdir()
     (foreign / "dagster.yaml").write_text("run_monitoring:\n  enabled: true\n")
     with dg.DagsterInstance.from_config(str(foreign)) as other:
-        lacks = what_differs(other)
+        lacks, lacks_on_a_lake = what_differs(other), what_differs(other, is_shared=True)
     assert lacks is not None
+    assert lacks_on_a_lake is not None
+    assert "max_concurrent_runs" not in lacks_on_a_lake
+    assert lacks_on_a_lake.endswith("Add it as in deploy/celery.yaml.")
     assert str(foreign) in lacks
     assert "run_retries" in lacks
     assert "max_concurrent_runs: 1" in lacks

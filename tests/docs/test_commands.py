@@ -26,7 +26,7 @@ NOT_RUN = {
     "python3 -m venv .venv": "installs from the package index; CI does it before the tests",
     ".venv/bin/ruff check": "the test command itself; CI runs this very line",
     "agent-eval ui": "serves until it is stopped; tests/defs/test_live.py runs it",
-    "dagster code-server": "needs Redis and several machines; benchmarks/cluster.py starts the same processes",
+    "dagster api grpc": "needs Redis and several machines; benchmarks/cluster.py starts the same processes",
     "OPENAI_API_KEY=…": "needs keys, or a local server of a model",
     "agent-eval run --judge openai/gpt-4o-mini --judge anthropic": "needs two providers; ensembles: tests/judge",
     "agent-eval run --judge MODEL": "needs a judge model; tests/report/test_sheets_browser.py makes and labels a sheet",

@@ -3,7 +3,7 @@
 from agent_eval.errors import StorageError
 from agent_eval.storage.store_errors import StoreError
 
-INSTALL = "Install `dagster-agent-eval[cluster]` with `pip install -c constraints-cluster.txt`"
+INSTALL = "Install the extra in a checkout: `pip install -c constraints-cluster.txt '.[cluster]'`"
 
 
 class ClusterExtraError(StorageError):

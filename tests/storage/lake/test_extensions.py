@@ -10,7 +10,7 @@ import pytest
 from agent_eval.storage.lake import catalog, extensions
 from agent_eval.storage.lake.errors import ClusterExtraError
 
-FIX = r"`dagster-agent-eval\[cluster\]` with `pip install -c constraints-cluster.txt`"
+FIX = r"`pip install -c constraints-cluster.txt '\.\[cluster\]'`"
 
 
 def test_a_missing_extension_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
