@@ -3,11 +3,11 @@
 `python -m benchmarks kill_rounds` needs Postgres, Redis and the extra `cluster`. The variables KILL_ROUNDS (60),
 KILL_SEED (0) and KILL_FOLDER (a new one) set the number of rounds, the seed and where everything is stored. All
 processes run during all rounds. A round changes the files and leaves the work to automation, or every third time to a
-backfill; at a random moment a worker, the catalog (with Dagster's records) or the broker is killed and started again.
-Each eighth round kills all workers and the broker, which also loses its file, so that submitted runs are lost. A round
-ends when no run is in progress and no partition is stale. Then no table may contain a key twice, no more answers may be
-paid twice than calls were in flight, and no call may be missing in the ledger. At the end, all tables must equal those
-of a project on a single file with the same changes that was not disturbed.
+backfill; at a random moment a worker, the catalog (with Dagster's records), or the broker with the code server is killed
+and started again. Each eighth round kills all workers, the code server and the broker, which also loses its file, so that
+submitted runs are lost. A round ends when no run is in progress and no partition is stale. Then no table may contain a
+key twice, no more answers may be paid twice than calls were in flight, and no call may be missing in the ledger. At the
+end, all tables must equal those of a project on a single file with the same changes that was not disturbed.
 """
 
 import contextlib
@@ -163,11 +163,11 @@ class Rounds:
             time.sleep(self.chance.uniform(0, 5))
             self.cluster.server.start_after_kill()
         else:
-            self.cluster.kill("redis")
+            self.cluster.kill("redis", "code")
             if kind != "broker":
                 shutil.rmtree(self.cluster.home / "redis")
             time.sleep(self.chance.uniform(0, 5))
-            self.cluster.start("redis")
+            self.cluster.start("redis", "code")
             if kind != "broker":
                 self.cluster.start(*every)
         return stats["calls"] - stats["ok"]
