@@ -131,7 +131,7 @@ class Cluster:
             return [sys.executable, "-m", "dagster._daemon", "run", "-w", workspace]
         if name == "web":
             options = f"-h 127.0.0.1 -p {self.web_port} -w {workspace}"
-            return [sys.executable, "-m", "dagster_webserver", *options.split()]
+            return [sys.executable, "-m", "agent_eval.defs.ui.webserver", *options.split()]
         options = (
             f"worker start -A dagster_celery.app -n {name} -y {DEPLOY / 'worker.yaml'} -- --concurrency 1"
         )

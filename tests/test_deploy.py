@@ -87,6 +87,7 @@ def test_web_server_and_daemon_find_the_code_server(monkeypatch: pytest.MonkeyPa
     command = services[origin.host]["command"]
     assert command[command.index("-p") + 1] == str(origin.port)
     assert command[command.index("-m") + 1] == origin.location_name
+    assert "agent_eval.defs.ui.webserver" in services["web"]["command"]  # with the guard and the report
     for name in ("web", "daemon"):
         assert services[name]["depends_on"] == {origin.host: {"condition": "service_healthy"}}
 

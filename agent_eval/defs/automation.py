@@ -69,7 +69,10 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
 def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> list[str]:
     loaded = VERSIONS.get_partition_keys()
     for version in set(project.registry.versions) - set(loaded):
-        context.log.warning(f"Methodology {version} is new. Reload the code location to add its partitions.")
+        context.log.warning(
+            f"Methodology {version} is new. Reload the definitions to add its partitions; with several "
+            "workers, restart the code server and the workers."
+        )
     edited = project.registry.edited()  # these are not observed, so their boards stay unchanged
     for problem in edited.values():
         context.log.warning(str(EditedVersionError(problem)))
