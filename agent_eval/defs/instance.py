@@ -109,10 +109,9 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
                 "a queue of one run at a time (concurrency.runs.max_concurrent_runs: 1)",
                 is_shared or (queue is not None and queue.max_concurrent_runs == 1),
             ),
-            (
+            (  # with a lake, it may be off: deploy/kubernetes.yaml
                 "run_monitoring, which fails runs whose process has ended",
-                is_shared
-                or instance.run_monitoring_enabled,  # on Kubernetes, it is off: deploy/kubernetes.yaml
+                is_shared or instance.run_monitoring_enabled,
             ),
             ("run_retries, which retry `reconcile` after a crash", instance.run_retries_enabled),
         )

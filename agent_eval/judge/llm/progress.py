@@ -18,9 +18,7 @@ class Progress:
     judge: str
     n_calls: int
     n_done: int = 0
-    n_by_others: int = (
-        0  # number of calls that were not needed because other workers answered their questions
-    )
+    n_by_others: int = 0  # number of calls whose questions other workers answered
     n_not_sent: int = 0
     n_unscored: int = 0  # number of unscored answers
     cost_usd: float | None = 0.0  # None if the price is unknown
