@@ -15,10 +15,10 @@ OPENING = b"[{"
 _WHOLE = (b"]", b"}")  # a value with such an end is complete, even if the file is truncated after it
 _ENDS = "the file ends here, but its JSON is incomplete"
 
-# Possessive quantifiers avoid deep recursion on long blocks.
-_OVER_TEXTS = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)
+# Only single characters are quantified possessively: Python before 3.11.5 matches possessive groups incorrectly.
+_OVER_TEXTS = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*"[^"\[\]{}]*+)*', re.DOTALL)
 _TO_SIGN = re.compile(rb'[^"\[\]{},:]*+')
-_IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 
 

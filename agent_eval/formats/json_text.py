@@ -9,7 +9,7 @@ from pydantic import JsonValue
 MOST_VALUES = 2_000_000
 """Maximum number of values in a text, because a long text of `{},{},…` needs thirty times its size in memory."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"', re.DOTALL)
 _MOST_DIGITS = 4_000  # Python's own limit is 4,300
 
 
