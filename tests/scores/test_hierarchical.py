@@ -90,8 +90,7 @@ def test_the_posterior_is_ordered_mirrored_and_falls_with_k(
         assert 0 <= estimate.low <= estimate.mean <= estimate.high <= 1
     assert found.pass_hat_k.mean <= found.pass_at_k.mean + 1e-9
     mirrored = posterior_of_new_tasks({(n, n - c): times for (n, c), times in tasks.items()}, k)
-    # the grid omits negligible cells; an error of 2e-5 was seen
-    assert mirrored.pass_at_k.mean == pytest.approx(1 - found.pass_hat_k.mean, abs=1e-4)
+    assert mirrored.pass_at_k.mean == pytest.approx(1 - found.pass_hat_k.mean, abs=1e-5)
     if k > 1:
         fewer = posterior_of_new_tasks(tasks, k - 1)
         assert found.pass_hat_k.mean <= fewer.pass_hat_k.mean + 1e-9

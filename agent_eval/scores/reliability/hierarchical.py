@@ -41,6 +41,9 @@ MEAN_PRIOR = 0.7  # both parameters of the Beta prior of m
 MOST_SLIPS = 0.03
 WEIGHTS = (0.4, 0.2, 0.4)  # alike, between, two kinds
 _NEGLIGIBLE = 14.0  # narrowing drops cells whose log posterior is this far below the largest
+_NARROWED_TO = 0.699
+"""An axis is narrowed if the share of its cells that are kept is smaller. No share is equal to this number, so that
+rounding does not decide, and mirrored results have mirrored posteriors."""
 _MOST_NARROWED = 10
 
 
@@ -149,7 +152,7 @@ def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
         found = made(*np.meshgrid(*middles, indexing="ij", sparse=True))
         is_held = found.logs > found.logs.max() - _NEGLIGIBLE
         narrower = [_held(is_held, axis, ends[axis]) for axis in range(len(sizes))]
-        if all(_width(new) > 0.7 * _width(old) for new, old in zip(narrower, ends, strict=True)):
+        if all(_width(new) > _NARROWED_TO * _width(old) for new, old in zip(narrower, ends, strict=True)):
             break
         ends = narrower
     return _Cells(
