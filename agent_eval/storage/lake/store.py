@@ -38,6 +38,7 @@ LAKE_SCHEMA = "ducklake"
 """The Postgres schema of DuckLake's internal tables."""
 MARKER = "agent_eval.lake"
 """File in the data folder that identifies its lake; it is missing if the disk is not mounted."""
+_OTHER_FOLDER = re.compile(r'does not match existing data path in the catalog "(.*?)/?"')
 _CONFLICT = re.compile(
     r"transaction conflict|maximum retry count|could not serialize|violates unique constraint \"ducklake",
     re.IGNORECASE,
@@ -207,6 +208,10 @@ class LakeStore(Store):
             why = str(error.__cause__ or "")
             if isinstance(error.__cause__, duckdb.Error) and "creating a new DuckLake is explicitly" in why:
                 raise NotInitialisedError(self.attach, doing) from error
+            if isinstance(error.__cause__, duckdb.Error) and (found := _OTHER_FOLDER.search(why)):
+                raise DataFolderError(
+                    self.attach, doing, f"its files are in {found[1]}, not in {self.data}"
+                ) from error
             if isinstance(error.__cause__, duckdb.Error) and _CONFLICT.search(why):
                 raise ConflictError(self.attach, doing, why, "Try again") from error
             raise

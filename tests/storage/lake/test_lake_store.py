@@ -21,6 +21,7 @@ from agent_eval.storage.lake.errors import (
     LostLockError,
     NotInitialisedError,
 )
+from agent_eval.storage.lake.store import MARKER
 from agent_eval.storage.lake.upkeep import check, compact, initialise
 from agent_eval.tables import table
 from tests.storage.lake.server import PASSWORD, Server
@@ -211,6 +212,9 @@ def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_pass
     assert "Mount the shared folder" in message(elsewhere, DataFolderError)
     elsewhere.data.mkdir()  # as a mount point without its disk
     assert "does not contain a lake" in message(elsewhere, DataFolderError)
+    (elsewhere.data / MARKER).write_text("of another lake")
+    of_another = message(elsewhere, DataFolderError)
+    assert f"its files are in {empty.data}, not in {elsewhere.data}. Mount the shared folder" in of_another
     monkeypatch.setenv("PGPASSWORD", "wrong-" + PASSWORD)
     assert "PGPASSWORD" in message(
         LakeStore.of(empty.given + " application_name=x", empty.data), CatalogError
