@@ -75,15 +75,18 @@ def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudg
 @pytest.mark.slow
 def test_a_cap_of_a_day_holds_over_runs_processes_and_a_kill(root: Path, judge: MockJudge) -> None:
     cap = {"AGENT_EVAL_MAX_CALLS_PER_DAY": "9", "AGENT_EVAL_JUDGE_CONCURRENCY": "3"}
+    judge.reset(latency_ms=6000)
     first = start(root, judge, **cap)
-    while judge.stats()["calls"] < 3 and first.poll() is None:
+    while judge.stats()["calls"] < 4 and first.poll() is None:
         time.sleep(0.02)
-    os.kill(first.pid, signal.SIGKILL)
+    os.kill(first.pid, signal.SIGKILL)  # one answered, three at the judge, none reserved and not sent
     first.communicate()
+    assert judge.stats()["calls"] == 4
+    judge.reset(latency_ms=20)
     runs = [start(root, judge, **cap) for _ in range(2)]
     for process in runs:
         process.communicate(timeout=300)
-    assert judge.stats()["calls"] == 9
+    assert judge.stats()["calls"] == 5
     assert any("the cap of 9 calls (max_calls_per_day) is reached" in why for why in reasons(root))
     spent = Project.open(root).store.read(table("spending"))
     assert spent["n_calls"].sum() == 9
