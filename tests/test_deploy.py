@@ -78,6 +78,17 @@ def test_every_service_has_the_variables_that_its_files_read() -> None:
     assert services["redis"]["command"] == ["redis-server", "--appendonly", "yes"]
 
 
+def test_the_pods_of_runs_have_the_variables_that_their_instance_reads() -> None:
+    """Dagster reads {env: …} again in each process."""
+    needed = set(ENVIRONMENT.findall((DEPLOY / "kubernetes.yaml").read_text()))
+    passed = set(read("kubernetes.yaml")["run_launcher"]["config"]["env_vars"])
+    assert needed - passed == {"DAGSTER_PG_PASSWORD"}  # of the secret
+    home = read("helm-values.yaml")["global"]["dagsterHome"]
+    assert (
+        f"mkdir -p {home}" in (DEPLOY / "Dockerfile").read_text()
+    )  # writable: `agent-eval run` has a lock there
+
+
 def test_web_server_and_daemon_find_the_code_server(monkeypatch: pytest.MonkeyPatch) -> None:
     services = read("compose.yaml")["services"]
     monkeypatch.setenv("AGENT_EVAL_CODE_HOST", services["web"]["environment"]["AGENT_EVAL_CODE_HOST"])
@@ -110,5 +121,7 @@ def test_the_image_copies_files_that_exist_and_pins_what_no_constraint_pins() ->
         word for line in re.findall(r"^COPY (.+) \S+$", text, flags=re.MULTILINE) for word in line.split()
     ]
     assert [word for word in copied if not (REPOSITORY / word).exists()] == []
+    of_project = {REPOSITORY / "data", REPOSITORY}  # they may contain a store and its secret
+    assert of_project.isdisjoint(REPOSITORY / word for word in copied)
     versions = set(re.findall(r"dagster-k8s==(\S+)", text))
     assert versions == {pins("constraints-cluster.txt")["dagster-postgres"]}

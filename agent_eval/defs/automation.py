@@ -19,7 +19,7 @@ import time
 import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
-from agent_eval.defs.instance import UNFINISHED, close_lost_runs, what_differs
+from agent_eval.defs.instance import UNFINISHED, close_abandoned_runs, close_lost_runs, what_differs
 from agent_eval.defs.observations import new_observations, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
@@ -47,13 +47,15 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     The sensor skips its tick while a run uses the store, because Dagster would assume that the run has already read
     any observation that is made during the run.
     """
-    project = Project.open()
+    project, instance = Project.open(), context.instance
+    lost = close_abandoned_runs(instance, project.store) if project.store.is_shared else []
     with project.store.exclusive_section("run", wait=False) as is_idle:
+        if is_idle:
+            lost += close_lost_runs(instance, project.home.root, project.store)
+        for run_id in lost:
+            context.log.warning(f"The process of run {run_id} has ended; the run is marked as failed.")
         if not is_idle:
             return dg.SkipReason(BUSY)
-        instance = context.instance
-        for run_id in close_lost_runs(instance, project.home.root, project.store):
-            context.log.warning(f"The process of run {run_id} has ended; the run is marked as failed.")
         agents = project.known_agents()
         events = new_observations(
             read_sources(project, agents, _loaded_versions(context, project)), observed(instance)

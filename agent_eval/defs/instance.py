@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -61,11 +61,21 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     should have recorded a process but did not (`_silent_runs`).
     """
     silent = _silent_runs(instance, store) if store.is_shared else []
-    under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
+    own = instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)}))
+    return close_abandoned_runs(instance, store, also=[*silent, *own])
+
+
+def close_abandoned_runs(
+    instance: dg.DagsterInstance, store: Store, *, also: Sequence[dg.DagsterRun] = ()
+) -> list[str]:
+    """Mark the runs whose recorded process has ended, and the runs in `also`, as failed, and return their ids.
+
+    A shared store detects this without the lock for runs, which other runs may hold for hours.
+    """
+    lost = {run.run_id: run for run in also}
     if abandoned := store.abandoned_runs():
-        under_way.append(dg.RunsFilter(statuses=UNDER_WAY, run_ids=abandoned))
-    lost = {run.run_id: run for run in silent}
-    lost |= {run.run_id: run for each in under_way for run in instance.get_runs(each)}
+        filters = dg.RunsFilter(statuses=UNDER_WAY, run_ids=abandoned)
+        lost |= {run.run_id: run for run in instance.get_runs(filters)}
     for run in lost.values():
         instance.report_run_failed(
             run, "The process was killed. Completed work is stored, and the next run resumes the rest."

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import polars as pl
 
@@ -21,6 +22,7 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import Unscored
+from agent_eval.project.beside_store import BesideStore
 from agent_eval.project.project import Project
 from agent_eval.storage.journal import Journal, finished_journals
 from agent_eval.tables import table
@@ -100,9 +102,7 @@ def _kept(
 
     The journal is merged into table judge_audits at the end of the block.
     """
-    journals = project.beside_store.journals
-    folder = journals.with_name(f"{journals.name}-audit")
-    journal = Journal.begin(folder)
+    journal = Journal.begin(_folder(project.beside_store))
 
     def keep(rows: Sequence[Row]) -> None:
         journal.append([_row(row, before[str(row["question_key"])], audit_id) for row in rows])
@@ -111,8 +111,17 @@ def _kept(
         yield keep
     finally:
         journal.close()
-        with finished_journals(folder, _AUDITS) as rows:
-            project.store.upsert(_AUDITS, rows, run_id=run_id)
+        merge_answers(project.beside_store, run_id=run_id)
+
+
+def merge_answers(beside: BesideStore, *, run_id: str) -> None:
+    """Move the answers of finished and of killed audits of this machine into table judge_audits."""
+    with finished_journals(_folder(beside), _AUDITS) as rows:
+        beside.store.upsert(_AUDITS, rows, run_id=run_id)
+
+
+def _folder(beside: BesideStore) -> Path:
+    return beside.journals.with_name(f"{beside.journals.name}-audit")
 
 
 def _row(answer: Row, before: Row, audit_id: str) -> dict[str, object]:

@@ -66,7 +66,7 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         raise BackupError(target, f"{error.strerror}; free some space, or choose another folder") from error
     finally:
         part.unlink(missing_ok=True)
-        _log_of(part).unlink(missing_ok=True)
+        log_of(part).unlink(missing_ok=True)
     return Backup(target, expected)
 
 
@@ -83,7 +83,7 @@ def _check(source: Path, target: Path, *, force: bool) -> None:
         raise BackupError(
             target, "the file already exists; choose another name, or overwrite it with --force"
         )
-    if (log := _log_of(target)).exists():
+    if (log := log_of(target)).exists():
         raise BackupError(
             target, f"{log} belongs to a database that is in use or was not closed properly; remove it first"
         )
@@ -100,8 +100,8 @@ def _copied(store: Store, source: Path, part: Path) -> dict[str, int]:
     """Copy the file and the log that a killed writer may have left; return the number of rows per table."""
     with store.session(read_only=True) as con:
         shutil.copyfile(source, part)
-        if (log := _log_of(source)).exists():
-            shutil.copyfile(log, _log_of(part))
+        if (log := log_of(source)).exists():
+            shutil.copyfile(log, log_of(part))
         return _rows(con, "count(*)")
 
 
@@ -128,5 +128,6 @@ def _rows(con: duckdb.DuckDBPyConnection, what: str) -> dict[str, int]:
     return {name: value[0] for name, value in values.items() if value}
 
 
-def _log_of(file: Path) -> Path:
+def log_of(file: Path) -> Path:
+    """Return the path of DuckDB's log for a database file; a killed writer leaves its last changes there."""
     return file.with_name(f"{file.name}.wal")

@@ -177,6 +177,8 @@ class Store:
 
     def delete(self, table: Table, keys: pl.DataFrame) -> None:
         """Remove the rows that match a row of `keys` on its columns."""
+        if keys.is_empty():
+            return
         self.transact([table], lambda con: _delete(con, table, keys))
 
     @overload

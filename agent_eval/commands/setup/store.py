@@ -1,5 +1,6 @@
 """Implement `agent-eval store`: create, check, compact and copy the lake of a project."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,8 @@ from rich.console import Console
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.project import Project
-from agent_eval.project.beside_store import FilesBesideStore
+from agent_eval.project.audits import merge_answers
+from agent_eval.project.beside_store import BesideStore, FilesBesideStore
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import ledger_of
@@ -76,12 +78,17 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
     if (source is None) == (target is None):
         raise ConfigurationError("Use either --from FILE to fill the lake or --to FILE to copy it.")
     if source is not None:
-        merge = FilesBesideStore(Store.at(source), source).merge
-        rows, place = copy_into_lake(source, lake, merge), lake.attach
+        of_file = FilesBesideStore(Store.at(source), source)
+        rows, place = copy_into_lake(source, lake, partial(_merge, of_file)), lake.attach
     elif target is not None:
-        rows = copy_out_of_lake(lake, target, project.beside_store.merge)
+        rows = copy_out_of_lake(lake, target, partial(_merge, project.beside_store))
         place = f"{target} (ledger of judge calls: {ledger_of(target)})"
     _say(out, f"{sum(rows.values()):,} rows of {len(rows)} tables copied to {place}.")
+
+
+def _merge(beside: BesideStore) -> None:
+    beside.merge()
+    merge_answers(beside, run_id="audit")
 
 
 def _lake(project: Project) -> "LakeStore":

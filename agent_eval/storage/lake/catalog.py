@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -36,6 +37,8 @@ SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_
 LARGEST_SKEW_S = 60.0
 """Maximum difference in seconds between the clocks of a worker that writes and of the catalog."""
 _CONNECT_S = 10
+_WAKE_S = 0.1
+_LARGEST_SCOPE = 1000  # locks of one run; by default, a server has room for 6,400 of all sessions
 _NETWORK = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
@@ -144,14 +147,34 @@ class CatalogSession:
             what: Name of the resource in messages; a long wait is logged once.
             shared: Acquire the lock together with other shared holders.
         """
-        key = lock_key(name)
+        key, kind = lock_key(name), "_shared" * shared
         waits = [0.0] if limit_s == 0 else _waits(limit_s)
         for number, wait_s in enumerate(waits):
-            if number == 1:
-                locks.log_wait(what, self.holder(name))
-            if self._locked_within(key, wait_s, "_shared" * shared):
+            if number == 0:
+                is_held = self._locked_within(key, wait_s, kind)
+            else:
+                if number == 1:
+                    locks.log_wait(what, self.holder(name))
+                is_held = self._locked_unless_interrupted(key, wait_s, kind)
+            if is_held:
                 return True
         return False
+
+    def _locked_unless_interrupted(self, key: int, wait_s: float, kind: str) -> bool:
+        """Wait in another thread, because psycopg2 does not return to Python after Ctrl-C or SIGTERM.
+
+        This thread wakes up regularly: with the signal handler of polars, Ctrl-C does not end a wait.
+        """
+        with futures.ThreadPoolExecutor(1) as waiting:
+            is_held = waiting.submit(self._locked_within, key, wait_s, kind)
+            try:
+                while not futures.wait([is_held], _WAKE_S).done:
+                    pass
+                return is_held.result()
+            finally:
+                if not is_held.done():
+                    with contextlib.suppress(_psycopg2().Error):
+                        self._con.cancel()
 
     def _locked_within(self, key: int, wait_s: float, kind: str) -> bool:
         if wait_s == 0:
@@ -159,7 +182,9 @@ class CatalogSession:
         try:
             with self._con.cursor() as cursor:
                 cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{1000 * wait_s:.0f}ms"])
-                cursor.execute(f"SELECT pg_advisory_lock{kind}(%s)", [key])
+                cursor.execute(
+                    f"SELECT pg_advisory_lock{kind}(%s), set_config('lock_timeout', '0', false)", [key]
+                )
         except _psycopg2().errors.LockNotAvailable:
             return False
         except _psycopg2().Error as error:
@@ -171,9 +196,9 @@ class CatalogSession:
         found = self.rows(_HOLDER, [lock_key(name)])
         return str(found[0][0]) if found else "another process"
 
-    def unlock(self, name: str) -> None:
+    def unlock(self, name: str, *, shared: bool = False) -> None:
         """Release a lock of this session."""
-        self.rows("SELECT pg_advisory_unlock(%s)", [lock_key(name)])
+        self.rows(f"SELECT pg_advisory_unlock{'_shared' * shared}(%s)", [lock_key(name)])
 
     def close(self) -> None:
         """End the session and release its locks; in a forked child, the session of the parent is not affected."""
@@ -251,11 +276,16 @@ def scope_section(
     """Hold the section for runs together with runs on other agents, or on other versions of these agents.
 
     If `versions` is None, the run writes rows that all versions of the agents share. If this thread already holds the
-    exclusive section, the call has no effect.
+    exclusive section, the call has no effect. A run on very many agents holds the section exclusively, because the
+    server has room for a few thousand locks.
     """
     held, place = _own(), (attach, "run", threading.get_ident())
     if place in held:
         yield
+        return
+    if len(agents) * (1 + len(versions or ())) > _LARGEST_SCOPE:
+        with section(attach, conninfo, "run", wait=True):
+            yield
         return
     with contextlib.closing(CatalogSession.open(attach, conninfo, "lock")) as session:
         session.lock(

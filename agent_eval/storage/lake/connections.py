@@ -51,6 +51,8 @@ class Lake:
 
     def close(self) -> None:
         """Close both connections; an open transaction is rolled back and the locks are released."""
+        with contextlib.suppress(duckdb.Error):  # while closing, DuckDB would abort the process on an error
+            self.con.execute("ROLLBACK")
         self.con.close()
         self.locks.close()
 

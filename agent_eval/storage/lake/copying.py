@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 
 from agent_eval.errors import StorageError
+from agent_eval.storage.backup import log_of
 from agent_eval.storage.lake.connections import close_idle
 from agent_eval.storage.lake.ledger import add_spent as add_to_lake
 from agent_eval.storage.lake.ledger import spent as spent_on_lake
@@ -57,6 +58,9 @@ def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> 
                 why = f"{file} was written by an earlier release; migrate it with `agent-eval run` first"
                 raise CopyError(lake.attach, why)
         merge()
+        if log_of(file).exists():  # otherwise it would be applied to a file that later replaces this one
+            with source.session(read_only=False) as con:
+                con.execute("FORCE CHECKPOINT store")
         with source.session(read_only=True) as con:
             tables = _present(con)
 
@@ -92,6 +96,10 @@ def copy_out_of_lake(lake: LakeStore, file: Path, merge: Callable[[], object]) -
     if ledger.exists():
         why = f"{ledger.name} is the ledger of another store file or of an interrupted copy; choose another name or move it"
         raise CopyError(str(file), why)
+    if (log := log_of(file)).exists():
+        raise CopyError(
+            str(file), f"{log.name} is the log of an earlier store file; choose another name or remove it"
+        )
     if not file.parent.is_dir():
         raise MissingFolderError(file, "write")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

@@ -54,6 +54,9 @@ class LakeStore(Store):
         data: The folder of the Parquet files, which must have the same path on every worker.
     """
 
+    patience_s: float = (
+        3600  # other writers wait while a large agent is written; a lost worker loses its locks
+    )
     given: str = ""
     data: Path = Path()
 
@@ -61,6 +64,10 @@ class LakeStore(Store):
     def of(cls, given: str, data: Path) -> "LakeStore":
         """Return the lake with its catalog at `given` and its files in `data`."""
         return cls(attach=f"ducklake:postgres:{given}", given=given, data=data)
+
+    def is_created(self, session: catalog.CatalogSession) -> bool:
+        """Return whether the catalog contains the tables of DuckLake."""
+        return bool(session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{LAKE_SCHEMA}'"))
 
     def attach_statement(self, name: str, *, create: bool = False) -> str:
         """Return the statement that attaches the lake under a name, and creates it if `create` is true."""
@@ -181,7 +188,12 @@ class LakeStore(Store):
     def _lake(self, doing: str) -> Iterator[Lake]:
         self._check_folder(doing)
         with self.translated(doing), pooled(self._opened_lake, (self.attach, self.data, self.setup)) as lake:
-            yield lake
+            try:
+                yield lake
+            except duckdb.Error as error:
+                if not lake.locks.is_alive():  # DuckDB's own message does not name the catalog
+                    raise CatalogError(self.attach, doing, "it was stopped or restarted") from error
+                raise
 
     def _version(self, lake: Lake) -> int:
         """Return the version of the lake; a query of its own transaction, unless one is in progress."""
@@ -219,7 +231,7 @@ class LakeStore(Store):
     def _check_folder(self, doing: str) -> None:
         if not (self.data / MARKER).is_file():
             with contextlib.closing(self.catalog_session(doing)) as session:
-                if not session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{catalog.SCHEMA}'"):
+                if not self.is_created(session):
                     raise NotInitialisedError(self.attach, doing)
             what = "does not contain a lake" if self.data.is_dir() else "does not exist"
             raise DataFolderError(self.attach, doing, f"its data folder {self.data} {what}")
@@ -229,23 +241,27 @@ class LakeStore(Store):
     ) -> None:
         """Call `write` in a transaction that holds the locks of its tables, and retry after each conflict.
 
+        After a conflict, no other write runs at the same time. A long write would otherwise conflict each time if other
+        workers commit often.
+
         Raises:
             BusyStoreError: If another worker held a lock for longer than `patience_s`.
             ClockError: If the clocks of this machine and of the catalog differ by more than a minute.
             ConflictError: If conflicts lasted for longer than `patience_s`.
             LostLockError: If the session of a lock or of a section of this process has ended.
         """
-        patience = locks.Backoff(self.patience_s, f"the store {self.attach}")
+        patience, is_alone = locks.Backoff(self.patience_s, f"the store {self.attach}"), False
         while True:
             try:
-                with self._lake("write") as lake, self._table_locks(lake, tables):
+                with self._lake("write") as lake, self._write_locks(lake, tables, is_alone=is_alone):
                     if skew := lake.locks.wrong_clock():
                         raise ClockError(self.attach, skew)
                     self._commit(lake, tables, write)
                 return
             except ConflictError:
-                if not patience.sleep("another worker that commits to it"):
+                if is_alone and not patience.sleep("another worker that commits to it"):
                     raise
+                is_alone = True
 
     def _commit(
         self, lake: Lake, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
@@ -262,21 +278,22 @@ class LakeStore(Store):
         lake.con.execute("COMMIT")
 
     @contextlib.contextmanager
-    def _table_locks(self, lake: Lake, tables: Sequence[Table[Any]]) -> Iterator[None]:
-        """Hold the locks of the tables, acquired in order of name so that two writers never wait for each other."""
-        names = [f"table {table.name}" for table in sorted(tables, key=lambda table: table.name)]
-        what = f"the store {self.attach}"
-        try:
-            for name in names:
-                if not lake.locks.lock(name, limit_s=self.patience_s, what=what):
-                    holder = lake.locks.holder(name)
-                    raise BusyStoreError(self.attach, "write", holder, self.patience_s)
-            yield
-        except BaseException:
-            lake.locks.close()  # releases all locks
-            raise
-        for name in names:
-            lake.locks.unlock(name)
+    def _write_locks(self, lake: Lake, tables: Sequence[Table[Any]], *, is_alone: bool) -> Iterator[None]:
+        """Hold the lock of all writes, shared unless `is_alone`, and then the locks of the tables.
+
+        They are acquired in a fixed order, so that two writers never wait for each other. After an error, they are
+        released when the connection is closed.
+        """
+        needed = [("writes", not is_alone)]
+        needed += [(f"table {table.name}", False) for table in sorted(tables, key=lambda table: table.name)]
+        for name, is_shared in needed:
+            what = f"the store {self.attach}"
+            if not lake.locks.lock(name, limit_s=self.patience_s, what=what, shared=is_shared):
+                holder = lake.locks.holder(name)
+                raise BusyStoreError(self.attach, "write", holder, self.patience_s)
+        yield
+        for name, is_shared in needed:
+            lake.locks.unlock(name, shared=is_shared)
 
     def _fence(self, lake: Lake, table: Table[Any]) -> None:
         """Create the table if needed, and update its row in `fence`, so that a second writer's commit conflicts."""

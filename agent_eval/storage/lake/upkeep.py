@@ -3,14 +3,13 @@
 import contextlib
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import duckdb
 
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.answers import forget_merged
 from agent_eval.storage.lake.connections import Lake
-from agent_eval.storage.lake.errors import DataFolderError
+from agent_eval.storage.lake.errors import ClockError, DataFolderError
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.lake.store import MARKER, LakeStore
 from agent_eval.storage.store import columns_of, quoted
@@ -28,12 +27,11 @@ def initialise(store: LakeStore) -> bool:
     """
     with contextlib.closing(store.catalog_session("create")) as session, store.translated("make"):
         session.lock("init", limit_s=None, what=f"the store {store.attach}")
+        setup = load_statements()
         for statement in catalog.TABLES:
             session.rows(statement)
-        found = session.rows(f"SELECT data_path, marker FROM {catalog.SCHEMA}.lake")
-        data, marker = found[0] if found else (str(store.data), uuid.uuid4().hex)
-        _claim_folder(store, Path(data), marker, is_new=not found)
-        lake = Lake.attached(load_statements(), store.attach_statement("store", create=True), session)
+        _claim_folder(store, session)
+        lake = Lake.attached(setup, store.attach_statement("store", create=True), session)
         with contextlib.closing(lake):
             is_new = stamped(lake.con)[0] == 0
             if is_new:
@@ -41,30 +39,38 @@ def initialise(store: LakeStore) -> bool:
                 lake.con.execute("CREATE TABLE IF NOT EXISTS fence (table_name VARCHAR, n_writes BIGINT)")
                 stamp(lake.con)
                 lake.con.execute("COMMIT")
-            if not found:
-                session.rows(
-                    f"INSERT INTO {catalog.SCHEMA}.lake (data_path, marker) VALUES (%s, %s)", [data, marker]
-                )
             return is_new
 
 
-def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) -> None:
-    """Write the marker file to the data folder, unless the folder already has the marker of this lake."""
+def _claim_folder(store: LakeStore, session: catalog.CatalogSession) -> None:
+    """Store the data folder with a marker in the catalog, and write the marker to the folder.
+
+    The catalog is first, so that an interrupted `store init` can be repeated. Until the lake is created, the folder in
+    the catalog is replaced, because the settings may have been corrected.
+    """
     file = store.data / MARKER
-    if data != store.data:
+    known = session.rows(f"SELECT data_path, marker FROM {catalog.SCHEMA}.lake")
+    data, marker = known[0] if known else (None, uuid.uuid4().hex)
+    is_created = bool(known) and store.is_created(session)
+    if is_created and data != str(store.data):
         raise DataFolderError(store.attach, "create", f"its files are in {data}, not in {store.data}")
     held = file.read_text().strip() if file.is_file() else None
     if held not in (None, marker):
         raise DataFolderError(store.attach, "create", f"{store.data} is the folder of another lake")
-    if held == marker:
-        return
-    if not is_new:
+    if is_created and held is None:
         raise DataFolderError(
             store.attach, "create", f"its data folder {store.data} does not contain its files"
         )
+    if not known:
+        session.rows(f"INSERT INTO {catalog.SCHEMA}.lake (marker) VALUES (%s)", [marker])
+    session.rows(f"UPDATE {catalog.SCHEMA}.lake SET data_path = %s", [str(store.data)])
+    if held == marker:
+        return
     try:
         store.data.mkdir(parents=True, exist_ok=True)
-        file.write_text(marker + "\n")
+        partial = file.with_name(f"{MARKER}.part")
+        partial.write_text(marker + "\n")
+        partial.replace(file)
     except OSError as error:
         raise DataFolderError(
             store.attach, "create", f"{store.data} cannot be written ({error.strerror})"
@@ -132,8 +138,12 @@ def compact(store: LakeStore) -> tuple[int, int]:
     are first written to files, which count as before. Other workers can read and write at the same time, but runs wait.
 
     Raises:
+        ClockError: If the clocks of this machine and of the catalog differ by more than a minute.
         StoreError: If the lake cannot be opened or changed.
     """
+    with contextlib.closing(store.catalog_session("write")) as session:
+        if skew := session.wrong_clock():  # the age of a file would be wrong
+            raise ClockError(store.attach, skew)
     with store.exclusive_section("run"), store.session(read_only=False) as con:
         con.execute("CALL ducklake_flush_inlined_data('store')")
         before = _n_files(con)

@@ -1,12 +1,19 @@
 import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from rich.console import Console
 
+from agent_eval.commands.setup.store import copy
+from agent_eval.project import Project
+from agent_eval.project.beside_store import BesideStore, FilesBesideStore
 from agent_eval.storage import Store
+from agent_eval.storage.journal import Journal
 from agent_eval.storage.lake import LakeStore, copying
 from agent_eval.storage.lake.copying import CopyError, copy_into_lake, copy_out_of_lake
 from agent_eval.storage.lake.ledger import add_spent as add_to_lake
@@ -16,6 +23,8 @@ from agent_eval.storage.ledger import add_spent, ledger_of, spent
 from agent_eval.storage.lineage import written
 from agent_eval.tables import TABLES, table
 from agent_eval.tables.contract import TIME
+from tests.conftest import at_home
+from tests.storage.lake.test_lost_runs import on_lake
 
 STATE = table("judge_state")
 ROW = STATE.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
@@ -179,3 +188,49 @@ def test_a_damaged_ledger_stops_a_copy_with_its_reason(lake: LakeStore, tmp_path
     ):
         copy_into_lake(before, lake, nothing)
     assert lake.read(STATE).is_empty()
+
+
+def test_the_log_of_a_killed_run_is_applied_to_the_file_and_not_to_the_one_that_replaces_it(
+    lake: LakeStore, tmp_path: Path
+) -> None:
+    file, log = tmp_path / "store.duckdb", tmp_path / "store.duckdb.wal"
+    Store.at(file).upsert(STATE, ROW, run_id="r")
+    killed = "import os, sys, duckdb; con = duckdb.connect(sys.argv[1]); con.execute(\"UPDATE judge_state SET spec = 'late'\"); os._exit(1)"
+    subprocess.run([sys.executable, "-c", killed, file], check=False)
+    assert log.exists()
+    copy_into_lake(file, lake, nothing)
+    assert not log.exists()
+    assert lake.read(STATE)["spec"].to_list() == ["late"]
+    stray = tmp_path / "back.duckdb.wal"
+    stray.touch()
+    with pytest.raises(CopyError, match=r"back\.duckdb\.wal is the log of an earlier store file"):
+        copy_out_of_lake(lake, tmp_path / "back.duckdb", nothing)
+    stray.unlink()
+    copy_out_of_lake(lake, tmp_path / "back.duckdb", nothing)
+    (tmp_path / "back.duckdb").replace(file)
+    assert Store.at(file).read(STATE)["spec"].to_list() == ["late"]
+
+
+def test_the_answers_of_a_killed_audit_are_copied_in_both_directions(lake: LakeStore, tmp_path: Path) -> None:
+    audits = table("judge_audits")
+    on_lake(lake, tmp_path)
+
+    def killed_audit(beside: BesideStore, key: str) -> None:
+        journal = Journal.begin(beside.journals.with_name(f"{beside.journals.name}-audit"))
+        row: dict[str, object] = {
+            name: key if dtype == pl.String else None for name, dtype in audits.schema.items()
+        }
+        journal.append(
+            [row | {"judged_at": "2026-04-20T00:00:00Z", "judged_before_at": "2026-04-19T00:00:00Z"}]
+        )
+        journal.close()
+
+    file, back, out = tmp_path / "store.duckdb", tmp_path / "back.duckdb", Console(quiet=True)
+    Store.at(file).upsert(STATE, ROW, run_id="r")
+    killed_audit(FilesBesideStore(Store.at(file), file), "on the file")
+    with at_home(tmp_path):
+        copy(Project.open(), out, source=file, target=None)
+        assert lake.read(audits)[audits.key[0]].to_list() == ["on the file"]
+        killed_audit(Project.open().beside_store, "on the lake")
+        copy(Project.open(), out, source=None, target=back)
+    assert sorted(Store.at(back).read(audits)[audits.key[0]]) == ["on the file", "on the lake"]

@@ -1,5 +1,9 @@
 import contextlib
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -58,16 +62,13 @@ def test_of_two_writers_without_locks_the_second_fails_at_its_commit(
     if not is_new:
         lake.replace(STATE, state(("b", "1", "x")), pairs(("b", "1")), run_id="r")
     monkeypatch.setattr("agent_eval.storage.lake.catalog.CatalogSession.lock", lambda *_, **__: True)
-    monkeypatch.setattr("agent_eval.storage.lake.catalog.CatalogSession.unlock", lambda *_: None)
+    monkeypatch.setattr("agent_eval.storage.lake.catalog.CatalogSession.unlock", lambda *_, **__: None)
     impatient = replace(lake, patience_s=0)
 
     def between(con: duckdb.DuckDBPyConnection) -> None:
-        if not overtaken:
-            overtaken.append(1)
-            lake.replace(STATE, state(("a", "1", "first")), pairs(("a", "1")), run_id="first")
+        lake.replace(STATE, state(("a", "1", "first")), pairs(("a", "1")), run_id="first")
         con.execute("INSERT INTO judge_state BY NAME SELECT 'a' AS agent_id, '1' AS methodology_version")
 
-    overtaken = list[int]()
     with pytest.raises(ConflictError, match=r"conflict.*No rows were changed"):
         impatient.transact([STATE], between)
     assert lake.read(STATE).filter(agent_id="a")["spec"].to_list() == ["first"]
@@ -85,6 +86,65 @@ def test_a_conflict_is_retried(lake: LakeStore, monkeypatch: pytest.MonkeyPatch)
 
     lake.transact([STATE], write)
     assert len(calls) == 2
+
+
+def test_a_long_write_is_committed_though_other_workers_commit_all_the_time(lake: LakeStore) -> None:
+    agents = table("agents")
+    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    lake.delete(agents, pl.DataFrame({"agent_id": ["none"]}))  # creates the table
+    attempts, others = list[int](), list[threading.Thread]()
+
+    def write(con: duckdb.DuckDBPyConnection) -> None:
+        attempts.append(1)
+        con.execute("UPDATE judge_state SET spec = 'long'")
+        others.append(
+            threading.Thread(target=lake.delete, args=(agents, pl.DataFrame({"agent_id": ["none"]})))
+        )
+        others[-1].start()
+        others[-1].join(2)
+
+    replace(lake, patience_s=5).transact([STATE], write)
+    assert len(attempts) == 2  # during the second attempt, the other write waits
+    others[-1].join(60)
+    assert not others[-1].is_alive()
+    assert lake.read(STATE)["spec"].to_list() == ["long"]
+
+
+def test_nothing_to_delete_is_no_commit(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LakeStore, "transact", None)
+    lake.delete(STATE, STATE.empty().select(STATE.key))
+
+
+@pytest.mark.parametrize("is_reader", [True, False], ids=["reader", "writer"])
+def test_a_catalog_that_stops_in_a_transaction_is_one_line(
+    lake: LakeStore, server: Server, is_reader: bool
+) -> None:
+    """DuckDB aborts the process if it closes a connection whose transaction cannot be rolled back."""
+    lake.upsert(STATE, state(*((f"{i}", "1", "x") for i in range(100))), run_id="r")
+
+    def use(change: str | None) -> None:
+        with lake.session(read_only=is_reader) as con:
+            if not is_reader:
+                con.execute("BEGIN")
+            con.execute("SELECT count(*) FROM judge_state").fetchall()
+            server.restart()
+            if change is None:
+                raise KeyError
+            con.execute(change)
+            con.execute("SELECT count(*) FROM judge_state").fetchall()
+
+    with pytest.raises(CatalogError, match=r"catalog cannot be reached \(it was stopped or restarted\)"):
+        use("FROM judge_state" if is_reader else "UPDATE judge_state SET spec = 'y'")
+    with pytest.raises(KeyError):
+        use(None)
+
+    def write(con: duckdb.DuckDBPyConnection) -> None:
+        con.execute("DELETE FROM judge_state")
+        server.restart()
+
+    with pytest.raises(LostLockError):
+        lake.transact([STATE], write)
+    assert lake.read(STATE).height == 100
 
 
 def test_a_writer_whose_section_ended_with_the_catalog_has_its_commit_refused(
@@ -176,6 +236,51 @@ def test_a_run_whose_process_is_gone_is_abandoned_until_it_is_forgotten(
     assert lake.abandoned_runs() == []
 
 
+def test_a_run_on_very_many_agents_holds_the_section_with_one_lock(lake: LakeStore, server: Server) -> None:
+    with lake.run_section(RunScope([f"agent {i}" for i in range(600)], ["1"]), "run"):
+        ((n_locks,),) = server.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        assert n_locks == 1
+        with ThreadPoolExecutor(1) as pool:
+            assert not pool.submit(lambda: lake.exclusive_section("run", wait=False).__enter__()).result()
+
+
+def test_a_lock_leaves_no_time_limit_for_other_statements(lake: LakeStore) -> None:
+    with contextlib.closing(lake.catalog_session("read")) as session:
+        assert session.lock("merge of answers", limit_s=None, what="a merge")
+        assert session.rows("SHOW lock_timeout") == [("0",)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_waits_for_a_run_of_another_one_can_be_interrupted(
+    lake: LakeStore, number: signal.Signals
+) -> None:
+    waits = f"""
+import signal, sys
+from pathlib import Path
+from agent_eval.storage.lake import LakeStore
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
+try:
+    with LakeStore.of({lake.given!r}, Path({str(lake.data)!r})).exclusive_section("run"):
+        print("held")
+except KeyboardInterrupt:
+    sys.exit(4)
+"""
+    with (
+        lake.exclusive_section("run"),
+        subprocess.Popen(
+            [sys.executable, "-c", waits],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        assert "Waiting for the store" in process.stderr.readline()
+        time.sleep(0.5)
+        process.send_signal(number)
+        assert process.wait(60) == 4
+
+
 def test_a_store_without_a_lock_service_refuses_sections(tmp_path: Path) -> None:
     store = Store(attach=str(tmp_path / "s.duckdb"), options="TYPE duckdb")
     with pytest.raises(StoreError, match="no lock service"), store.exclusive_section("run"):
@@ -221,6 +326,32 @@ def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_pass
     )
 
 
+@pytest.mark.parametrize("at", ["load_statements", "Lake.attached", "stamp"])
+def test_an_interrupted_init_can_be_repeated_also_with_another_folder(
+    empty: LakeStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"agent_eval.storage.lake.upkeep.{at}", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            initialise(empty)
+    if at != "stamp":
+        with pytest.raises(NotInitialisedError):
+            empty.read(STATE)
+        (tmp_path / "file").touch()
+        with pytest.raises(DataFolderError, match="cannot be written"):
+            initialise(replace(empty, data=tmp_path / "file" / "lake"))
+    assert initialise(empty)
+    assert not initialise(empty)
+    empty.upsert(STATE, state(("a", "1", "x")), run_id="r")
+    assert check(empty).problems == []
+    assert empty.prompt_secret() == empty.prompt_secret()
+    with pytest.raises(DataFolderError, match="its files are in"):
+        initialise(replace(empty, data=tmp_path / "elsewhere"))
+
+
 def test_check_finds_double_keys_lost_fences_and_lost_files(lake: LakeStore) -> None:
     many = STATE.frame({"agent_id": f"{i}", "methodology_version": "1", "spec": "x"} for i in range(100))
     lake.upsert(STATE, many, run_id="r")
@@ -251,8 +382,11 @@ def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
     assert re.fullmatch(
         r"The clock of this machine is 3,\d+ s ahead of the catalog's: synchronise both with NTP\.", problem
     )
-    with pytest.raises(StoreError, match=r"clock of this machine is 3,\d+ s ahead.* Set the clocks"):
+    ahead = r"clock of this machine is 3,\d+ s ahead.* Set the clocks"
+    with pytest.raises(StoreError, match=ahead):
         lake.replace(STATE, state(("a", "1", "y")), pairs(("a", "1")), run_id="r")
+    with pytest.raises(StoreError, match=ahead):
+        compact(lake)  # it would remove files that readers still use
     assert lake.read(STATE)["spec"].to_list() == ["x"]
 
 

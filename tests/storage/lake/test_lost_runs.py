@@ -1,14 +1,20 @@
 """Runs of workers that were killed, and of a catalog that was restarted, are repeated."""
 
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.code_pointer import ModuleCodePointer
 
+from agent_eval.definitions import defs
+from agent_eval.defs import automation
 from agent_eval.defs import instance as instance_module
 from agent_eval.defs.instance import close_lost_runs
-from agent_eval.storage.lake import LakeStore
+from agent_eval.storage import RunScope
+from agent_eval.storage.lake import LakeStore, catalog
 from tests.conftest import at_home, copy_sample
 from tests.defs.test_automation import asked
 from tests.storage.lake.server import Server
@@ -17,6 +23,14 @@ from tests.storage.lake.server import Server
 @dg.job
 def reconcile() -> None:
     """A job whose definition is quickly loaded."""
+
+
+def on_lake(lake: LakeStore, root: Path) -> None:
+    """A project with one agent whose store is the lake."""
+    copy_sample(root, "harbor-desk")
+    (root / "agent_eval.toml").write_text(
+        f'[store]\nkind = "ducklake"\ncatalog = "postgres:{lake.given}"\ndata = "{lake.data}/"\n'
+    )
 
 
 def started_run(instance: dg.DagsterInstance, module: str) -> str:
@@ -50,13 +64,34 @@ def test_a_run_whose_worker_was_killed_before_it_used_the_store_is_marked_as_fai
     }
 
 
+def test_the_run_of_a_lost_machine_is_marked_as_failed_while_another_run_is_in_progress(
+    lake: LakeStore, tmp_path: Path
+) -> None:
+    on_lake(lake, tmp_path)
+    with at_home(tmp_path), dg.DagsterInstance.ephemeral() as instance, ThreadPoolExecutor(1) as worker:
+        lost, active = (started_run(instance, "agent_eval.definitions") for _ in range(2))
+        with contextlib.closing(lake.catalog_session("write")) as session:
+            session.rows(f"INSERT INTO {catalog.SCHEMA}.run_process VALUES (%s, '1 1.5')", [lost])
+        entered, ended = threading.Event(), threading.Event()
+
+        def other_run() -> None:
+            with lake.run_section(RunScope(["a"]), active):
+                entered.set()
+                ended.wait(60)
+
+        worker.submit(other_run)
+        entered.wait(60)
+        found = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
+        ended.set()
+        assert isinstance(found, dg.SkipReason)
+        statuses = {run.run_id: run.status for run in instance.get_runs()}
+    assert statuses == {lost: dg.DagsterRunStatus.FAILURE, active: dg.DagsterRunStatus.STARTED}
+
+
 def test_after_a_restart_of_the_catalog_the_same_stale_partitions_are_requested_again(
     lake: LakeStore, server: Server, tmp_path: Path
 ) -> None:
-    copy_sample(tmp_path, "harbor-desk")
-    (tmp_path / "agent_eval.toml").write_text(
-        f'[store]\nkind = "ducklake"\ncatalog = "postgres:{lake.given}"\ndata = "{lake.data}/"\n'
-    )
+    on_lake(lake, tmp_path)
     with at_home(tmp_path), dg.DagsterInstance.ephemeral() as instance:
         n_requested, cursor = asked(instance, None)
         assert n_requested == 1
