@@ -52,11 +52,10 @@ class LakeStore(Store):
     Args:
         given: The address of the catalog as a libpq connection string, without a password.
         data: The folder of the Parquet files, which must have the same path on every worker.
+        patience_s: Maximum time in seconds that a write waits for other workers, which may write a large agent.
     """
 
-    patience_s: float = (
-        3600  # other writers wait while a large agent is written; a lost worker loses its locks
-    )
+    patience_s: float = 3600
     given: str = ""
     data: Path = Path()
 
@@ -198,6 +197,8 @@ class LakeStore(Store):
     def _version(self, lake: Lake) -> int:
         """Return the version of the lake; a query of its own transaction, unless one is in progress."""
         version, written_by = stamped(lake.con)
+        if version == 0:  # `store init` was interrupted
+            raise NotInitialisedError(self.attach, "use")
         if version > SCHEMA_VERSION:
             raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
         return version

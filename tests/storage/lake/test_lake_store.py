@@ -337,9 +337,11 @@ def test_an_interrupted_init_can_be_repeated_also_with_another_folder(
         patched.setattr(f"agent_eval.storage.lake.upkeep.{at}", interrupted)
         with pytest.raises(KeyboardInterrupt):
             initialise(empty)
+    with pytest.raises(NotInitialisedError):
+        empty.read(STATE)
+    with pytest.raises(NotInitialisedError):
+        empty.upsert(STATE, state(("a", "1", "x")), run_id="r")
     if at != "stamp":
-        with pytest.raises(NotInitialisedError):
-            empty.read(STATE)
         (tmp_path / "file").touch()
         with pytest.raises(DataFolderError, match="cannot be written"):
             initialise(replace(empty, data=tmp_path / "file" / "lake"))
