@@ -73,15 +73,18 @@ def close_abandoned_runs(
     A shared store detects this without the lock for runs, which other runs may hold for hours.
     """
     lost = {run.run_id: run for run in also}
-    if abandoned := store.abandoned_runs():
-        filters = dg.RunsFilter(statuses=UNDER_WAY, run_ids=abandoned)
-        lost |= {run.run_id: run for run in instance.get_runs(filters)}
+    abandoned = store.abandoned_runs()
+    known = instance.get_runs(dg.RunsFilter(run_ids=abandoned)) if abandoned else []
+    lost |= {run.run_id: run for run in known if run.status in UNDER_WAY}
     for run in lost.values():
-        instance.report_run_failed(
-            run, "The process was killed. Completed work is stored, and the next run resumes the rest."
-        )
-    if abandoned:
-        store.forget_runs(abandoned)
+        if run.status == dg.DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run)
+        else:
+            instance.report_run_failed(
+                run, "The process was killed. Completed work is stored, and the next run resumes the rest."
+            )
+    if known:  # the others are recorded in another DAGSTER_HOME
+        store.forget_runs([run.run_id for run in known])
     return sorted(lost)
 
 

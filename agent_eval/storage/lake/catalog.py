@@ -172,9 +172,10 @@ class CatalogSession:
                     pass
                 return is_held.result()
             finally:
-                if not is_held.done():
+                while not is_held.done():  # repeated, because the statement to cancel may not have begun
                     with contextlib.suppress(_psycopg2().Error):
                         self._con.cancel()
+                    futures.wait([is_held], _WAKE_S)
 
     def _locked_within(self, key: int, wait_s: float, kind: str) -> bool:
         if wait_s == 0:

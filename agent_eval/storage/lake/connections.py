@@ -51,10 +51,12 @@ class Lake:
 
     def close(self) -> None:
         """Close both connections; an open transaction is rolled back and the locks are released."""
-        with contextlib.suppress(duckdb.Error):  # while closing, DuckDB would abort the process on an error
-            self.con.execute("ROLLBACK")
-        self.con.close()
-        self.locks.close()
+        with contextlib.ExitStack() as closing:
+            closing.callback(self.locks.close)
+            closing.callback(self.con.close)
+            # While closing, DuckDB would abort the process on an error. RuntimeError: interrupted by Ctrl-C.
+            with contextlib.suppress(duckdb.Error, RuntimeError):
+                self.con.execute("ROLLBACK")
 
 
 _idle: dict[tuple[int, Hashable], list[Lake]] = defaultdict(list)

@@ -36,7 +36,7 @@ class CopyError(StorageError):
 def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> dict[str, int]:
     """Copy every table of a store file and its ledger into an empty lake; return the number of rows per table.
 
-    All tables are copied in one transaction. Runs on either store wait until the copy is complete. After an interrupted
+    A file of an earlier release is migrated first. All tables are copied in one transaction. Runs on either store wait until the copy is complete. After an interrupted
     copy, the lake is empty and can be filled again.
 
     Args:
@@ -45,7 +45,7 @@ def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> 
         merge: Moves the answers of models that are beside the store file into it; called while runs wait.
 
     Raises:
-        CopyError: If the file does not exist or has an earlier version, its ledger cannot be read, or the lake is not
+        CopyError: If the file does not exist or contains no tables, its ledger cannot be read, or the lake is not
             empty.
         StoreError: If one of the stores cannot be opened.
     """
@@ -54,9 +54,11 @@ def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> 
     source, rows = Store.at(file), dict[str, int]()
     with lake.exclusive_section("run"), source.exclusive_section("run"):
         with source.session(read_only=True) as con:
-            if stamped(con)[0] < SCHEMA_VERSION:
-                why = f"{file} was written by an earlier release; migrate it with `agent-eval run` first"
-                raise CopyError(lake.attach, why)
+            if not _present(con):
+                raise CopyError(lake.attach, f"{file} contains no tables of agent_eval")
+            is_older = stamped(con)[0] < SCHEMA_VERSION
+        if is_older:
+            source.transact([], lambda _: None)  # migrates the file
         merge()
         if log_of(file).exists():  # otherwise it would be applied to a file that later replaces this one
             with source.session(read_only=False) as con:

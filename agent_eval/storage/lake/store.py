@@ -8,8 +8,10 @@ not commit.
 """
 
 import contextlib
+import itertools
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +40,8 @@ LAKE_SCHEMA = "ducklake"
 """The Postgres schema of DuckLake's internal tables."""
 MARKER = "agent_eval.lake"
 """File in the data folder that identifies its lake; it is missing if the disk is not mounted."""
+_SHARED_ATTEMPTS = 5
+_LONG_S = 1.0
 _OTHER_FOLDER = re.compile(r'does not match existing data path in the catalog "(.*?)/?"')
 _CONFLICT = re.compile(
     r"transaction conflict|maximum retry count|could not serialize|violates unique constraint \"ducklake",
@@ -190,8 +194,7 @@ class LakeStore(Store):
             try:
                 yield lake
             except duckdb.Error as error:
-                if not lake.locks.is_alive():  # DuckDB's own message does not name the catalog
-                    raise CatalogError(self.attach, doing, "it was stopped or restarted") from error
+                self._refuse_lost_catalog(error, lake.locks, doing)
                 raise
 
     def _version(self, lake: Lake) -> int:
@@ -207,9 +210,15 @@ class LakeStore(Store):
         session = self.catalog_session("open")
         try:
             return Lake.attached((*load_statements(), *self.setup), self.attach_statement("store"), session)
-        except BaseException:
-            session.close()
+        except BaseException as error:
+            with contextlib.closing(session):
+                self._refuse_lost_catalog(error, session, "open")
             raise
+
+    def _refuse_lost_catalog(self, error: BaseException, session: catalog.CatalogSession, doing: str) -> None:
+        """Raise CatalogError if DuckDB failed because the catalog stopped; DuckDB's own message has no fix."""
+        if isinstance(error, duckdb.Error) and not session.is_alive():
+            raise CatalogError(self.attach, doing, "it was stopped or restarted") from error
 
     @contextlib.contextmanager
     def translated(self, doing: str) -> Iterator[None]:
@@ -242,8 +251,8 @@ class LakeStore(Store):
     ) -> None:
         """Call `write` in a transaction that holds the locks of its tables, and retry after each conflict.
 
-        After a conflict, no other write runs at the same time. A long write would otherwise conflict each time if other
-        workers commit often.
+        After a long attempt that conflicts, or after several conflicts, no other write runs at the same time. Otherwise
+        a long write would conflict each time if other workers commit often.
 
         Raises:
             BusyStoreError: If another worker held a lock for longer than `patience_s`.
@@ -252,17 +261,20 @@ class LakeStore(Store):
             LostLockError: If the session of a lock or of a section of this process has ended.
         """
         patience, is_alone = locks.Backoff(self.patience_s, f"the store {self.attach}"), False
-        while True:
+        for n_attempts in itertools.count(1):
+            began = time.monotonic()
             try:
                 with self._lake("write") as lake, self._write_locks(lake, tables, is_alone=is_alone):
+                    began = time.monotonic()
                     if skew := lake.locks.wrong_clock():
                         raise ClockError(self.attach, skew)
                     self._commit(lake, tables, write)
                 return
             except ConflictError:
-                if is_alone and not patience.sleep("another worker that commits to it"):
+                is_last = is_alone
+                is_alone = n_attempts >= _SHARED_ATTEMPTS or time.monotonic() - began > _LONG_S
+                if not patience.sleep("another worker that commits to it") and is_last:
                     raise
-                is_alone = True
 
     def _commit(
         self, lake: Lake, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]

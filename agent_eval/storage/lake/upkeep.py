@@ -56,7 +56,8 @@ def _claim_folder(store: LakeStore, session: catalog.CatalogSession) -> None:
         raise DataFolderError(store.attach, "create", f"its files are in {data}, not in {store.data}")
     held = file.read_text().strip() if file.is_file() else None
     if held not in (None, marker):
-        raise DataFolderError(store.attach, "create", f"{store.data} is the folder of another lake")
+        why = f"{store.data} is the folder of another lake (if no lake uses it, delete {file})"
+        raise DataFolderError(store.attach, "create", why)
     if is_created and held is None:
         raise DataFolderError(
             store.attach, "create", f"its data folder {store.data} does not contain its files"

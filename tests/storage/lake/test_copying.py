@@ -4,6 +4,7 @@ import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -21,6 +22,7 @@ from agent_eval.storage.lake.ledger import spent as spent_on_lake
 from agent_eval.storage.lake.upkeep import check
 from agent_eval.storage.ledger import add_spent, ledger_of, spent
 from agent_eval.storage.lineage import written
+from agent_eval.storage.versions import SCHEMA_VERSION
 from agent_eval.tables import TABLES, table
 from agent_eval.tables.contract import TIME
 from tests.conftest import at_home
@@ -234,3 +236,22 @@ def test_the_answers_of_a_killed_audit_are_copied_in_both_directions(lake: LakeS
         killed_audit(Project.open().beside_store, "on the lake")
         copy(Project.open(), out, source=None, target=back)
     assert sorted(Store.at(back).read(audits)[audits.key[0]]) == ["on the file", "on the lake"]
+
+
+def test_a_file_of_an_earlier_release_is_migrated_and_another_database_is_refused(
+    lake: LakeStore, tmp_path: Path
+) -> None:
+    file, other = tmp_path / "store.duckdb", tmp_path / "other.duckdb"
+    Store.at(file).upsert(STATE, ROW, run_id="r")
+    with duckdb.connect(file) as con:
+        con.execute("UPDATE schema_version SET version = version - 1")
+    with duckdb.connect(other) as con:
+        con.execute("CREATE TABLE theirs AS SELECT 1")
+    with pytest.raises(CopyError, match=r"other\.duckdb contains no tables of agent_eval"):
+        copy_into_lake(other, lake, nothing)
+    copy_into_lake(file, lake, nothing)
+    assert lake.read(STATE).height == 1
+    with duckdb.connect(file, read_only=True) as con:
+        assert con.execute("SELECT max(version) FROM schema_version").fetchall() == [(SCHEMA_VERSION,)]
+    with duckdb.connect(other, read_only=True) as con:
+        assert con.execute("SHOW TABLES").fetchall() == [("theirs",)]

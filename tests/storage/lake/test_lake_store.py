@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -76,7 +77,15 @@ def test_of_two_writers_without_locks_the_second_fails_at_its_commit(
 
 def test_a_conflict_is_retried(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
-    calls = list[int]()
+    calls, taken = list[int](), list[bool]()
+    lock = catalog.CatalogSession.lock
+
+    def recorded(session: catalog.CatalogSession, name: str, *, shared: bool = False, **given: Any) -> bool:
+        taken.extend([shared] * (name == "writes"))
+        return lock(session, name, shared=shared, **given)
+
+    monkeypatch.setattr(catalog.CatalogSession, "lock", recorded)
+    monkeypatch.setattr("agent_eval.storage.lake.store._LONG_S", 60.0)
 
     def write(con: duckdb.DuckDBPyConnection) -> None:
         calls.append(1)
@@ -86,6 +95,7 @@ def test_a_conflict_is_retried(lake: LakeStore, monkeypatch: pytest.MonkeyPatch)
 
     lake.transact([STATE], write)
     assert len(calls) == 2
+    assert all(taken)  # after a short attempt, other writes do not wait
 
 
 def test_a_long_write_is_committed_though_other_workers_commit_all_the_time(lake: LakeStore) -> None:
@@ -145,6 +155,18 @@ def test_a_catalog_that_stops_in_a_transaction_is_one_line(
     with pytest.raises(LostLockError):
         lake.transact([STATE], write)
     assert lake.read(STATE).height == 100
+
+
+def test_a_catalog_that_stops_while_a_worker_attaches_the_lake_is_one_line(
+    lake: LakeStore, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attached(*_: object) -> None:
+        server.restart()
+        raise duckdb.IOException("Failed to attach DuckLake MetaData")
+
+    monkeypatch.setattr(Lake, "attached", attached)
+    with pytest.raises(CatalogError, match=r"cannot be reached \(it was stopped or restarted\)"):
+        replace(lake, setup=("SELECT 1",)).read(STATE)  # a connection that is not kept yet
 
 
 def test_a_writer_whose_section_ended_with_the_catalog_has_its_commit_refused(
@@ -255,9 +277,14 @@ def test_a_process_that_waits_for_a_run_of_another_one_can_be_interrupted(
     lake: LakeStore, number: signal.Signals
 ) -> None:
     waits = f"""
-import signal, sys
+import signal, sys, time
 from pathlib import Path
-from agent_eval.storage.lake import LakeStore
+from agent_eval.storage.lake import LakeStore, catalog
+locked_within = catalog.CatalogSession._locked_within
+def slowly(session, key, wait_s, kind):
+    time.sleep(wait_s > 3)  # the signal arrives before the statement
+    return locked_within(session, key, wait_s, kind)
+catalog.CatalogSession._locked_within = slowly
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
 try:
     with LakeStore.of({lake.given!r}, Path({str(lake.data)!r})).exclusive_section("run"):

@@ -69,9 +69,13 @@ def test_the_run_of_a_lost_machine_is_marked_as_failed_while_another_run_is_in_p
 ) -> None:
     on_lake(lake, tmp_path)
     with at_home(tmp_path), dg.DagsterInstance.ephemeral() as instance, ThreadPoolExecutor(1) as worker:
-        lost, active = (started_run(instance, "agent_eval.definitions") for _ in range(2))
+        lost, stopped, active = (started_run(instance, "agent_eval.definitions") for _ in range(3))
+        of_stopped = instance.get_run_by_id(stopped)
+        assert of_stopped is not None
+        instance.report_run_canceling(of_stopped)  # a user terminated it
         with contextlib.closing(lake.catalog_session("write")) as session:
-            session.rows(f"INSERT INTO {catalog.SCHEMA}.run_process VALUES (%s, '1 1.5')", [lost])
+            for run_id in (lost, stopped, "in another DAGSTER_HOME"):
+                session.rows(f"INSERT INTO {catalog.SCHEMA}.run_process VALUES (%s, '1 1.5')", [run_id])
         entered, ended = threading.Event(), threading.Event()
 
         def other_run() -> None:
@@ -85,7 +89,12 @@ def test_the_run_of_a_lost_machine_is_marked_as_failed_while_another_run_is_in_p
         ended.set()
         assert isinstance(found, dg.SkipReason)
         statuses = {run.run_id: run.status for run in instance.get_runs()}
-    assert statuses == {lost: dg.DagsterRunStatus.FAILURE, active: dg.DagsterRunStatus.STARTED}
+        assert lake.abandoned_runs() == ["in another DAGSTER_HOME"]  # it is marked there
+    assert statuses == {
+        lost: dg.DagsterRunStatus.FAILURE,
+        stopped: dg.DagsterRunStatus.CANCELED,
+        active: dg.DagsterRunStatus.STARTED,
+    }
 
 
 def test_after_a_restart_of_the_catalog_the_same_stale_partitions_are_requested_again(
