@@ -53,7 +53,9 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
         if is_idle:
             lost += close_lost_runs(instance, project.home.root, project.store)
         for run_id in lost:
-            context.log.warning(f"The process of run {run_id} has ended; the run is marked as failed.")
+            context.log.warning(
+                f"The process of run {run_id} has ended; the run is marked as failed or canceled."
+            )
         if not is_idle:
             return dg.SkipReason(BUSY)
         agents = project.known_agents()

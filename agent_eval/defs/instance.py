@@ -70,7 +70,8 @@ def close_abandoned_runs(
 ) -> list[str]:
     """Mark the runs whose recorded process has ended, and the runs in `also`, as failed, and return their ids.
 
-    A shared store detects this without the lock for runs, which other runs may hold for hours.
+    Runs that were being terminated are marked as canceled. A shared store does not need the lock for runs here, which
+    other runs may hold for hours.
     """
     lost = {run.run_id: run for run in also}
     abandoned = store.abandoned_runs()

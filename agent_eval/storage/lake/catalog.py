@@ -37,7 +37,7 @@ SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_
 LARGEST_SKEW_S = 60.0
 """Maximum difference in seconds between the clocks of a worker that writes and of the catalog."""
 _CONNECT_S = 10
-_WAKE_S = 0.1
+_WAKE_S = 0.1  # a waiting process reacts to Ctrl-C within this time, after the first seconds of its wait
 _LARGEST_SCOPE = 1000  # locks of one run; by default, a server has room for 6,400 of all sessions
 _NETWORK = {
     "keepalives_idle": 15,
@@ -150,13 +150,10 @@ class CatalogSession:
         key, kind = lock_key(name), "_shared" * shared
         waits = [0.0] if limit_s == 0 else _waits(limit_s)
         for number, wait_s in enumerate(waits):
-            if number == 0:
-                is_held = self._locked_within(key, wait_s, kind)
-            else:
-                if number == 1:
-                    locks.log_wait(what, self.holder(name))
-                is_held = self._locked_unless_interrupted(key, wait_s, kind)
-            if is_held:
+            if number == 1:
+                locks.log_wait(what, self.holder(name))
+            acquire = self._locked_unless_interrupted if number else self._locked_within
+            if acquire(key, wait_s, kind):
                 return True
         return False
 

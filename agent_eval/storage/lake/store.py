@@ -2,9 +2,9 @@
 
 DuckLake has no keys, and detects a conflict only if another commit changed existing data of the same table: two
 writers that replace the same empty partition would both commit. A write therefore acquires the lock of each of its
-tables, which serialises writers. It also updates each table's row in the lake's table `fence`, so that the second of
-two concurrent writers fails, and is retried, even if a lock was lost. A writer whose lock session has ended does
-not commit.
+tables, which serialises the writers of a table. It also updates each table's row in the lake's table `fence`, so that
+the second of two concurrent writers fails, and is retried, even if a lock was lost. A writer whose lock session has
+ended does not commit.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ LAKE_SCHEMA = "ducklake"
 """The Postgres schema of DuckLake's internal tables."""
 MARKER = "agent_eval.lake"
 """File in the data folder that identifies its lake; it is missing if the disk is not mounted."""
-_SHARED_ATTEMPTS = 5
-_LONG_S = 1.0
+# A write that conflicts this often, or after an attempt that took longer than `_LONG_S`, is repeated alone.
+_SHARED_ATTEMPTS, _LONG_S = 5, 1.0
 _OTHER_FOLDER = re.compile(r'does not match existing data path in the catalog "(.*?)/?"')
 _CONFLICT = re.compile(
     r"transaction conflict|maximum retry count|could not serialize|violates unique constraint \"ducklake",
