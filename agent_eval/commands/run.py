@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.judge.inputs.human_ratings import idle_ratings, unasked_ratings
+from agent_eval.judge.inputs.human_ratings import idle_ratings, outdated_ratings, unasked_ratings
 from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.metrics.base import ENDED, NO_REPLY
@@ -192,6 +192,13 @@ def _warnings(project: Project) -> tuple[str, ...]:
     categories = {t.category for m in project.registry.all() for t in m.templates}
     ratings = project.human_ratings[0]
     rated = project.store.read(table("conversations"), ratings.select("agent_id").unique())
+    of_turns = (
+        ratings.filter(pl.col("turn_index").is_not_null()).select("agent_id", "conversation_id").unique()
+    )
+    turns = project.store.read(
+        table("turns"), of_turns, columns=[*of_turns.columns, "turn_index", "messages"]
+    )
+    current = ratings.join(outdated_ratings(ratings, turns), on=["file", "line"], how="anti")
     found: list[str] = []
     for agent, entry in declared.items():
         if agent not in with_sessions:
@@ -208,13 +215,13 @@ def _warnings(project: Project) -> tuple[str, ...]:
     return (
         *found,
         *_unnamed(project),
-        *orphan_ratings(ratings, rated),
+        *orphan_ratings(ratings, rated, turns),
         *unasked_ratings(
             ratings,
             {m.version: m for m in project.registry.all()},
             {agent: entry.category for agent, entry in declared.items()},
         ),
-        *idle_ratings(ratings, _judged_where(project, ratings)),
+        *idle_ratings(current, _judged_where(project, current)),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
         *(f"{p.file}: {p.reason}" for p in project.registry.place_problems),
     )

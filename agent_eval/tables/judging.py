@@ -148,6 +148,7 @@ DECLARED: tuple[Table[Any], ...] = (
             ),
             Column("stratum", S, "Group that the part was sampled from; null if not sampled"),
             Column("rubric_hash", S, "Hash of the rubric that the rater saw; null if unknown"),
+            Column("text_hash", S, "Hash of the turn's messages that the rater saw; null if unknown"),
             Column("file", S, "Name of the source file", nullable=False),
             Column(
                 "line",

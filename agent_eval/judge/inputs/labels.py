@@ -47,6 +47,7 @@ _NAMES = {
     "agent_id": ("agent", "agent_id"),
     "session_id": ("session", "session_id"),
     "rubric_hash": ("rubric", "rubric_hash"),
+    "text_hash": ("text", "text_hash"),
     **{
         name: (name,)
         for name in ("methodology_version", "criterion", "evidence", "role", "weight", "stratum")

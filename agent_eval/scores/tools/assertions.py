@@ -16,7 +16,7 @@ from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts
-from agent_eval.transcripts.models import EXPECTED, Expected
+from agent_eval.transcripts.models import EXPECTED, Expected, n_turn_indexes
 from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
@@ -54,7 +54,7 @@ def assertion_results(
         for row in _of_conversation(
             EXPECTED.validate_json(text),
             calls.get((agent, conversation), []),
-            n_turns,
+            n_turn_indexes(n_turns, n_users),
             has_user=n_users != 0,
         )
     ]

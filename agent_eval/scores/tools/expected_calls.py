@@ -16,7 +16,7 @@ from agent_eval.formats.json_text import dumps
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.trajectory import partners
 from agent_eval.tables import table
-from agent_eval.transcripts.models import EXPECTED, Expected
+from agent_eval.transcripts.models import EXPECTED, Expected, n_turn_indexes
 
 RECORDED = "action_matches"
 """Key of a conversation's metadata with the source's own result for each expected call, in order."""
@@ -62,7 +62,10 @@ def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.
         for agent, conversation, text, n_turns, n_users, metadata in naming.select(columns).iter_rows()
         for row in _with_recorded(
             _of_conversation(
-                EXPECTED.validate_json(text), made.get((agent, conversation), []), n_turns, n_users != 0
+                EXPECTED.validate_json(text),
+                made.get((agent, conversation), []),
+                n_turn_indexes(n_turns, n_users),
+                n_users != 0,
             ),
             metadata,
         )
