@@ -14,7 +14,7 @@ import polars as pl
 
 from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
-from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED
+from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.exact import from_text, rounded
@@ -61,7 +61,7 @@ def means(
         "value",
         pl.when(pl.col("label").is_not_null()).then((pl.col("label") == NO_FAILURE).cast(pl.Float64)),
     )
-    lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR])
+    lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR, UNEXPLAINED_ERROR])
     is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | lacking
     scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
     counted = (

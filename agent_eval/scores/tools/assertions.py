@@ -17,7 +17,7 @@ from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMat
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts
 from agent_eval.transcripts.models import EXPECTED, Expected
-from agent_eval.transcripts.outcomes import HARNESS_FAILED
+from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
 _KEYS = {"mode", "tools", "forbidden"}
@@ -47,7 +47,7 @@ def assertion_results(
     rows = [
         {"agent_id": agent, "conversation_id": conversation}
         | row
-        | ({"result": "unknown", "reason": HARNESS_FAILED} if outcome_class == "harness_error" else {})
+        | _despite_error(row["result"], outcome_class)
         for agent, conversation, text, n_turns, n_users, outcome_class in asserting.select(
             *_CONVERSATION, "expected", "n_turns", "n_user_messages", "outcome_class"
         ).iter_rows()
@@ -61,6 +61,18 @@ def assertion_results(
     found = target.frame(rows).drop("methodology_version", "slot")
     joined = held.join(found, on=list(_CONVERSATION))
     return target.selected(joined).sort(target.key)
+
+
+def _despite_error(result: object, outcome_class: str | None) -> dict[str, object]:
+    """Return the result that counts if an error of the harness, or of unknown cause, ended the conversation.
+
+    What is missing after an error of unknown cause may be missing by the harness's fault.
+    """
+    if outcome_class == "harness_error":
+        return {"result": "unknown", "reason": HARNESS_FAILED}
+    if outcome_class == "unexplained_error" and result == "failed":
+        return {"result": "unknown", "reason": UNEXPLAINED}
+    return {}
 
 
 def _of_conversation(

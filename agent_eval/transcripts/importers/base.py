@@ -365,8 +365,8 @@ def reward_outcome(
 ) -> Fields:
     """Return the outcome of a record from its success component, else its error, else its reward.
 
-    The error decides unless the reward is above 0. A reward decides only if it is within 1e-6 of 0 or 1; otherwise
-    the outcome is unknown.
+    The error decides unless the reward is above 0; if its cause is unknown, the outcome is what a reward of 0 declares,
+    else unknown. A reward decides only if it is within 1e-6 of 0 or 1; otherwise the outcome is unknown.
 
     Args:
         format_name: The format.
@@ -383,20 +383,25 @@ def reward_outcome(
             "correct": None,
             "outcome_class": "unknown",
             "source": f"{format_name} {CONTRADICTING}",
+            "basis": "contradicting",
         }
     if success is not None:
         named = (
             {"outcome_class": class_of_error(text_of(text) or "")} if said is not None and not success else {}
         )
-        return fields | {"correct": success, "source": f"{format_name} base_success"} | named
+        declared: Fields = {"correct": success, "source": f"{format_name} base_success", "basis": "declared"}
+        return fields | declared | named
     if said is not None and (number is None or number <= ROUNDING):
         return fields | {
             "outcome_class": class_of_error(text_of(text) or ""),
+            "correct": None if number is None else yes_or_no(number),
             "source": f"{format_name} {place}",
+            "basis": "error",
         }
     return fields | {
         "correct": None if number is None else yes_or_no(number),
         "source": None if number is None else f"{format_name} reward",
+        "basis": None if number is None else "reward",
     }
 
 

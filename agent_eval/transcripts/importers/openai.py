@@ -140,7 +140,9 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
         )
     if correct is None:
         return reward_outcome(NAME, record.get("reward"), base_success(record, "messages"), ("error", error))
-    outcome = {"correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct"}
+    outcome = {
+        "correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct", "basis": "declared",
+    }  # fmt: skip
     if error in (None, False, ""):
         return outcome
     text = text_of(error) or ""  # classify the whole text, because a traceback ends with its exception

@@ -183,12 +183,13 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
     is_open = said["correct"] is None and reward is None
     if success == "contradicting" or outcome_class is None or not (said["correct"] is False or is_open):
         return said
-    source = f"{NAME} termination_reason" if success is None else said["source"]
+    by_reason: Fields = {"source": f"{NAME} termination_reason", "basis": "exit"}
+    decided: Fields = {"source": said["source"], "basis": said["basis"]}
     if outcome_class == "failed":
-        return {"correct": False, "reward": said["reward"], "source": said["source"] or source}
-    return {
+        return {"correct": False, "reward": said["reward"]} | (decided if said["source"] else by_reason)
+    return (by_reason if success is None else decided) | {
+        "correct": said["correct"] if outcome_class == "unexplained_error" else None,
         "reward": said["reward"],
-        "source": source,
         "outcome_class": outcome_class,
         "error": shorten(f"{reason}: {error}" if error else reason),
     }
