@@ -2,9 +2,20 @@
 
 from typing import Any
 
+import polars as pl
+
 from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, SESSION, VERSION, B, F, I, S
 from agent_eval.tables.contract import DATE, Column, Table
 from agent_eval.tables.vocabularies import OUTCOME_BASIS, OUTCOME_CLASS, REQUESTOR, U3_SCOPE
+
+HARNESS_FAILURE = "harness failure"
+"""First words of `reason` in table transcripts if the session is invalid; the reason is made in `transcripts.admission`."""
+
+
+def is_harness_failure() -> pl.Expr:
+    """Return whether a row of table transcripts does not count because the harness failed in its session."""
+    return pl.col("reason").str.contains(rf"\A{HARNESS_FAILURE}[:,] ").fill_null(False)
+
 
 DECLARED: tuple[Table[Any], ...] = (
     Table(

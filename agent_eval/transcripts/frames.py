@@ -92,6 +92,11 @@ class ConversationRows:
         )
 
 
+def has_ground_truth() -> pl.Expr:
+    """Return whether the column `expected` has any entry; `EXPECTED` reads what the entries are."""
+    return (pl.col("expected") != "[]").fill_null(False)
+
+
 def conversations_from(
     conversations: pl.DataFrame, turns: pl.DataFrame
 ) -> Iterator[tuple[str, Conversation]]:

@@ -21,6 +21,7 @@ from agent_eval.tables.frames import (
     TurnJudgments,
 )
 from agent_eval.transcripts.admission import is_lost_to_harness
+from agent_eval.transcripts.frames import has_ground_truth
 from agent_eval.transcripts.models import EXPECTED
 from agent_eval.transcripts.outcomes import ROUNDING, is_unexplained_error
 
@@ -221,7 +222,7 @@ def _checked(threshold: object) -> float:
 
 def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
     """Return the agent, conversation and turn of every expected answer; several for one turn count once."""
-    texts = conversations.drop_nulls("expected").filter(pl.col("expected") != "[]")
+    texts = conversations.filter(has_ground_truth())
     rows = {
         (agent_id, conversation_id, entry.turn_index)
         for agent_id, conversation_id, text in texts.select(*_CONVERSATION, "expected").iter_rows()

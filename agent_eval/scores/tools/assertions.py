@@ -16,6 +16,7 @@ from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts
+from agent_eval.transcripts.frames import has_ground_truth
 from agent_eval.transcripts.models import EXPECTED, Expected
 from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
@@ -34,7 +35,7 @@ def assertion_results(
     Only the agent's calls are compared.
     """
     target = table("assertion_results")
-    asserting = conversations.filter(pl.col("expected").is_not_null(), pl.col("expected") != "[]")
+    asserting = conversations.filter(has_ground_truth())
     held = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
     asserting = asserting.join(held, on=list(_CONVERSATION), how="semi")
     own = tool_calls.filter(pl.col("requestor") == "assistant").join(
