@@ -24,14 +24,14 @@ from tests.scores.test_bounds import known, made, scored, trials
 from tests.transcripts.making import conversation
 from tests.untyped import any_table
 
-DECLARED = {"outcome_class": "unexplained_error", "outcome_correct": False}
-OPEN = {"outcome_class": "unexplained_error", "outcome_correct": None}
+DECLARED: dict[str, Any] = {"outcome_class": "unexplained_error", "outcome_correct": False}
+OPEN: dict[str, Any] = {"outcome_class": "unexplained_error", "outcome_correct": None}
 Row = dict[str, Any]
 
 
 def crashed(task: str, *outcomes: bool | str) -> list[Row]:
     """Trials of one task: correct, failed, or crashed for an unknown cause with (`declared`) or without (`open`) a verdict."""
-    of = {"declared": DECLARED, "open": OPEN}
+    of: dict[str, Row] = {"declared": DECLARED, "open": OPEN}
     return [
         row | of.get(str(outcome), {})
         for row, outcome in zip(trials(task, *(o is True for o in outcomes)), outcomes, strict=True)

@@ -81,13 +81,16 @@ def test_an_error_that_the_list_names_as_the_agent_s_is_its_failure(error: str) 
 
 
 def test_an_error_of_both_classes_has_an_unknown_cause() -> None:
-    assert class_of_error("MaxTurnsExceeded after openai.RateLimitError: Error code: 429") == "unexplained_error"
+    assert (
+        class_of_error("MaxTurnsExceeded after openai.RateLimitError: Error code: 429") == "unexplained_error"
+    )
 
 
 def test_each_line_of_the_list_has_a_source_and_matches_nothing_in_an_empty_text() -> None:
     assert {cause.is_harness for cause in error_causes()} == {True, False}
     for cause in error_causes():
-        assert cause.name and len(cause.source) > 10
+        assert cause.name
+        assert len(cause.source) > 10
         assert not cause.pattern.search("")
 
 
