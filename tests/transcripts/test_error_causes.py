@@ -260,3 +260,13 @@ def test_a_crash_in_a_chat_line_without_any_verdict_is_unknown(tmp_path: Path) -
     assert found.select("outcome_class", "outcome_correct", "outcome_basis").rows() == [
         ("unexplained_error", None, "error")
     ]
+
+
+def test_the_stored_text_of_a_traceback_is_its_final_exception_which_patterns_of_one_s_own_can_find() -> None:
+    frames = "".join(f'  File "/app/{i}.py", line 1, in run\n    step()\n' for i in range(50))
+    error = f"Traceback (most recent call last):\n{frames}LeaseLostError: the node was drained"
+    outcome = reward_outcome("any", 0.0, None, ("error", error))
+    assert outcome["error"] == "LeaseLostError: the node was drained"
+    assert with_causes_read(frame(outcome), {"harness": ["drained"]})["outcome_class"].to_list() == [
+        "harness_error"
+    ]

@@ -19,7 +19,7 @@ from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broke
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.formats.zip_members import ZipMember
 from agent_eval.transcripts.models import Conversation, id_key
-from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error
+from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error, final_exception
 
 LONGEST_ID = 512
 RECORDED_REWARD = "recorded_reward"
@@ -360,6 +360,11 @@ def _number_in(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def error_text(error: str) -> str:
+    """Return the text of an error that is stored: of a traceback its final exception, on one line, shortened."""
+    return shorten(final_exception(error) or error)
+
+
 def reward_outcome(
     format_name: str, reward: JsonValue, success: Success, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
@@ -376,7 +381,7 @@ def reward_outcome(
     """
     number = reward_of(reward)
     place, text = error or ("", None)
-    said = shorten(text_of(text) or "") or None if text not in (None, False) else None
+    said = error_text(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
     if success == "contradicting":
         return fields | {

@@ -18,6 +18,7 @@ from agent_eval.transcripts.importers.base import (
     Source,
     base_success,
     conversations,
+    error_text,
     id_of,
     listed,
     mapping,
@@ -147,7 +148,7 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
         return outcome
     text = text_of(error) or ""  # classify the whole text, because a traceback ends with its exception
     named = {} if correct else {"outcome_class": class_of_error(text)}
-    return outcome | {"error": shorten(text)} | named
+    return outcome | {"error": error_text(text)} | named
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
