@@ -333,7 +333,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     Raises:
         ArgumentError: If `trials` is not a frame, or `ks` is not a list of integers.
         TrialFrameError: If a column is missing, or `is_correct` contains other values, such as rewards.
-        TrialCountError: If a k is less than 1, or every k is greater than the largest number of trials of a task.
+        TrialCountError: If a k is less than 1, or greater than the largest number of trials of a task.
 
     Example:
         >>> trials = pl.DataFrame({"task_id": ["a", "a", "b", "b"], "is_correct": [True, False, True, True]})
@@ -352,9 +352,9 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     most = max((task.n for task in counts), default=0)
     least = min((task.n for task in counts if task.n), default=1 if trials.height else 0)
     wanted = [check_attempts(k) for k in ks] if ks is not None else list(range(1, least + 1))
-    if ks is not None and wanted and min(wanted) > most:
+    if ks is not None and wanted and max(wanted) > most:
         raise TrialCountError(
-            f"k is {min(wanted)}, but no task has more than {most} trials with a known outcome"
+            f"k is {max(wanted)}, but no task has more than {most} trials with a known outcome"
         )
     n_unknown = sum(task.n_open for task in counts)
     missing = [

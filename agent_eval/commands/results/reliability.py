@@ -70,8 +70,8 @@ def reliability(
     Raises:
         UnknownAgentError: If an agent has no rows.
         TrialCountError: If a requested k is less than 1.
-        TooFewTrialsError: If every requested k exceeds the number of trials of every task, for the unbiased and
-            Bayesian estimators.
+        TooFewTrialsError: If a requested k exceeds the number of trials of every task, for the unbiased and Bayesian
+            estimators.
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
@@ -177,8 +177,8 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_e
         tables, ks=ks, estimators=trials.ESTIMATORS, answer_threshold=threshold, prior=s.beta_prior, level=s.credible_level
     )  # fmt: skip
     largest = trials.largest_n(trials.trial_outcomes(tables, answer_threshold=threshold))
-    if not rows.is_empty() and min(ks) > largest and not (may_exceed and largest):
-        raise TooFewTrialsError(min(ks), largest)
+    if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
+        raise TooFewTrialsError(max(ks), largest)
     return rows
 
 
