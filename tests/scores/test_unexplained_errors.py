@@ -14,9 +14,10 @@ from agent_eval.errors import InputError
 from agent_eval.judge.protocol import NotApplicable
 from agent_eval.judge.rules.declared import declared_outcome
 from agent_eval.scores.reliability.shortfall import shortfall
-from agent_eval.scores.reliability.trials import trial_outcomes
+from agent_eval.scores.reliability.trials import interaction_outcomes, trial_outcomes
 from agent_eval.scores.statistics.compare import task_values
 from agent_eval.scores.tools.assertions import assertion_results
+from agent_eval.scores.tools.expected_calls import expected_calls
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation
 from tests.scores.builders import judgment
@@ -205,3 +206,17 @@ def test_reliability_of_gives_each_k_what_it_gives_alone() -> None:
     assert both.select("pass_hat_k", "n_tasks", "reason").rows() == [(0.5, 2, None), (1.0, 1, None)]
     with pytest.raises(InputError, match="no task has more than 2"):
         agent_eval.reliability_of(trials_, [1, 4])
+
+
+def test_ground_truth_is_what_its_json_says_and_not_how_it_is_written() -> None:
+    words = '[{"turn_index": 0, "answer": "write \\"tools\\": [] into the file"}]'
+    escaped = '[ { "turn_index" : 0, "\\u0061nswer" : "yes", "\\u0074ools" : [ {"name": "find", "arguments": {}} ] } ]'
+    rows = [
+        row | {"expected": text} for row, text in zip(trials("t", None, None), (words, escaped), strict=True)
+    ]
+    calls = expected_calls(table("conversations").frame(rows), table("tool_calls").empty())
+    assert calls.select("conversation_id", "name").rows() == [("t-1", "find")]
+    scores = [judgment(f"t-{i}", "answer_correctness", 1.0, turn_index=0, agent_id="a") for i in (0, 1)]
+    tables = known(rows)._replace(turn_judgments=any_table(table("turn_judgments").frame(scores)))
+    answered = interaction_outcomes(tables, tools_count=False)
+    assert answered.select("conversation_id", "is_correct").rows() == [("t-0", True), ("t-1", True)]
