@@ -13,8 +13,8 @@ def shortfall(row: Mapping[str, object]) -> str | None:
     """Describe the unknown trials of a rate; None if all planned trials are known, and none ended in an unexplained error.
 
     An example is '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'. Trials that
-    ended in an error of unknown cause are named, also if their source declares them failed. If the row has the number of known trials (`n_known`), all trials that are not explained otherwise are described
-    as trials without a task.
+    ended in an error of unknown cause are named, also if their source declares them failed. If the row has the number of
+    known trials (`n_known`), all trials that are not explained otherwise are described as trials without a task.
     """
     counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
     planned, n_known = row.get("n_planned"), row.get("n_known")
