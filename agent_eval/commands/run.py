@@ -18,7 +18,7 @@ from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.gates import checked_gates
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported_judge
 
 _PAIR = ["agent_id", "methodology_version"]
 _ASKED = {
@@ -155,7 +155,7 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
         project.store.counts(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})
         for name, why in _ASKED.items()
     ).filter(
-        ~pl.col("judge").is_in(_FREE) & ~pl.col("judge").str.starts_with(IMPORTED),
+        ~pl.col("judge").is_in(_FREE) & ~is_imported_judge(),
         pl.col("status").is_in(["scored", "unscored"]),
     )
     is_unscored = (pl.col("status") == "unscored") & (pl.col("reason").fill_null("") != CANNOT_TELL)

@@ -22,7 +22,7 @@ from agent_eval.project.project import Project
 from agent_eval.report.sheets import Option, SheetItem, SheetMetric, sheet_csv, sheet_html
 from agent_eval.scores.judge_standing import is_judge
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported
 from agent_eval.transcripts.content_hash import text_hash
 from agent_eval.transcripts.models import EXPECTED, Message
 
@@ -105,7 +105,7 @@ def _candidates(
     known = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
     people = known.filter(judge=HUMAN).select(place).unique()
     known = known.join(people, on=place, how="anti", nulls_equal=True)
-    judges = [j for j in known["judge"].unique() if is_judge(j) or j.startswith(IMPORTED)]
+    judges = [j for j in known["judge"].unique() if is_judge(j) or is_imported(j)]
     is_answered = (pl.col("status").cast(pl.String) == "scored") & pl.col("judge").is_in(judges)
     found = [
         _answered(key, of_part, of_metric[key[3]])

@@ -27,7 +27,7 @@ from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
 from agent_eval.methodology.models import Version
 from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, flattened
-from agent_eval.transcripts.outcomes import CLASSES, OutcomeClass, completed, contradiction
+from agent_eval.transcripts.outcomes import CLASSES, OutcomeBasis, OutcomeClass, completed, contradiction
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
@@ -219,6 +219,7 @@ class Outcome(Frozen):
     source: str | None = None
     error: str | None = None  # the error that ended the run, if any
     outcome_class: OutcomeClass | None = None  # None: derived from `correct`
+    basis: OutcomeBasis | None = None  # what the outcome was derived from; importers state it
 
     @model_validator(mode="before")
     @classmethod

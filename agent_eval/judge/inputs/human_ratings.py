@@ -25,7 +25,7 @@ from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported
 from agent_eval.transcripts.content_hash import text_hash
 from agent_eval.transcripts.models import SLOTS, Message
 
@@ -428,7 +428,7 @@ def _labels(cell: str | None, target: Target) -> list[str]:
 def _rater(row: Mapping[str, str | None]) -> str:
     """Return the rater. The name of another tool's judge is only valid with the role `judge`."""
     rater = _given(row["rater"], "rater", "who rated, e.g. a name or initials")
-    if rater.lower().startswith(IMPORTED) and row["role"] != JUDGE:
+    if is_imported(rater.lower()) and row["role"] != JUDGE:
         raise ValueError(f"rater is {rater[:_SHOWN]!r}, the name of a judge; give it the role {JUDGE}")
     return rater
 
