@@ -20,7 +20,11 @@ def held(*expected: dict[str, Any], calls: Any = CALLS, **changes: Any) -> pl.Da
         AGENT | {"methodology_version": v, "session_id": "s", "is_admitted": True, "slot": "D1"} | changes
         for v in ("1.2.0", "1.3.0")
     ]
-    conversations = [AGENT | {"session_id": "s", "n_turns": 2, "expected": json.dumps(expected)} | changes]
+    conversations = [
+        AGENT
+        | {"session_id": "s", "n_turns": 2, "n_user_messages": 2, "expected": json.dumps(expected)}
+        | changes
+    ]
     made = [
         AGENT
         | {
