@@ -24,7 +24,7 @@ def table_of(
     entries: list[dict[str, Any]],
     calls: list[dict[str, Any]],
     *,
-    n_users: int = 1,
+    n_users: int = 2,
     metadata: dict[str, Any] | None = None,
 ) -> pl.DataFrame:
     conversation = {
