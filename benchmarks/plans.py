@@ -19,6 +19,7 @@ from scipy import stats
 
 from agent_eval.commands.results.compare import Compared, compared
 from agent_eval.commands.results.reliability import pairs_of, trial_tables
+from agent_eval.judge.sampling import UNASKED
 from agent_eval.project import Project
 from agent_eval.scores.reliability.attempts import pass_hat_k
 from agent_eval.scores.reliability.trials import trial_outcomes
@@ -111,7 +112,7 @@ def _task_values(project: Project, version: str, agent: str, other: str) -> pl.D
     known = trial_tables(project, pairs_of(project, version, [agent, other]))
     outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
     values = task_values(
-        outcomes, known.conversations, known.turn_judgments, known.conversation_judgments
+        outcomes, known.conversations, known.turn_judgments, known.conversation_judgments, unasked=UNASKED
     ).drop_nulls("value")
     key = ["task_set", "quantity", "task"]
     return values.filter(agent_id=agent).join(values.filter(agent_id=other), on=key, suffix="_other")

@@ -193,10 +193,11 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
 
 def _print(out: Console, rows: pl.DataFrame) -> None:
     grid = FittingTable("Agreement of judges with the labels in these files", rows.columns)
-    for row in rows.iter_rows():
-        grid.add_row(*(Text(sanitize(_cell(value))) for value in row))
+    for row in rows.iter_rows(named=True):
+        lacking = "1 label: too few" if row["n"] == 1 else "–"
+        grid.add_row(*(Text(sanitize(_cell(value, lacking))) for value in row.values()))
     out.print(grid)
 
 
-def _cell(value: object) -> str:
-    return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+def _cell(value: object, lacking: str) -> str:
+    return lacking if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -66,7 +66,8 @@ def _of_metric(
 def _of_kappa(subject: str, said: str, row: Mapping[str, Any], limits: CalibrationLimits) -> GateFinding:
     least, kappa, low = limits.min_kappa or exact(0), row["kappa"], row["kappa_low"]
     if kappa is None:
-        reason = f"{said}: kappa is not defined, as all answers are the same; {SHEET}"
+        why = "1 label is too few" if row["n"] == 1 else "kappa is not defined, as all answers are the same"
+        reason = f"{said}: {why}; {SHEET}"
         return GateFinding("calibration", "unknown", reason, subject, threshold=least)
     name = "kappa with quadratic weights" if row["is_weighted"] else "kappa"
     said = f"{said}: {name} {kappa:.2f}, lower end at least {float(least):g}"

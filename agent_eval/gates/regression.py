@@ -11,6 +11,7 @@ import polars as pl
 
 from agent_eval.gates.finding import GateFinding, listed
 from agent_eval.gates.margin import margin_finding, scale_of, unseen_loss
+from agent_eval.judge.sampling import UNASKED
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, GOAL_METRIC, TrialTables, trial_outcomes
 from agent_eval.scores.statistics.compare import (
@@ -131,6 +132,7 @@ def _compared(
         frames["conversations"],
         frames["turn_judgments"],
         frames["conversation_judgments"],
+        unasked=UNASKED,
         repeats_outcome=bool(quantities) and PASS_AT_1 not in quantities,
     )
     rows = compare(

@@ -17,7 +17,9 @@ from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.reliability.trials import GOAL_METRIC
+from agent_eval.scores.statistics.compared_values import DECLARED
 from agent_eval.scores.statistics.exact import from_text, rounded
+from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -30,12 +32,15 @@ class Mean:
     """Accumulate a mean: the sum and number of scored answers, and the number of open answers.
 
     `doubted` is the amount by which the sum may be too low, because errors of unknown cause may be the harness's.
+    `total_by_rule` and `n_by_rule` are the part of the answers that rules gave.
     """
 
     total: Fraction = Fraction()
     n: int = 0
     n_open: int = 0
     doubted: Fraction = Fraction()
+    total_by_rule: Fraction = Fraction()
+    n_by_rule: int = 0
 
     def __add__(self, other: "Mean") -> "Mean":
         return Mean(
@@ -43,6 +48,8 @@ class Mean:
             self.n + other.n,
             self.n_open + other.n_open,
             self.doubted + other.doubted,
+            self.total_by_rule + other.total_by_rule,
+            self.n_by_rule + other.n_by_rule,
         )
 
 
@@ -63,7 +70,8 @@ def means(
     the metric applies but has no answer because the judge failed, a model is needed, the harness failed, or there
     was nothing to read.
     """
-    columns = [*PAIR, "conversation_id", "metric", "is_effective", "status", "unscored_reason"]
+    columns = [*PAIR, "conversation_id", "metric", "judge", "is_effective", "status", "unscored_reason"]
+    is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
     columns += ["rating_1to5", "value", "label"]
     answer = pl.coalesce(
         pl.col("rating_1to5").cast(pl.Float64),
@@ -84,14 +92,16 @@ def means(
             transcripts.filter("is_admitted").select(*PAIR, "conversation_id", scenario),
             on=[*PAIR, "conversation_id"],
         )
-        .group_by(*PAIR, "metric", "scenario", "answer")
+        .group_by(*PAIR, "metric", "scenario", "answer", is_by_rule)
         .len()
     )
     found: dict[AgentVersion, dict[str, dict[str, Mean]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(Mean))
     )
-    for version, agent, metric, name, value, n in counted.iter_rows():
-        part = Mean(n_open=n) if value is None else Mean(exact(value) * n, n)
+    for version, agent, metric, name, value, by_rule, n in counted.iter_rows():
+        total = exact(value or 0) * n
+        of_rule = {"total_by_rule": total, "n_by_rule": n} if by_rule else {}
+        part = Mean(n_open=n) if value is None else Mean(total, n, **of_rule)
         found[AgentVersion(agent, version)][metric][name] += part
     return found
 
@@ -166,6 +176,8 @@ def threshold_findings(
     `max_unscored_share` of the answers are open. A metric without any score is unknown. A scenario in which the
     metric does not apply has no finding. A pass rate is also unknown if its worst case is below the threshold and
     its best case is not.
+    Answers of rules count only if at most `max_unscored_share` of the answers are open, because rules decide only some of
+    them; a metric that only rules answered is unknown until then.
 
     Args:
         rules: The gate rules.
@@ -229,8 +241,14 @@ def _of_mean(
     if mean.n == 0:
         lacking = f"{n_all} answers are open" if n_all else "the metric did not apply or was not asked"
         return GateFinding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
-    value = mean.total / mean.n
-    evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} required"
+    n, total = mean.n, mean.total
+    if Fraction(mean.n_open, n_all) > allowed:  # rules decide only some answers, so theirs alone give no mean
+        n, total = n - mean.n_by_rule, total - mean.total_by_rule
+    if n == 0:
+        lacking = f"{mean.n} of {n_all} answers, by rule; {mean.n_open} are open"
+        return GateFinding(gate, "unknown", f"{name} has no mean: {lacking}", subject, None, limit)
+    value = total / n
+    evidence = f"mean {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
     result: Result = "passed" if value >= limit else "failed"
     low, high = mean.total / n_all, (mean.total + mean.n_open + mean.doubted) / n_all
     if name == GOAL_METRIC and _is_turned(limit, low, high):

@@ -10,8 +10,11 @@ import math
 import polars as pl
 
 from agent_eval.formats.hashing import digest
+from agent_eval.metrics.base import UNANSWERED
 from agent_eval.scores.composite.board_facts import NOT_SAMPLED as NOT_SAMPLED
 
+UNASKED = (*UNANSWERED, NOT_SAMPLED)
+"""Beginnings of the reasons of answers that are missing because no model was asked."""
 _SEED = "judge sample 1"
 _CONVERSATION = ["agent_id", "conversation_id"]
 

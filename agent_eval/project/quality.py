@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.base import NO_FAILURE, UNANSWERED
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import TrialTables, trial_outcomes
 from agent_eval.scores.statistics import quality
-from agent_eval.scores.statistics.compared_values import conversation_metrics
+from agent_eval.scores.statistics.compared_values import conversation_metrics, known_metrics
 from agent_eval.scores.statistics.unpaired import conversation_values
 
 _ANSWER = (
@@ -27,8 +28,10 @@ def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.D
 
     `outcomes` is the result of `trial_outcomes`.
     """
-    metrics = conversation_metrics(known.turn_judgments, known.conversation_judgments)
-    return conversation_values(outcomes, metrics, known.turn_judgments, _failures(project), NO_FAILURE)
+    metrics = conversation_metrics(known.turn_judgments, known.conversation_judgments, UNASKED)
+    return conversation_values(
+        outcomes, known_metrics(metrics), known.turn_judgments, _failures(project), NO_FAILURE
+    )
 
 
 def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -48,11 +51,11 @@ def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -
     metrics, labelled, answers = [], [], []
     for part in judgments_in_parts(project, pairs, _COLUMNS):
         turns, whole = part["turn_judgments"], part["conversation_judgments"]
-        metrics.append(conversation_metrics(turns, whole))
+        metrics.append(conversation_metrics(turns, whole, UNASKED))
         labelled.append(turns.filter(pl.col("metric").is_in(facts.failures), pl.col("label").is_not_null()))
         answers.append(quality.answer_counts(turns, whole, facts))
     values = conversation_values(
-        outcomes, pl.concat(metrics), pl.concat(labelled), facts.failures, NO_FAILURE
+        outcomes, known_metrics(pl.concat(metrics)), pl.concat(labelled), facts.failures, NO_FAILURE
     )
     return quality.quality_summary(values, outcomes, known.conversations, pl.concat(answers), facts)
 

@@ -60,6 +60,11 @@ class CalibrationView:
     figures: Sequence[tuple[str, str]]
     confusion: Confusion | None
 
+    @property
+    def why_no_figures(self) -> str:
+        """Return why there is no kappa."""
+        return why_no_figures(self.row)
+
 
 def calibration_page(version: str, calibration: pl.DataFrame, paths: Paths) -> dict[str, Any]:
     """Return the content of a version's calibration page: judges by metric, and raters compared with each other."""
@@ -79,6 +84,11 @@ def figures(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             low, high = row[f"{column}_low"], row[f"{column}_high"]
             between = "no interval" if low is None else f"{low:.2f} to {high:.2f}"
             yield name, f"{row[column]:.2f} ({between})"
+
+
+def why_no_figures(row: Mapping[str, Any]) -> str:
+    """Return why a row has no kappa: it has a single label, or all answers are the same."""
+    return "1 label: too few" if row["n"] == 1 else "not defined"
 
 
 def name_of(row: Mapping[str, Any]) -> str:

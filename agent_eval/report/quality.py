@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent_eval.scores.statistics.quality import COST, HEADLINES
-from agent_eval.scores.statistics.unpaired import FAILURE_RATE, SUCCESS_RATE
+from agent_eval.scores.statistics.quality import COST, HEADLINES, by_rule
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
 
 HEADINGS = {
     "success_rate": "success",
@@ -17,10 +17,14 @@ HEADINGS = {
 
 
 def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
-    """Return the mean or a bound of a row of quality_summary as text with its unit; '–' if it is unknown."""
+    """Return the mean or a bound of a row of quality_summary as text with its unit.
+
+    A mean that only rules decided in part is unknown: the text says how many answers there are. Otherwise an unknown
+    value is '–'.
+    """
     value = row[end]
     if value is None:
-        return "–"
+        return (row.get("by_rule") if end == "mean" else None) or "–"
     if row["scale_high"] is None:
         return f"${value:.4f}"
     return f"{100 * value:.1f} %" if is_rate(row) else f"{value:.2f}"
@@ -31,7 +35,14 @@ def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
-    return {"quantity": HEADLINES[column], **scale, "n_clusters": 1, "clustered_by": "cluster", **ends}
+    by_rule = row.get(f"{column.partition('_')[0]}_by_rule")
+    return {
+        "quantity": HEADLINES[column],
+        **scale,
+        "n_clusters": 1,
+        "clustered_by": "cluster",
+        "by_rule": by_rule,
+    } | ends
 
 
 _NO_INTERVAL = {
@@ -72,6 +83,8 @@ def answers_of(row: Mapping[str, Any]) -> str:
         return f"{known}, {lacking}" if row["n_unscored"] else known
     if not row["n_scored"] and not row["n_unscored"]:
         return f"no judge asked ({row['n_unasked']:,})"
+    if row["n_unasked"] and row.get("judges") == [RULE] and (decided := by_rule(row)):
+        return decided
     said = [f"{row['n_scored']:,}"]
     if row["n_unscored"]:
         said.append(f"{row['n_unscored']:,} unscored ({100 * row['unscored_share']:.1f} %)")

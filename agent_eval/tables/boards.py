@@ -272,6 +272,11 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("n_sessions", I, "Sessions of these conversations", nullable=False),
             *_with_bounds("success_rate", "Mean of known outcomes, 0–1"),
             *_with_bounds("helpfulness_1to5", "Mean helpfulness over conversations, 1–5"),
+            Column(
+                "helpfulness_by_rule",
+                S,
+                "Turns that rules rated if there is no mean, e.g. '1 of 100 turns, by rule'",
+            ),
             *_with_bounds("behavior_failure_rate", "Share of judged turns with a behaviour failure, 0–1"),
             *_with_bounds("tool_failure_rate", "Share of judged turns with a tool failure, 0–1"),
             *_with_bounds("cost_usd_per_conversation", "Mean cost of a conversation, US dollars"),

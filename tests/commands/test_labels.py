@@ -61,8 +61,8 @@ def test_a_run_compares_each_judge_with_the_people_of_the_sample(sample: Project
     # m.ortega rated one turn 2, the recorded judge 3
     # and U6 of one session a point lower than the recorded judge
     assert found.select(columns).rows() == [
-        ("U6", "recorded", 1, 1, 1.0, None),
-        ("helpfulness", "recorded", 1, 1, 1.0, None),
+        ("U6", "recorded", 1, 1, None, None),
+        ("helpfulness", "recorded", 1, 1, None, None),
     ]
 
 

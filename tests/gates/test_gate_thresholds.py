@@ -372,3 +372,28 @@ def test_goal_completion_is_unknown_where_errors_of_unknown_cause_could_turn_it(
         composite_scores=[composite],
     )
     assert found == {"goal_completion": result}
+
+
+def of_rule(conversation: str, turn: int) -> dict[str, Any]:
+    return judgment(
+        conversation, "helpfulness", None, turn_index=turn, judge="rule", rating_1to5=1, status="scored"
+    )
+
+
+def not_asked(conversation: str, turn: int) -> dict[str, Any]:
+    said = {"judge": "rule", "status": "not_applicable", "unscored_reason": "needs a judge model"}
+    return judgment(conversation, "helpfulness", None, turn_index=turn, **said)
+
+
+def test_a_mean_that_only_rules_gave_is_unknown_while_questions_are_open() -> None:
+    turns = [of_rule("c", 0), *(not_asked("c", i) for i in range(1, 100))]
+    assert results(spec(overall={"helpfulness": 4}), turns) == {"helpfulness": "unknown"}
+    # a judge read two turns, both below the limit: failed by these, not by the rule
+    read = [*rated("d", 2, 3), of_rule("c", 0), *(not_asked("c", i) for i in range(1, 9))]
+    assert results(spec(overall={"helpfulness": 4}), read) == {"helpfulness": "failed"}
+    good = [*rated("d", 5, 5), of_rule("c", 0), *(not_asked("c", i) for i in range(1, 9))]
+    assert results(spec(overall={"helpfulness": 4}), good) == {"helpfulness": "unknown"}
+    # nothing is open: the rule's rating counts, (5 + 5 + 1) / 3 < 4
+    assert results(spec(overall={"helpfulness": 4}), [*rated("d", 5, 5), of_rule("c", 0)]) == {
+        "helpfulness": "failed"
+    }

@@ -187,3 +187,14 @@ def width(estimate: IntervalEstimate) -> float:
     assert estimate.low is not None
     assert estimate.high is not None
     return estimate.high - estimate.low
+
+
+@pytest.mark.parametrize(("judge", "human"), [(1.0, 0.0), (1.0, 1.0)])
+def test_one_label_gives_no_figure(judge: float, human: float) -> None:
+    pairs = Pairs([judge], [human], ["c"])
+    figures = (raw_agreement(pairs), cohen_kappa(pairs), quadratic_kappa(pairs), mean_bias(pairs))
+    assert {figure.value for figure in figures} == {None}
+    assert sensitivity(pairs, 1.0).value is base_rate(pairs, 1.0).value is None
+    assert krippendorff_alpha([{"a": judge, "b": human}], "nominal", ["c"]).value is None
+    two = Pairs([judge, 0.0], [human, 0.0], ["c", "d"])
+    assert raw_agreement(two).value == (1 + (judge == human)) / 2

@@ -316,7 +316,11 @@ def compared(ours: list[Row], theirs: list[Row], errors: list[Row] | None = None
     sides = [[row | {"agent_id": name} for row in rows] for name, rows in (("a", ours), ("b", theirs))]
     tables = known([*sides[0], *sides[1]], errors)
     values = task_values(
-        trial_outcomes(tables), tables.conversations, tables.turn_judgments, tables.conversation_judgments
+        trial_outcomes(tables),
+        tables.conversations,
+        tables.turn_judgments,
+        tables.conversation_judgments,
+        unasked=(),
     )
     none = pl.DataFrame(
         schema={

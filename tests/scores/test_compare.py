@@ -216,7 +216,7 @@ def test_values_of_a_task_are_means_over_its_trials() -> None:
             rated | {"conversation_id": "c3", "turn_index": 0, "status": "unscored"},
         ]
     )
-    made = task_values(outcomes, conversations, judged, table("conversation_judgments").empty())
+    made = task_values(outcomes, conversations, judged, table("conversation_judgments").empty(), unasked=())
     # c1 is (5 + 2)/2 = 3.5, c2 is 1: each conversation counts once
     assert made.select("task", "quantity", "value").rows() == [
         ("task:t", "cost_usd", 1.0), ("task:t", "helpfulness", 2.25), ("task:t", "pass@1", 0.5),
@@ -248,9 +248,11 @@ def test_goal_completion_is_a_quantity_of_its_own_only_where_it_is_not_the_outco
         for name, judge in judges.items()
     )
     known = (outcomes, conversations, table("turn_judgments").empty(), goals)
-    of_goals = task_values(*known).filter(quantity="goal_completion")
+    of_goals = task_values(*known, unasked=()).filter(quantity="goal_completion")
     assert of_goals["task"].to_list() == ["task:tools", "task:unruled"]
-    assert task_values(*known, repeats_outcome=True).filter(quantity="goal_completion").height == 4
+    assert (
+        task_values(*known, unasked=(), repeats_outcome=True).filter(quantity="goal_completion").height == 4
+    )
 
 
 def test_values_of_sessions_are_the_composites_of_each_session() -> None:

@@ -5,11 +5,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from agent_eval.judge.sampling import UNASKED
 from agent_eval.scores.statistics.clustered import clustered_interval
-from agent_eval.scores.statistics.compared_values import conversation_metrics
+from agent_eval.scores.statistics.compared_values import conversation_metrics, known_metrics
 from agent_eval.scores.statistics.quality import (
     MetricFacts,
     answer_counts,
+    by_rule,
     log_leaderboard,
     quality_summary,
 )
@@ -49,7 +51,7 @@ def summary_of(
         {"agent_id": "bot", "conversation_id": c, "cost_usd": (costs or {}).get(c)} for c in correct
     )
     values = conversation_values(
-        outcomes, conversation_metrics(turns, whole), turns, [FAILURES], "no failure"
+        outcomes, known_metrics(conversation_metrics(turns, whole, UNASKED)), turns, [FAILURES], "no failure"
     )
     rows = quality_summary(values, outcomes, conversations, answer_counts(turns, whole, FACTS), FACTS)
     return {row["quantity"]: row for row in rows.to_dicts()}
@@ -153,3 +155,48 @@ def test_only_agents_without_slots_are_logs(slot: str | None, agents: list[str])
     for row in board.to_dicts():
         assert (row["helpfulness_1to5"], row["helpfulness_1to5_low"], row["success_rate"]) == (4.0, 3.0, None)
         assert (row["top_cluster_id"], row["n_scored"], row["judges"]) == ("severe", 7, ["m"])
+
+
+def open_question(conversation: str, turn: int = 0, metric: str = "helpfulness") -> dict[str, Any]:
+    reason = {"judge": "rule", "status": "not_applicable", "unscored_reason": "needs a judge model"}
+    return judged(conversation, turn, metric, **reason)
+
+
+def test_answers_of_rules_are_no_mean_while_other_questions_are_open() -> None:
+    """One silent turn of a hundred says nothing of the mean, in one conversation or in many."""
+    silent = judged("a0", 0, "helpfulness", judge="rule", rating_1to5=1)
+    spread = [silent, *(open_question(f"a{i}") for i in range(1, 100))]
+    together = [silent, *(open_question("a0", i) for i in range(1, 100))]
+    for rows in (spread, together):
+        row = summary_of(rows, correct={r["conversation_id"]: None for r in rows})["helpfulness"]
+        assert (row["mean"], row["low"], row["n_conversations"]) == (None, None, 0)
+        assert (row["n_scored"], row["n_unasked"]) == (1, 99)
+        assert by_rule(row) == "1 of 100 turns, by rule"
+    # all turns were silent: nothing is open, so the mean is known
+    all_silent = [judged(f"a{i}", 0, "helpfulness", judge="rule", rating_1to5=1) for i in range(3)]
+    known = summary_of(all_silent, correct={f"a{i}": None for i in range(3)})["helpfulness"]
+    assert (known["mean"], by_rule(known)) == (1.0, None)
+
+
+def test_answers_of_rules_count_only_in_conversations_that_a_judge_read_whole() -> None:
+    rows = [
+        judged("a1", 0, "helpfulness", judge="rule", rating_1to5=1),
+        judged("a1", 1, "helpfulness", rating_1to5=5),  # read whole: (1 + 5) / 2 = 3
+        judged("a2", 0, "helpfulness", judge="rule", rating_1to5=1),
+        judged("a2", 1, "helpfulness", rating_1to5=4),
+        open_question("a2", 2),  # not read whole: 4
+        judged("a3", 0, "helpfulness", judge="rule", rating_1to5=1),
+        open_question("a3", 1),  # only a rule: unknown
+    ]
+    row = summary_of(rows, correct={"a1": None, "a2": None, "a3": None})["helpfulness"]
+    assert (row["mean"], row["n_conversations"]) == (3.5, 2)
+
+
+def test_declared_values_count_because_either_value_can_be_declared() -> None:
+    rows = [
+        judged("a1", 0, "goal_completion", judge="rule", value=0.0),
+        judged("a2", 0, "goal_completion", judge="rule", value=1.0),
+        open_question("a3", metric="goal_completion"),
+    ]
+    row = summary_of(rows, correct={"a1": None, "a2": None, "a3": None})["goal_completion"]
+    assert (row["mean"], row["n_unasked"]) == (0.5, 1)

@@ -586,3 +586,15 @@ def test_an_interval_over_tasks_is_that_of_their_estimates() -> None:
 def test_an_unknown_estimator_of_the_table_is_refused_with_the_known_ones() -> None:
     with pytest.raises(AgentEvalError, match="unbiased, plug_in, bayesian, pooled"):
         of([], estimators=["bayes"])
+
+
+def test_the_verdict_of_the_hallucination_test_alone_is_no_pass_rate() -> None:
+    test = trial("h", "hallucination", correct=True, tests=["hallucination"])
+    others = [trial(f"c{i}", f"t{i}") for i in range(7)]
+    for trials in ([test], [test, *others]):
+        [row] = reliability(known(trials)).to_dicts()
+        assert (row["pass_at_k"], row["pass_at_1"], row["n_known"]) == (None, None, 0)
+        assert (row["pass_at_k_worst"], row["pass_at_k_best"]) == (0.0, 1.0)
+    # beside an outcome of a task, it is a task like the others
+    [row] = reliability(known([test, trial("c", "t", correct=False)])).to_dicts()
+    assert (row["pass_at_k"], row["n_known"]) == (0.5, 2)

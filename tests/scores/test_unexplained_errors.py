@@ -104,7 +104,7 @@ def test_a_comparison_and_the_board_count_the_crash_in_their_best_case() -> None
     tables = known(rows)
     values = task_values(
         trial_outcomes(tables), table("conversations").frame(rows), table("turn_judgments").empty(),
-        table("conversation_judgments").empty(),
+        table("conversation_judgments").empty(), unasked=(),
     ).filter(quantity="pass@1")  # fmt: skip
     assert values.select("value", "worst", "best", "n_unexplained_errors").rows() == [
         (0.5, 0.5, 1.0, 1),

@@ -12,6 +12,7 @@ from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.formats.plain_text import sanitize
+from agent_eval.judge.sampling import UNASKED
 from agent_eval.project import Project
 from agent_eval.project.quality import values_of_conversations
 from agent_eval.scores.reliability.refused import refused_records
@@ -59,7 +60,7 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
     rows = None
     if other is not None:
         tasks = comparing.task_values(
-            outcomes, known.conversations, known.turn_judgments, known.conversation_judgments
+            outcomes, known.conversations, known.turn_judgments, known.conversation_judgments, unasked=UNASKED
         )
         errors = table("import_errors").empty() if known.import_errors is None else known.import_errors
         rows = comparing.compare(

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 import polars as pl
 
 from agent_eval.formats.spill import Rows, in_memory
-from agent_eval.report.calibration import CELL, LEFT, TOP, confusion, figures, kappa_of, name_of
+from agent_eval.report.calibration import (
+    CELL,
+    LEFT,
+    TOP,
+    confusion,
+    figures,
+    kappa_of,
+    name_of,
+    why_no_figures,
+)
 from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.report.svg import (
     AMBER,
@@ -244,7 +253,7 @@ def calibration_plot(calibration: pl.DataFrame) -> str:
     bars_of = []
     for row in calibration.iter_rows(named=True):
         kappa = kappa_of(row)
-        words = "not defined" if kappa[0] is None else f"{kappa[0]:.2f} on {row['n']}"
+        words = why_no_figures(row) if kappa[0] is None else f"{kappa[0]:.2f} on {row['n']}"
         value, low, high = (None if end is None else max(end, 0.0) for end in kappa)
         bars_of.append(IntervalBar(name_of(row), value, low, high, words, GREY if row["is_stale"] else BLUE))
     if not bars_of:

@@ -72,7 +72,8 @@ def trial_outcomes(
     The first known source counts: the declared outcome; the interactions, if all are scored (a success if all
     are correct); and goal completion. A trial lost to the harness is always unknown. Failures by interactions or
     goals are unknown in a session whose rewards give no outcome and in which no success was recognised. A trial that
-    ended in an error of unknown cause is what its source declares, else unknown.
+    ended in an error of unknown cause is what its source declares, else unknown. If no other outcome of the agent's task
+    set is known, the verdict of the hallucination test is not an outcome, because a test is not a sample of tasks.
     Conversations with the same trial number within a session and task all count, because recorded numbers are
     not reliable enough to discard a run.
 
@@ -96,6 +97,7 @@ def trial_outcomes(
         *TRIAL,
         "session_id",
         is_lost_session=~pl.col("is_admitted"),
+        is_test=pl.col("tests").list.contains("hallucination").fill_null(False),
         task_set=pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default")),
         task="task:" + pl.col("task_id"),
     )
@@ -131,7 +133,10 @@ def trial_outcomes(
     is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
         of_session
     )
-    is_correct = pl.when(outcome.is_not_null() | ~is_unreadable.fill_null(False)).then(said)
+    is_read = pl.when(outcome.is_not_null() | ~is_unreadable.fill_null(False)).then(said)
+    # the verdict of the hallucination test alone is not a rate of solved tasks
+    of_tasks = is_read.is_not_null() & ~pl.col("is_test")
+    is_correct = pl.when(of_tasks.any().over(GROUP)).then(is_read)
     return known.select(
         *TRIAL,
         "session_id",

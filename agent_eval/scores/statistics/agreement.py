@@ -4,14 +4,15 @@ The measures are raw agreement, Cohen's kappa (unweighted and with quadratic wei
 sensitivity, specificity and mean bias. Each has a 95 % interval that takes conversations as clusters and uses
 the sampling weights and strata of the labels. Intervals of kappas, alpha and bias are percentiles over
 bootstrap samples of clusters. Intervals of shares are Beta quantiles with Jeffreys' prior for the effective
-number of labels (Korn and Graubard, 1998). With fewer than five clusters, no interval is computed. Functions
-take and return numbers.
+number of labels (Korn and Graubard, 1998). With fewer than five clusters, no interval is computed, and with a single
+label, no figure. Functions take and return numbers.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from functools import wraps
+from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from agent_eval.scores.statistics.resampling import (
 Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
 Answer: TypeAlias = str | float
 _FEW_DIFFERENCES = 3
+FEWEST_LABELS = 2
+"""Minimum number of labelled parts for any figure: one label shows neither agreement nor chance."""
 MOST_VALUES = 100
 """Maximum number of distinct values for a nominal or ordinal alpha, which has a cell for each pair of values."""
 
@@ -112,6 +115,20 @@ class Pairs:
         return np.asarray(self.judge, dtype=np.float64), np.asarray(self.human, dtype=np.float64)
 
 
+_Rest = ParamSpec("_Rest")
+_Agreement: TypeAlias = Callable[Concatenate[Pairs, _Rest], IntervalEstimate]
+
+
+def _of_several_labels(figure: _Agreement[_Rest]) -> _Agreement[_Rest]:
+    """Make a figure undefined for fewer than FEWEST_LABELS parts."""
+
+    @wraps(figure)
+    def of_several(pairs: Pairs, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> IntervalEstimate:
+        return UNDEFINED if len(pairs.judge) < FEWEST_LABELS else figure(pairs, *args, **kwargs)
+
+    return of_several
+
+
 def confusion(pairs: Pairs) -> dict[tuple[Answer, Answer], tuple[int, float]]:
     """Return the number of parts and their sum of weights (mean 1) by judge's answer and person's answer."""
     cells: dict[tuple[Answer, Answer], tuple[int, float]] = {}
@@ -121,26 +138,31 @@ def confusion(pairs: Pairs) -> dict[tuple[Answer, Answer], tuple[int, float]]:
     return cells
 
 
+@_of_several_labels
 def raw_agreement(pairs: Pairs) -> IntervalEstimate:
     """Return the share of parts with equal answers, 0–1."""
     return _share(pairs, _is(pairs.judge, pairs.human), np.ones(len(pairs.judge)))
 
 
+@_of_several_labels
 def sensitivity(pairs: Pairs, positive: Answer) -> IntervalEstimate:
     """Return the share of parts that the judge answers `positive` among those that people do, 0–1."""
     return _share(pairs, _equals(pairs.judge, positive), _equals(pairs.human, positive))
 
 
+@_of_several_labels
 def specificity(pairs: Pairs, positive: Answer) -> IntervalEstimate:
     """Return the share of parts that the judge does not answer `positive` among those that people do not, 0–1."""
     return _share(pairs, 1 - _equals(pairs.judge, positive), 1 - _equals(pairs.human, positive))
 
 
+@_of_several_labels
 def base_rate(pairs: Pairs, positive: Answer) -> IntervalEstimate:
     """Return the share of parts that people answer `positive`, 0–1."""
     return _share(pairs, _equals(pairs.human, positive), np.ones(len(pairs.human)))
 
 
+@_of_several_labels
 def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
     """Return Cohen's kappa: 1 for perfect agreement, 0 for agreement by chance.
 
@@ -158,6 +180,7 @@ def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
     return _with_few_differences(pairs, found)
 
 
+@_of_several_labels
 def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
     """Return Cohen's kappa for numbers, weighted by the squared distance.
 
@@ -174,6 +197,7 @@ def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
     return _with_few_differences(pairs, found)
 
 
+@_of_several_labels
 def mean_bias(pairs: Pairs) -> IntervalEstimate:
     """Return the mean difference judge − person, in the units of the answers.
 
@@ -198,6 +222,7 @@ def correlations(pairs: Pairs) -> Correlations:
     return Correlations(*(float(f(judge, human).statistic) for f in (pearsonr, spearmanr, kendalltau)))
 
 
+@_of_several_labels
 def rank_correlation(pairs: Pairs) -> IntervalEstimate:
     """Return Spearman's correlation of two sides' numbers, −1 to 1; undefined if either side is constant.
 
@@ -257,7 +282,7 @@ def krippendorff_alpha(
         raise OutOfRangeError("answer", words[0], f"numbers, for the {level} level")
     if level != "interval" and len(found) > MOST_VALUES:
         raise OutOfRangeError("number of distinct answers", len(found), f"at most {MOST_VALUES}")
-    if not kept:
+    if len(kept) < FEWEST_LABELS:
         return UNDEFINED
     weight = np.array([weights[i] if weights is not None else 1.0 for i in kept], dtype=np.float64)
     weight /= weight.mean()

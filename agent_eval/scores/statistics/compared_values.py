@@ -6,8 +6,11 @@ import polars as pl
 
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.unpaired import RULE
+from agent_eval.scores.tools.correctness import UTILISATION_METRIC
 
 PASS_AT_1 = "pass@1"
+DECLARED = (GOAL_METRIC, UTILISATION_METRIC)
+"""Metrics that a rule can answer with either value, from declared data; other rules decide only some answers."""
 RATES = (PASS_AT_1, GOAL_METRIC)
 """Quantities that are shares of trials; if a trial is unknown, they have a worst and a best case."""
 
@@ -49,6 +52,7 @@ def task_values(
     turn_judgments: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     *,
+    unasked: Sequence[str],
     repeats_outcome: bool = False,
 ) -> pl.DataFrame:
     """Return the mean of each quantity over a task's trials, for one version.
@@ -66,6 +70,7 @@ def task_values(
         turn_judgments: Ratings and values of turns.
         conversation_judgments: Ratings and values of conversations.
         repeats_outcome: Keep goal completion even if it repeats the outcome; for comparisons without pass@1.
+        unasked: As in `conversation_metrics`.
 
     Returns:
         One row per agent, task set, task and quantity, sorted, with `value` (null if only worst and best are
@@ -90,7 +95,7 @@ def task_values(
         repeated = _repeated(trials, judged)
         judged = judged.join(repeated, on=[*TRIAL, "metric"], how="anti")
         of_goal = trials.join(repeated, on=list(TRIAL), how="anti")
-    metrics = conversation_metrics(turn_judgments, judged)
+    metrics = known_metrics(conversation_metrics(turn_judgments, judged, unasked))
     measured = trials.join(metrics.filter(pl.col("quantity") != GOAL_METRIC), on=list(TRIAL))
     judged_goals = metrics.filter(pl.col("quantity") == GOAL_METRIC)
     goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
@@ -133,16 +138,61 @@ def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.
     )
 
 
-def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return each metric's mean per conversation (columns `quantity` and `value`) over effective, scored answers."""
-    counts = pl.col("is_effective") & (pl.col("status") == "scored")
-    value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
+def conversation_metrics(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, unasked: Sequence[str]
+) -> pl.DataFrame:
+    """Return each metric's mean per conversation over effective, scored answers, for `known_metrics`.
+
+    Args:
+        turn_judgments: Ratings and values of turns.
+        conversation_judgments: Ratings and values of conversations.
+        unasked: Beginnings of the reasons of answers that are missing because no model was asked.
+
+    Returns:
+        One row per conversation and metric with an answer or an open question: `quantity`, `value`, `value_asked`
+        (the mean without the answers of rules) and `is_open` (whether a question about the metric is open).
+    """
+    columns = ["judge", "status", "unscored_reason", "rating_1to5", "value"]
     key = [*TRIAL, "metric"]
-    parts = [
-        frame.filter(counts).select(*key, value=value) for frame in (turn_judgments, conversation_judgments)
-    ]
-    means = pl.concat(parts).drop_nulls("value").sort(*key, "value").group_by(key, maintain_order=True)
-    return means.agg(pl.col("value").mean()).rename({"metric": "quantity"})
+    rows = pl.concat(
+        frame.filter("is_effective").select(*key, *columns)
+        for frame in (turn_judgments, conversation_judgments)
+    )
+    answer = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
+    reason = pl.col("unscored_reason").fill_null("")
+    is_open = pl.any_horizontal(pl.lit(value=False), *(reason.str.starts_with(start) for start in unasked))
+    is_declared = pl.col("metric").is_in(DECLARED)
+    return (
+        rows.select(
+            *key,
+            "judge",
+            value=pl.when(pl.col("status") == "scored").then(answer),
+            is_open=is_open & ~is_declared,
+        )
+        .filter(pl.col("value").is_not_null() | pl.col("is_open"))
+        .sort(*key, "value")  # sorted because float sums depend on the order of addition
+        .group_by(key, maintain_order=True)
+        .agg(
+            pl.col("value").mean(),
+            value_asked=pl.col("value").filter(pl.col("judge") != RULE).mean(),
+            is_open=pl.col("is_open").any(),
+        )
+        .rename({"metric": "quantity"})
+    )
+
+
+def known_metrics(metrics: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `conversation_metrics` with a known mean (columns `quantity` and `value`).
+
+    A rule decides only some questions of a metric, e.g. that a missing reply is rated 1. While other questions about
+    the metric are open because no model was asked, its answers say nothing about a mean: they do not count in a
+    conversation with an open question, and nowhere if no person or model answered any question of the agent. Goal
+    completion and the use of results are declared with either value, so they always count.
+    """
+    pair = ["methodology_version", "agent_id", "quantity"]
+    is_by_rules = pl.col("is_open").any().over(pair) & (pl.col("value_asked").count().over(pair) == 0)
+    value = pl.when("is_open").then("value_asked").otherwise("value")
+    return metrics.with_columns(value=pl.when(~is_by_rules).then(value)).drop_nulls("value")
 
 
 def _known(values: Sequence[float | None] | None) -> list[float]:

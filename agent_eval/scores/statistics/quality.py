@@ -188,6 +188,14 @@ def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_ans
     }
 
 
+def by_rule(row: Mapping[str, Any]) -> str | None:
+    """Return how many turns or conversations rules decided if a row has no mean, e.g. '1 of 100 turns, by rule'."""
+    n_all = row["n_scored"] + row["n_unscored"] + row["n_unasked"]
+    if row["mean"] is not None or not row["n_scored"]:
+        return None
+    return f"{row['n_scored']:,} of {n_all:,} {'turn' if n_all == 1 else 'turns'}, by rule"
+
+
 def log_leaderboard(
     summary: pl.DataFrame, error_clusters: pl.DataFrame, transcripts: pl.DataFrame, agents: pl.DataFrame
 ) -> pl.DataFrame:
@@ -216,6 +224,13 @@ def log_leaderboard(
         )
         .filter(~pl.col("fills"))
     )
+    rated = summary.filter(pl.col("quantity") == HEADLINES["helpfulness_1to5"], pl.col("mean").is_null())
+    notes = [
+        {**{name: row[name] for name in _PAIR}, "helpfulness_by_rule": by_rule(row)}
+        for row in rated.to_dicts()
+    ]
+    schema = {**dict.fromkeys(_PAIR, pl.String), "helpfulness_by_rule": pl.String}
+    logs = logs.join(pl.DataFrame(notes, schema=schema), on=_PAIR, how="left")
     for column, quantity in HEADLINES.items():
         of = summary.filter(pl.col("quantity") == quantity).select(
             *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high"))
