@@ -152,6 +152,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "quality_summary": {
             **{f"{name}{end}": ("quantity", value) for name in _HEADLINES for end, value in _BOUNDS.items()},
             **{name: (name,) for name in ("n_scored", "n_unscored", "n_unasked", "judges")},
+            "helpfulness_by_rule": ("quantity", "n_scored", "n_unasked"),
         },
         "transcripts": {"n_conversations": ("is_admitted",), "n_sessions": ("session_id",)},
         "error_clusters": {
