@@ -169,7 +169,7 @@ def test_sql_on_the_store_finds_the_same_trials(project: Project, shared_data: P
         ).fetchone()
     left = Counter(r["reward"] for r in harness(original(shared_data)) if not r["info"].get("error"))
     assert {(a, c): (n, empty) for a, c, n, empty in counts} == {
-        ("emptied", "passed"): (84, 0), ("emptied", "failed"): (96, 0), ("emptied", "agent_error"): (20, 20),
+        ("emptied", "passed"): (84, 0), ("emptied", "failed"): (96, 0), ("emptied", "unexplained_error"): (20, 20),
         ("lines", "passed"): (84, 0), ("lines", "failed"): (116, 20),
         ("harness", "passed"): (left[1.0], 0), ("harness", "failed"): (left[0.0], 0), ("harness", "harness_error"): (20, 20),
         ("success", "passed"): (84, 0), ("success", "failed"): (116, 0),

@@ -36,7 +36,9 @@ from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.project import Project
 from agent_eval.scores.composite.score import composite
 from agent_eval.scores.reliability import pass_at_k, pass_hat_k
-from agent_eval.scores.reliability.attempts import TrialCountError
+from agent_eval.scores.reliability.attempts import TrialCountError, check_attempts
+from agent_eval.scores.reliability.over_tasks import Alike, no_estimate
+from agent_eval.scores.reliability.worst_and_best import within_bounds, worst_and_best
 from agent_eval.scores.tools import tool_correctness
 from agent_eval.scores.tools.trajectory import match as match_trajectory
 from agent_eval.tables import table
@@ -315,16 +317,18 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     """Return unbiased estimates of pass@k and pass^k over tasks, computed from a frame of trials.
 
     For a task with n trials, c of which are correct, pass@k is 1 − C(n−c, k)/C(n, k) and pass^k is C(c, k)/C(n, k), as
-    in tau-bench. The result is the mean over the tasks with at least as many trials as the largest k.
+    in tau-bench. The result is the mean over the tasks with at least k trials of known outcome, for each k on its own.
 
     Args:
         trials: One row per trial, with `task_id` and `is_correct` (Boolean, or 0 and 1; null if the outcome is unknown).
-            Trials without a task id are ignored.
-        ks: Numbers of attempts. Default: 1 to the smallest number of trials of any task.
+            A trial without a task id belongs to no task: it is counted, but in no estimate.
+        ks: Numbers of attempts. Default: 1 to the smallest number of known trials of any task that has one.
 
     Returns:
-        One row per k: `k`, `pass_at_k` and `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, and `n_trials` (trials
-        with a known outcome).
+        One row per k: `k`, `pass_at_k` and `pass_hat_k` (0 to 1; null without an estimate); both with every unknown trial
+        counted as failed (`…_worst`) and as passed (`…_best`); `n_tasks`, `n_tasks_excluded`; the numbers of trials
+        of these tasks with a known outcome (`n_trials`), of all tasks with an unknown outcome (`n_unknown`) and without a
+        task id (`n_without_task`); and `reason`, which names what is missing (null if nothing is).
 
     Raises:
         ArgumentError: If `trials` is not a frame, or `ks` is not a list of integers.
@@ -339,34 +343,56 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     check_trials(trials)
     if ks is not None and not (isinstance(ks, Sequence) and all(isinstance(k, int) for k in ks)):
         raise ArgumentError("ks", ks, "a list of integers, such as [1, 2]")
-    trials = trials.drop_nulls("task_id")
-    known = trials.drop_nulls("is_correct").group_by("task_id").agg(
-        n=pl.len(), c=pl.col("is_correct").cast(pl.Int64).sum()
+    n_without = trials["task_id"].null_count()
+    tasks = trials.drop_nulls("task_id").group_by("task_id").agg(
+        n=pl.col("is_correct").count(), c=pl.col("is_correct").cast(pl.Int64).sum(),
+        n_open=pl.col("is_correct").null_count(),
     ).sort("task_id")  # fmt: skip
-    counts = list(known.select("n", "c").iter_rows())
-    wanted = list(ks) if ks is not None else list(range(1, min((n for n, _ in counts), default=0) + 1))
-    largest, most = max(wanted, default=1), max((n for n, _ in counts), default=0)
-    if wanted and largest > most:
-        raise TrialCountError(f"k is {largest}, but no task has more than {most} trials with a known outcome")
-    enough = [(n, c) for n, c in counts if n >= largest]
-    n_tasks = trials["task_id"].n_unique()
-    return pl.DataFrame(
-        [
-            {
-                "k": k,
-                "pass_at_k": sum(pass_at_k(n, c, k) for n, c in enough) / len(enough),
-                "pass_hat_k": sum(pass_hat_k(n, c, k) for n, c in enough) / len(enough),
-                "n_tasks": len(enough),
-                "n_tasks_excluded": n_tasks - len(enough),
-                "n_trials": sum(n for n, _ in enough),
-            }
-            for k in wanted
-        ],
-        schema={
-            "k": pl.Int64, "pass_at_k": pl.Float64, "pass_hat_k": pl.Float64, "n_tasks": pl.Int64,
-            "n_tasks_excluded": pl.Int64, "n_trials": pl.Int64,
-        },
-    )  # fmt: skip
+    counts = [Alike(n, c, n_open, 0, 1, ()) for n, c, n_open in tasks.select("n", "c", "n_open").iter_rows()]
+    most = max((task.n for task in counts), default=0)
+    least = min((task.n for task in counts if task.n), default=1 if trials.height else 0)
+    wanted = [check_attempts(k) for k in ks] if ks is not None else list(range(1, least + 1))
+    if ks is not None and wanted and max(wanted) > most:
+        raise TrialCountError(
+            f"k is {max(wanted)}, but no task has more than {most} trials with a known outcome"
+        )
+    n_unknown = sum(task.n_open for task in counts)
+    missing = [
+        f"{n_unknown} of {n_unknown + sum(task.n for task in counts)} trials are of unknown outcome"
+        if n_unknown
+        else "",
+        f"{n_without} without a task id count in no estimate" if n_without else "",
+    ]
+    rows = []
+    for k in wanted:
+        enough = [task for task in counts if task.n >= k]
+        row: dict[str, object] = {
+            "k": k,
+            "pass_at_k": sum(pass_at_k(t.n, t.c, k) for t in enough) / len(enough) if enough else None,
+            "pass_hat_k": sum(pass_hat_k(t.n, t.c, k) for t in enough) / len(enough) if enough else None,
+            "n_tasks": len(enough),
+            "n_tasks_excluded": len(counts) - len(enough),
+            "n_trials": sum(t.n for t in enough),
+            "n_unknown": n_unknown,
+            "n_without_task": n_without,
+            "reason": "; ".join(filter(None, [*([] if enough else [no_estimate(k, most)]), *missing]))
+            or None,
+        }
+        row = within_bounds(row | worst_and_best(counts, k, "unbiased", k, 0))
+        if (bound := row.pop("interval", None)) is not None:
+            row["reason"] = f"{bound}; {row['reason']}"
+        rows.append({name: row[name] for name in _OF_TRIALS})
+    return pl.DataFrame(rows, schema=_OF_TRIALS)
+
+
+_OF_TRIALS: Mapping[str, type[pl.DataType]] = {
+    "k": pl.Int64,
+    **dict.fromkeys(("pass_at_k", "pass_hat_k"), pl.Float64),
+    **dict.fromkeys(("n_tasks", "n_tasks_excluded", "n_trials"), pl.Int64),
+    **{f"pass_{kind}_k_{end}": pl.Float64 for kind in ("at", "hat") for end in ("worst", "best")},
+    **dict.fromkeys(("n_unknown", "n_without_task"), pl.Int64),
+    "reason": pl.String,
+}
 
 
 def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame) -> Iterator[Conversation]:

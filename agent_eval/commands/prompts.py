@@ -28,7 +28,7 @@ from agent_eval.judge.prompts import (
     shared_rubrics,
 )
 from agent_eval.judge.prompts.attachments import why_not_sent
-from agent_eval.judge.protocol import Question
+from agent_eval.judge.protocol import Question, TurnsUpTo
 from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
 from agent_eval.metrics.base import Metric
@@ -103,14 +103,14 @@ class Subject:
             NotAskedError: If no metric applies.
         """
         turns = self.conversation.turns()
-        chosen = [turns[self.turn_index]] if self.turn_index is not None else list(reversed(turns))
+        chosen = [t for t in reversed(turns) if self.turn_index in (None, t.turn_index)]
         why = "it has no turns"
         for turn in chosen:
             truth = expected_of(turn.turn_index, self.conversation.expected)
             reasons = {m.name: why_not_applicable(m, turn, self.conversation, truth) for m in metrics}
             asked = tuple(m for m in metrics if reasons[m.name] is None)
             if asked:
-                seen = (turns[: turn.turn_index + 1],)
+                seen = (TurnsUpTo(turns, turn.turn_index),)
                 return Question((self.conversation,), seen, turn.turn_index, "", asked, _no_keys(asked))
             why = next(iter(reasons.values())) or why
         names = ", ".join(m.name for m in metrics)
@@ -380,10 +380,15 @@ def _findings(
     return tuple(found)
 
 
+def _listed(indexes: Sequence[int]) -> str:
+    """Return indexes as text: '0 to 4', or each one if there are gaps."""
+    return f"0 to {indexes[-1]}" if len(indexes) > indexes[-1] else ", ".join(map(str, indexes))
+
+
 def _checked_turn(conversation: Conversation, turn_index: int | None) -> int | None:
-    n_turns = len(conversation.turns())
-    if turn_index is not None and not 0 <= turn_index < n_turns:
-        there = f"its turns are 0 to {n_turns - 1}" if n_turns else "it has no turns"
+    indexes = [turn.turn_index for turn in conversation.turns()]
+    if turn_index is not None and turn_index not in indexes:
+        there = f"its turns are {_listed(indexes)}" if indexes else "it has no turns"
         raise NoSuchConversationError(
             f"Conversation {conversation.conversation_id!r} has no turn {turn_index}; {there}."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.judge.inputs.human_ratings import idle_ratings, unasked_ratings
+from agent_eval.judge.inputs.human_ratings import idle_ratings, outdated_ratings, unasked_ratings
 from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.metrics.base import ENDED, NO_REPLY
@@ -18,7 +18,7 @@ from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.gates import checked_gates
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported_judge
 
 _PAIR = ["agent_id", "methodology_version"]
 _ASKED = {
@@ -155,7 +155,7 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
         project.store.counts(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})
         for name, why in _ASKED.items()
     ).filter(
-        ~pl.col("judge").is_in(_FREE) & ~pl.col("judge").str.starts_with(IMPORTED),
+        ~pl.col("judge").is_in(_FREE) & ~is_imported_judge(),
         pl.col("status").is_in(["scored", "unscored"]),
     )
     is_unscored = (pl.col("status") == "unscored") & (pl.col("reason").fill_null("") != CANNOT_TELL)
@@ -192,6 +192,13 @@ def _warnings(project: Project) -> tuple[str, ...]:
     categories = {t.category for m in project.registry.all() for t in m.templates}
     ratings = project.human_ratings[0]
     rated = project.store.read(table("conversations"), ratings.select("agent_id").unique())
+    of_turns = (
+        ratings.filter(pl.col("turn_index").is_not_null()).select("agent_id", "conversation_id").unique()
+    )
+    turns = project.store.read(
+        table("turns"), of_turns, columns=[*of_turns.columns, "turn_index", "messages"]
+    )
+    current = ratings.join(outdated_ratings(ratings, turns), on=["file", "line"], how="anti")
     found: list[str] = []
     for agent, entry in declared.items():
         if agent not in with_sessions:
@@ -208,13 +215,13 @@ def _warnings(project: Project) -> tuple[str, ...]:
     return (
         *found,
         *_unnamed(project),
-        *orphan_ratings(ratings, rated),
+        *orphan_ratings(ratings, rated, turns),
         *unasked_ratings(
             ratings,
             {m.version: m for m in project.registry.all()},
             {agent: entry.category for agent, entry in declared.items()},
         ),
-        *idle_ratings(ratings, _judged_where(project, ratings)),
+        *idle_ratings(current, _judged_where(project, current)),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
         *(f"{p.file}: {p.reason}" for p in project.registry.place_problems),
     )

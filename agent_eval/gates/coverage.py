@@ -13,7 +13,8 @@ from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.ingest import is_harness_failure
+from agent_eval.tables.judging import is_imported_judge
 
 TESTS = ("standardised_task", "hallucination", "error_injection")
 DISCLOSURES = ("u3_scope", "repeatability_tested")
@@ -46,7 +47,7 @@ def put_to_a_model(
     scarce = (pl.col("status") == "scored") & (pl.col("seen_share").fill_null(1.0) < MIN_SEEN_SHARE)
     unscored = (pl.col("status") == "unscored") | scarce
     said = pl.when(scarce).then(pl.lit(TOO_LITTLE_SEEN)).otherwise(pl.col("unscored_reason"))
-    is_ours = ~pl.col("judge").is_in(["rule", "human"]) & ~pl.col("judge").str.starts_with(IMPORTED)
+    is_ours = ~pl.col("judge").is_in(["rule", "human"]) & ~is_imported_judge()
     by_model = is_ours & pl.col("status").is_in(["scored", "unscored"])
     questions = (
         pl.concat([turns, whole])
@@ -66,7 +67,7 @@ def put_to_a_model(
 
 def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
     """Return the pairs with a conversation in a slot that counts, or that only a harness failure excluded."""
-    counts = pl.col("is_admitted") | pl.col("reason").str.starts_with("harness failure").fill_null(False)
+    counts = pl.col("is_admitted") | is_harness_failure()
     held = transcripts.filter(pl.col("slot").is_not_null() & counts)
     return {AgentVersion(agent, version) for version, agent in held.select(PAIR).unique().iter_rows()}
 

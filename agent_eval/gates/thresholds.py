@@ -14,7 +14,7 @@ import polars as pl
 
 from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
-from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED
+from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.exact import from_text, rounded
@@ -27,14 +27,23 @@ _ROUNDING = Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class Mean:
-    """Accumulate a mean: the sum and number of scored answers, and the number of open answers."""
+    """Accumulate a mean: the sum and number of scored answers, and the number of open answers.
+
+    `doubted` is the amount by which the sum may be too low, because errors of unknown cause may be the harness's.
+    """
 
     total: Fraction = Fraction()
     n: int = 0
     n_open: int = 0
+    doubted: Fraction = Fraction()
 
     def __add__(self, other: "Mean") -> "Mean":
-        return Mean(self.total + other.total, self.n + other.n, self.n_open + other.n_open)
+        return Mean(
+            self.total + other.total,
+            self.n + other.n,
+            self.n_open + other.n_open,
+            self.doubted + other.doubted,
+        )
 
 
 Means = Mapping[str, Mapping[str, Mean]]
@@ -61,7 +70,7 @@ def means(
         "value",
         pl.when(pl.col("label").is_not_null()).then((pl.col("label") == NO_FAILURE).cast(pl.Float64)),
     )
-    lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR])
+    lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR, UNEXPLAINED_ERROR])
     is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | lacking
     scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
     counted = (
@@ -149,6 +158,7 @@ def threshold_findings(
     scores: Scores,
     bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
     n_refused: int = 0,
+    doubted: Fraction = Fraction(),
 ) -> Iterator[GateFinding]:
     """Yield one finding per threshold and scenario, and one per threshold for the agent as a whole.
 
@@ -164,6 +174,7 @@ def threshold_findings(
         bounds: Bounds of the pair's scores, from `score_bounds`.
         n_refused: Number of the agent's records that were rejected at import. They count as open answers on goal
             completion for the agent as a whole.
+        doubted: From `doubted_goals`, for the agent as a whole.
     """
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
@@ -172,7 +183,7 @@ def threshold_findings(
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
             if name == GOAL_METRIC and whole.n:
-                whole += Mean(n_open=n_refused)
+                whole += Mean(n_open=n_refused, doubted=doubted)
             yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
@@ -180,6 +191,21 @@ def threshold_findings(
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}))
+
+
+def doubted_goals(row: Mapping[str, object]) -> Fraction:
+    """Return how many goals of a row of composite_scores may have been missed by the harness rather than the agent.
+
+    These are the failures that ended in an error of unknown cause, which only the best case counts as reached.
+    """
+    value, best = row.get("goal_completion"), row.get("goal_completion_best")
+    n, n_planned = row.get("n_goal_completion"), row.get("n_planned")
+    if not (isinstance(value, float) and isinstance(best, float)):
+        return Fraction()
+    if not (isinstance(n, int) and isinstance(n_planned, int)):
+        return Fraction()
+    doubted = _near(best) * n_planned - _near(value) * n - (n_planned - n)
+    return max(doubted, Fraction()) if doubted > _ROUNDING * n_planned else Fraction()
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
@@ -206,9 +232,10 @@ def _of_mean(
     value = mean.total / mean.n
     evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} required"
     result: Result = "passed" if value >= limit else "failed"
-    low, high = mean.total / n_all, (mean.total + mean.n_open) / n_all
+    low, high = mean.total / n_all, (mean.total + mean.n_open + mean.doubted) / n_all
     if name == GOAL_METRIC and _is_turned(limit, low, high):
-        result, evidence = "unknown", f"{evidence}; {mean.n_open} are not known: {_case(low, high)}"
+        errors = f" and {_shown(mean.doubted)} failed by an error of unknown cause" if mean.doubted else ""
+        result, evidence = "unknown", f"{evidence}; {mean.n_open} are not known{errors}: {_case(low, high)}"
     elif result == "passed" and Fraction(mean.n_open, n_all) > allowed:
         result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to decide"
     return GateFinding(gate, result, evidence, subject, value, limit)

@@ -13,7 +13,7 @@ import polars as pl
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.hallucination import hallucination_verdict
-from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, placed_ratings
+from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, outdated_ratings, placed_ratings
 from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
 from agent_eval.judge.inputs.source_scores import label_judgments, source_judgments
 from agent_eval.judge.judging_pass import (
@@ -174,6 +174,8 @@ def _judged(
     )
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
     versions = admitted["methodology_version"].unique().to_list()
+    outdated = outdated_ratings(human_ratings, turns)
+    human_ratings = human_ratings.join(outdated, on=["file", "line"], how="anti", maintain_order="left")
     people = decided_ratings(placed_ratings(human_ratings, conversations), versions, rater_rule)
     quotable = {(i.agent_id, i.conversation.conversation_id): i.transcript for i in items}
     of_turns = with_people(_TURNS, of_turns, people, quotable)
@@ -280,7 +282,7 @@ def _turn_questions(item: _Item, hashes: Sequence[str]) -> Iterator[Question]:
 def _question(
     item: _Item, turn_index: int | None, content_hash: str, metrics: tuple[Metric, ...]
 ) -> Question:
-    seen = item.turns if turn_index is None else TurnsUpTo(item.turns, turn_index + 1)
+    seen = item.turns if turn_index is None else TurnsUpTo(item.turns, turn_index)
     hashes = item.metrics.rubric_hashes
     keys = {
         m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], asked_since(m.name))

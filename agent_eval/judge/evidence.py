@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from agent_eval.judge.protocol import n_turns_up_to
 from agent_eval.transcripts.models import Message, Turn
 
 
@@ -25,7 +26,7 @@ class Transcript:
         By default, all turns are searched. The result for an empty quote is False.
         """
         wanted = _plain(quote)
-        seen = self._texts if last_turn is None else self._texts[: last_turn + 1]
+        seen = self._texts if last_turn is None else self._texts[: n_turns_up_to(self.turns, last_turn)]
         return bool(wanted) and any(wanted in text for texts in reversed(seen) for text in texts)
 
     @cached_property

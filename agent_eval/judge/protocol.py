@@ -3,6 +3,7 @@
 A question holds all metrics asked about a turn, conversation or session, so that a model can answer them in one call.
 """
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, overload
@@ -98,11 +99,16 @@ def is_lost(verdict: Verdict) -> bool:
     return isinstance(verdict, Unscored) and verdict.reason not in GIVEN
 
 
-class TurnsUpTo(Sequence[Turn]):
-    """Provide the first turns of a conversation without copying them."""
+def n_turns_up_to(turns: Sequence[Turn], last_index: int) -> int:
+    """Return how many turns have at most this index; indexes can have gaps."""
+    return bisect.bisect_right(turns, last_index, key=lambda turn: turn.turn_index)
 
-    def __init__(self, turns: tuple[Turn, ...], n: int) -> None:
-        self._turns, self._n = turns, min(n, len(turns))
+
+class TurnsUpTo(Sequence[Turn]):
+    """Provide the turns of a conversation up to and including one of them, without copying them."""
+
+    def __init__(self, turns: tuple[Turn, ...], last_index: int) -> None:
+        self._turns, self._n = turns, n_turns_up_to(turns, last_index)
 
     def __len__(self) -> int:
         return self._n
@@ -145,7 +151,7 @@ class Question:
         """
         if self.turn_index is None:
             raise ValueError("this question is not about a turn")
-        return self.turns[0][self.turn_index]
+        return self.turns[0][-1]
 
     def about(self, metrics: Sequence[Metric]) -> "Question":
         """Return the question limited to the given metrics."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from agent_eval.judge.evidence import Transcript
-from agent_eval.judge.inputs.human_ratings import placed_ratings
+from agent_eval.judge.inputs.human_ratings import outdated_ratings, placed_ratings
 from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
 from agent_eval.judge.judging_pass import (
     HUMAN,
@@ -42,7 +42,7 @@ from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Conversations, Sessions, Transcripts, Turns
 from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.frames import conversations_from
-from agent_eval.transcripts.models import SLOTS, Conversation, Turn
+from agent_eval.transcripts.models import SLOTS, Conversation, Turn, n_turn_indexes
 
 NO_JUDGE = "none"
 NO_RATING = "no rating: needs a judge model or a human"
@@ -121,19 +121,24 @@ def open_questions(
     return unanswered_sequences([questions for questions, _ in asked], names)
 
 
-def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
-    """Return a warning with file and line for each human rating of something that does not exist.
+def orphan_ratings(
+    human_ratings: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFrame
+) -> tuple[str, ...]:
+    """Return a warning with file and line for each human rating of something that does not exist or has changed.
 
-    Such a rating names an unknown agent, session, conversation or turn, a conversation of another session, or a
-    scenario (D1–D5) that is not the slot of the conversation.
+    Such a rating names an unknown agent, session, conversation or turn, a conversation of another session, a
+    scenario (D1–D5) that is not the slot of the conversation, or a turn whose text is not the one that was rated.
     """
     by_agent: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in conversations.select(*_CONVERSATION, "session_id", "scenario", "n_turns").iter_rows(
-        named=True
-    ):
-        by_agent[row["agent_id"]][row["conversation_id"]] = row
+    columns = ("session_id", "scenario", "n_turns", "n_user_messages")
+    for row in conversations.select(*_CONVERSATION, *columns).iter_rows(named=True):
+        n_indexes = n_turn_indexes(row["n_turns"], row["n_user_messages"])
+        by_agent[row["agent_id"]][row["conversation_id"]] = row | {"n_indexes": n_indexes}
+    outdated = outdated_ratings(human_ratings, turns).select("file", "line", "problem")
+    problems = {(file, line): problem for file, line, problem in outdated.iter_rows()}
     found = (
-        (row, _orphan(row, by_agent.get(row["agent_id"]))) for row in human_ratings.iter_rows(named=True)
+        (row, _orphan(row, by_agent.get(row["agent_id"])) or problems.get((row["file"], row["line"])))
+        for row in human_ratings.iter_rows(named=True)
     )
     return tuple(
         f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} is ignored: {problem}."
@@ -155,9 +160,9 @@ def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
         return f"agent {rating['agent_id']} has no conversation {name}"
     if session not in (None, conversation["session_id"]):
         return f"conversation {name} belongs to session {conversation['session_id']}, not {session}"
-    turn_index, n_turns = rating["turn_index"], conversation["n_turns"]
-    if isinstance(turn_index, int) and isinstance(n_turns, int) and turn_index >= n_turns:
-        return f"conversation {name} has {n_turns} turns, counted from 0"
+    index, n_indexes = rating["turn_index"], conversation["n_indexes"]
+    if isinstance(index, int) and isinstance(n_indexes, int) and index >= n_indexes:
+        return f"conversation {name} has {conversation['n_turns']} turns, counted from 0"
     if rating["target"] in SLOTS and conversation["scenario"] != rating["target"]:
         return f"conversation {name} is not in slot {rating['target']}"
     return None

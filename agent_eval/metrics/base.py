@@ -6,7 +6,7 @@ from typing import Literal
 
 from agent_eval.formats.hashing import digest
 from agent_eval.transcripts.models import Conversation, Expected, Turn
-from agent_eval.transcripts.outcomes import HARNESS_FAILED
+from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
 Grain = Literal["turn", "conversation", "session"]
 Kind = Literal["rating", "label", "value"]
@@ -24,6 +24,7 @@ ENDED = "ended"
 """Reason for skipping the last turn if it has no message of the agent or only calls."""
 NO_TURNS = "the conversation has no turns"
 HARNESS_ERROR = HARNESS_FAILED
+UNEXPLAINED_ERROR = UNEXPLAINED
 NEEDS_MODEL = "needs a judge model"
 """Reason for a missing answer to a metric that applies: all judges that were asked abstained."""
 NEEDS_MULTIMODAL = "needs a multimodal judge"

@@ -33,7 +33,13 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
         agent: agent_sessions_hash(project, agent) for agent in agents
     }
     ingested = {
-        agent: read_sessions(agent, folders / agent, project.settings.success_reward, _policy(project, agent))
+        agent: read_sessions(
+            agent,
+            folders / agent,
+            project.settings.success_reward,
+            _policy(project, agent),
+            project.settings.error_causes,
+        )
         for agent in agents
     }
     frames = {
@@ -65,6 +71,8 @@ def agent_sessions_hash(project: Project, agent: str) -> str:
     files = sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
     least, policy = project.settings.success_reward, _policy(project, agent)
     files = files if policy is None else digest(files, "policy", policy)
+    causes = {name: list(patterns) for name, patterns in project.settings.error_causes.items()}
+    files = digest(files, "error_causes", causes) if causes else files
     return files if least is None else digest(files, str(least))
 
 

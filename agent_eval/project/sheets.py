@@ -22,8 +22,9 @@ from agent_eval.project.project import Project
 from agent_eval.report.sheets import Option, SheetItem, SheetMetric, sheet_csv, sheet_html
 from agent_eval.scores.judge_standing import is_judge
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
-from agent_eval.transcripts.models import EXPECTED
+from agent_eval.tables.judging import is_imported
+from agent_eval.transcripts.content_hash import text_hash
+from agent_eval.transcripts.models import EXPECTED, Message
 
 _TABLES = ("turn_judgments", "conversation_judgments")
 _COLUMNS = (
@@ -78,9 +79,9 @@ def rating_sheets(
 
 
 def _sheet(project: Project, parts: Sequence[Drawn], of_metric: Mapping[str, Metric], rater: str) -> Sheet:
-    items = tuple(_item(part, of_metric) for part in parts)
+    shown = _conversations(project, {part.place[:2] for part in parts})
+    items = tuple(_item(part, of_metric, shown[part.place[:2]]["turns"]) for part in parts)
     asked = {name: _metric(of_metric[name]) for name in sorted({item.metric for item in items})}
-    shown = _conversations(project, {(item.agent, item.conversation) for item in items})
     held = (items, asked, shown, rater)
     return Sheet(rater, items, sheet_html(*held), sheet_csv(*held))
 
@@ -104,7 +105,7 @@ def _candidates(
     known = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
     people = known.filter(judge=HUMAN).select(place).unique()
     known = known.join(people, on=place, how="anti", nulls_equal=True)
-    judges = [j for j in known["judge"].unique() if is_judge(j) or j.startswith(IMPORTED)]
+    judges = [j for j in known["judge"].unique() if is_judge(j) or is_imported(j)]
     is_answered = (pl.col("status").cast(pl.String) == "scored") & pl.col("judge").is_in(judges)
     found = [
         _answered(key, of_part, of_metric[key[3]])
@@ -144,10 +145,14 @@ def _answer(row: Row) -> str:
     return str(row["rating_1to5"]) if row["rating_1to5"] is not None else f"{row['value']:.1f}"
 
 
-def _item(part: Drawn, of_metric: Mapping[str, Metric]) -> SheetItem:
+def _item(
+    part: Drawn, of_metric: Mapping[str, Metric], turns: Sequence[tuple[int, Sequence[object]]]
+) -> SheetItem:
     agent, conversation, turn, metric = part.place
     rubric = of_metric[metric].rubric_hash
-    return SheetItem(agent, conversation, turn, metric, sealed_sampling(part), rubric)
+    messages = next((messages for index, messages in turns if index == turn), None)
+    text = None if messages is None else text_hash(map(Message.model_validate, messages))
+    return SheetItem(agent, conversation, turn, metric, sealed_sampling(part), rubric, text)
 
 
 def _metric(metric: Metric) -> SheetMetric:

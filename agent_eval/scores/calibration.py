@@ -14,7 +14,7 @@ from agent_eval.scores.statistics import agreement
 from agent_eval.scores.statistics.agreement import Answer, IntervalEstimate, Level, Pairs
 from agent_eval.scores.statistics.corrected_rate import Accuracy, accuracy
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported, is_imported_judge
 
 HUMAN = "human"
 NO_FAILURE, FAILURE = "no failure", "failure"
@@ -92,7 +92,7 @@ def judge_accuracies(
     found: dict[tuple[str, str, str, str | None], Accuracy | str] = {}
     for (version, metric, judge, rubric), pairs in _pairs(judgments, sampling):
         both, kind, is_stale = _compared(pairs)
-        if judge == HUMAN or judge.startswith(IMPORTED) or kind not in ("label", "binary"):
+        if judge == HUMAN or is_imported(judge) or kind not in ("label", "binary"):
             continue
         both, positive = _two_values(both, kind)
         known = None if is_stale else accuracy(both, positive)
@@ -155,7 +155,7 @@ def with_earlier(found: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataF
         judgments: As for `judge_calibration`.
     """
     key = ["methodology_version", "metric"]
-    is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & ~pl.col("judge").str.starts_with(IMPORTED)
+    is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & ~is_imported_judge()
     kept = earlier.filter(is_judge).join(judgments.filter(judge=HUMAN), on=key, how="semi")
     kept = kept.join(found.filter(is_judge), on=key, how="anti")
     return _TABLE.conform(pl.concat([found, kept.with_columns(is_stale=pl.lit(value=True))]))

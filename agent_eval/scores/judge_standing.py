@@ -11,7 +11,7 @@ import polars as pl
 
 from agent_eval.scores.calibration import HUMAN
 from agent_eval.tables.columns import CALIBRATED
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported
 
 _PAIR = ["methodology_version", "agent_id"]
 _CALIBRATED, _STALE, _NOT = "calibrated", "stale", "not calibrated"
@@ -57,7 +57,7 @@ def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataF
 
 def is_judge(name: str) -> bool:
     """Return whether the name is that of a model, an ensemble or a recorded verdict, i.e. a judge that can be wrong."""
-    return name not in _NO_JUDGE and not name.startswith(IMPORTED)
+    return name not in _NO_JUDGE and not is_imported(name)
 
 
 def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:

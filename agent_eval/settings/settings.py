@@ -27,6 +27,7 @@ from agent_eval.settings.lake import LakeSettings, StoreSetting
 FILE = "agent_eval.toml"
 TOOL_ASPECTS = ("selection", "parameters", "sequence", "utilisation")
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+ErrorPattern = Annotated[str, Field(min_length=1, max_length=1_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LARGEST = 100_000  # bytes
 _FIX = 'Write it as TOML, e.g. data_dir = "data".'
@@ -150,6 +151,11 @@ class Settings(BaseSettings):
         description="Minimum reward that counts as a success, for records without a success component whose reward is "
         "between 0 and 1. If it is not set, their outcome is unknown.",
     )
+    error_causes: dict[str, tuple[ErrorPattern, ...]] = Field(
+        default={},
+        description='Regexes for the errors of your own harness and agents, e.g. `harness = ["spot instance preempted"]`. '
+        "They are searched, ignoring case, in errors that the packaged list does not explain.",
+    )
     metric_modules: tuple[str, ...] = Field(
         default=(), description="Python modules with additional metrics in `METRICS`."
     )
@@ -270,6 +276,29 @@ class Settings(BaseSettings):
             raise ValueError(f"{unknown[0][:80]!r} is unknown; allowed are {', '.join(TOOL_ASPECTS)}")
         if not any(value.values()):
             raise ValueError("all weights are 0; give at least one aspect a weight")
+        return value
+
+    @field_validator("error_causes")
+    @classmethod
+    def _are_regexes(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        import polars as pl
+
+        if unknown := sorted(set(value) - {"harness", "agent"}):
+            raise ValueError(f"{unknown[0][:80]!r} is unknown; allowed are harness, agent")
+        for name, patterns in value.items():
+            for pattern in patterns:
+                try:
+                    pl.Series([""]).str.contains(pattern)  # alone first, because "a)|(b" is one in a group
+                    matches_nothing = pl.Series([""]).str.contains(f"(?i)(?:{pattern})").item()
+                except pl.exceptions.ComputeError as error:
+                    raise ValueError(
+                        f"{name}: {pattern[:80]!r} is not a supported regex (look-around and backreferences are not allowed); "
+                        "escape special characters with a backslash"
+                    ) from error
+                if matches_nothing:
+                    raise ValueError(
+                        f"{name}: {pattern[:80]!r} matches every error; write a part of the error's text"
+                    )
         return value
 
     @property

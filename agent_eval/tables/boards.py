@@ -85,7 +85,11 @@ _BOARD = (
         "Mean share of correct trials over tasks, 0–1; null if unknown or if there are several task sets",
     ),
     Column("pass_at_1_worst", F, "pass_at_1 with every unknown trial counted as failed, 0–1"),
-    Column("pass_at_1_best", F, "pass_at_1 with every unknown trial counted as passed, 0–1"),
+    Column(
+        "pass_at_1_best",
+        F,
+        "pass_at_1 with every unknown trial, and every failure by an error of unknown cause, counted as passed, 0–1",
+    ),
     Column("n_tasks", I, "Tasks with a known trial, over which pass_at_1 is averaged"),
     *(column for column in COUNTED if column.name in ("n_known", "n_unknown")),
     *MEASURED,

@@ -99,7 +99,10 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             **dict.fromkeys(("goal_completion_worst", "goal_completion_best"), ("metric", "value", "status")),
         },
         "conversations": {
-            **dict.fromkeys(("n_planned", "n_harness_errors", "goal_completion"), ("outcome_class",)),
+            **dict.fromkeys(
+                ("n_planned", "n_harness_errors", "n_unexplained_errors", "goal_completion"),
+                ("outcome_class",),
+            ),
             "n_conversations": ("conversation_id",),
         },
         "import_errors": {"n_refused": ("session_id", "line"), "refused_sessions": ("session_id",)},

@@ -123,10 +123,16 @@ COUNTED = (
         "Planned trials lost to the harness; their outcome is unknown and does not count as a failure",
     ),
     Column("n_unknown", I, "Planned trials with an unknown outcome for other reasons"),
+    Column(
+        "n_unexplained_errors",
+        I,
+        "Trials that ended in an error of unknown cause; they count as their source declares (in n_known), else in n_unknown",
+    ),
     Column("n_refused", I, "Planned trials whose records were refused at import, except verbatim copies"),
     Column("refused_sessions", NAMES, "Numbers of records refused at import by session, e.g. 'spring: 7'"),
 )
-"""Counts behind a rate. The worst case counts all unknown trials as failed, the best case as passed."""
+"""Counts behind a rate. The worst case counts all unknown trials as failed, the best case as passed, together with the
+failures that ended in an error of unknown cause."""
 
 PASS_K = (
     Column("k", I, "Number of attempts", nullable=False),
@@ -139,13 +145,13 @@ PASS_K = (
     Column(
         "n_tasks",
         I,
-        "Tasks in the estimate, which have enough trials of known outcome; the same for every k",
+        "Tasks in the estimate, which have enough trials of known outcome: at least k for unbiased",
         nullable=False,
     ),
     Column(
         "n_tasks_excluded",
         I,
-        "Excluded tasks: those with fewer known trials than the largest k shown for unbiased, and those without a known trial otherwise",
+        "Excluded tasks: those with fewer than k known trials for unbiased, and those without a known trial otherwise",
         nullable=False,
     ),
     Column("excluded_tasks", NAMES, "Names of the excluded tasks"),
@@ -154,6 +160,11 @@ PASS_K = (
         "n_trials_unknown", I, "Trials of unknown outcome, which are not in the denominator", nullable=False
     ),
     *COUNTED,
+    Column(
+        "n_without_task",
+        I,
+        "Trials of the agent without a task id; they belong to no task set and count in no estimate",
+    ),
     Column(
         "n_trials_judge_failed",
         I,
@@ -177,7 +188,11 @@ PASS_K = (
         "Upper bound of the 95 % interval (credible_level for bayesian and pooled), 0–1; null without an interval",
     ),
     Column("pass_at_k_worst", F, "pass_at_k with every unknown trial counted as failed, 0–1"),
-    Column("pass_at_k_best", F, "pass_at_k with every unknown trial counted as passed, 0–1"),
+    Column(
+        "pass_at_k_best",
+        F,
+        "pass_at_k with every unknown trial, and every failure by an error of unknown cause, counted as passed, 0–1",
+    ),
     Column("pass_hat_k", F, "Probability that all k trials are correct, 0–1"),
     Column(
         "pass_hat_k_low",
@@ -190,10 +205,18 @@ PASS_K = (
         "Upper bound of the 95 % interval (credible_level for bayesian and pooled), 0–1; null without an interval",
     ),
     Column("pass_hat_k_worst", F, "pass_hat_k with every unknown trial counted as failed, 0–1"),
-    Column("pass_hat_k_best", F, "pass_hat_k with every unknown trial counted as passed, 0–1"),
+    Column(
+        "pass_hat_k_best",
+        F,
+        "pass_hat_k with every unknown trial, and every failure by an error of unknown cause, counted as passed, 0–1",
+    ),
     Column("pass_at_1", F, "Mean share of correct trials over all tasks with a known trial, 0–1"),
     Column("pass_at_1_worst", F, "pass_at_1 over all tasks with every unknown trial counted as failed, 0–1"),
-    Column("pass_at_1_best", F, "pass_at_1 over all tasks with every unknown trial counted as passed, 0–1"),
+    Column(
+        "pass_at_1_best",
+        F,
+        "pass_at_1 over all tasks with every unknown trial, and every failure by an error of unknown cause, counted as passed, 0–1",
+    ),
     Column("n_tasks_known", I, "Tasks with a known trial, over which pass_at_1 is averaged"),
     Column("interval", S, "Kind and target of the interval, or the reason why there is none"),
     Column(
@@ -202,7 +225,9 @@ PASS_K = (
         "reliable, inconsistent, needs improvement or between (not rated); single run for k = 1; unknown if the worst and "
         "best case would be assessed differently",
     ),
-    Column("reason", S, "Reason why the assessment or rank is unknown; null if both are known"),
+    Column(
+        "reason", S, "Reason why there is no estimate, or why the assessment or rank is unknown; else null"
+    ),
 )
 
 STATUS = Column(
@@ -230,7 +255,7 @@ MEASURED = (
     Column(
         "goal_completion_best",
         F,
-        "Share of n_planned whose goal was reached, with unknown ones counted as passed, 0–1",
+        "Share of n_planned whose goal was reached, with unknown ones and failures by an error of unknown cause counted as passed, 0–1",
     ),
     *(column for column in COUNTED if column.name not in ("n_known", "n_unknown")),
     Column(

@@ -2,9 +2,20 @@
 
 from typing import Any
 
+import polars as pl
+
 from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, SESSION, VERSION, B, F, I, S
 from agent_eval.tables.contract import DATE, Column, Table
-from agent_eval.tables.vocabularies import OUTCOME_CLASS, REQUESTOR, U3_SCOPE
+from agent_eval.tables.vocabularies import OUTCOME_BASIS, OUTCOME_CLASS, REQUESTOR, U3_SCOPE
+
+HARNESS_FAILURE = "harness failure"
+"""First words of `reason` in table transcripts if the session is invalid; the reason is made in `transcripts.admission`."""
+
+
+def is_harness_failure() -> pl.Expr:
+    """Return whether a row of table transcripts does not count because the harness failed in its session."""
+    return pl.col("reason").str.contains(rf"\A{HARNESS_FAILURE}[:,] ").fill_null(False)
+
 
 DECLARED: tuple[Table[Any], ...] = (
     Table(
@@ -108,7 +119,14 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "outcome_class",
                 OUTCOME_CLASS,
-                "passed, failed, agent_error (counts as failed), harness_error (not a result of the agent) or unknown; see docs/formats.md",
+                "passed, failed, agent_error (counts as failed), harness_error (not a result of the agent), unexplained_error (an error "
+                "of unknown cause: counts as declared, else unknown) or unknown; see docs/formats.md",
+            ),
+            Column(
+                "outcome_basis",
+                OUTCOME_BASIS,
+                "What the outcome was derived from: declared, reward, error, exit, or contradicting (success components that "
+                "differ); null without an outcome",
             ),
             Column("outcome_error", S, "Recorded error that ended the conversation; null without one"),
             Column("cost_usd", F, "Cost of the agent, US dollars; null if unknown"),

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import polars as pl
+
 from agent_eval.tables.columns import (
     AGENT,
     ANSWERED,
@@ -22,7 +24,21 @@ from agent_eval.tables.contract import DATE, TIME, Column, Table
 from agent_eval.tables.vocabularies import JUDGMENT_STATUS, RATER_ROLE, STARTED_BY
 
 IMPORTED = "import:"
-"""Prefix of the names of other tools' judges, followed by a transcript format or a name; their answers never count."""
+"""Prefix of the names of other tools' judges, followed by a transcript format or a name; their answers never count.
+
+It is reserved: a judge model with such a name is refused (`judge.llm.client.problem_of`).
+"""
+
+
+def is_imported(judge: str) -> bool:
+    """Return whether the name is that of another tool's judge."""
+    return judge.startswith(IMPORTED)
+
+
+def is_imported_judge() -> pl.Expr:
+    """Return whether the column `judge` names another tool's judge."""
+    return pl.col("judge").str.starts_with(IMPORTED)
+
 
 DECLARED: tuple[Table[Any], ...] = (
     Table(
@@ -148,6 +164,7 @@ DECLARED: tuple[Table[Any], ...] = (
             ),
             Column("stratum", S, "Group that the part was sampled from; null if not sampled"),
             Column("rubric_hash", S, "Hash of the rubric that the rater saw; null if unknown"),
+            Column("text_hash", S, "Hash of the turn's messages that the rater saw; null if unknown"),
             Column("file", S, "Name of the source file", nullable=False),
             Column(
                 "line",

@@ -23,7 +23,8 @@ JUDGMENT_STATUS = _words("scored", "unscored", "missing", "invalid", "disputed",
 """Status words of both judgments and rubric ratings, so that their frames can be concatenated."""
 SCORE_STATUS = _words("published", "provisional", "incomplete", "invalid", "not_applicable")
 TOOL_STATUS = _words("scored", "not_applicable", "unscored")
-OUTCOME_CLASS = _words("passed", "failed", "agent_error", "harness_error", "unknown")
+OUTCOME_CLASS = _words("passed", "failed", "agent_error", "harness_error", "unexplained_error", "unknown")
+OUTCOME_BASIS = _words("declared", "reward", "error", "exit", "contradicting")
 RESULT = _words("passed", "failed", "unknown")
 REQUESTOR = _words("assistant", "user")
 U3_SCOPE = _words("single_message", "multi_turn")

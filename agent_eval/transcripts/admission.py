@@ -13,10 +13,10 @@ import polars as pl
 from agent_eval.methodology.models import Methodology
 from agent_eval.tables import table
 from agent_eval.tables.frames import Agents, Conversations, Sessions
+from agent_eval.tables.ingest import HARNESS_FAILURE
 from agent_eval.transcripts.sessions import CONVERSATIONS
 
 ANY = "any"
-HARNESS_FAILURE = "harness failure"
 _NO_ERROR = ("false", '""', "[]", "{}", "null")  # values of injected_error that mean "nothing was injected"
 _RUN = ["agent_id", "benchmark_id"]
 _SESSION = ["agent_id", "session_id"]

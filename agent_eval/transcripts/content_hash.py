@@ -14,14 +14,23 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
     """Yield the content hash up to and including each turn, in order.
 
-    The run time is linear in the conversation's length.
+    The run time is linear in the conversation's length. User messages are separated from what precedes them, in a
+    turn too, so that the hash does not depend on how messages are divided into turns.
     """
     state = hashlib.blake2b(canonical(_frame(conversation)), digest_size=16)
     for turn in turns:
         state.update(b"\x1e")
+        has_user = False
         for message in turn.messages:
+            state.update(b"\x1e" if has_user and message.role == "user" else b"")
+            has_user = has_user or message.role == "user"
             state.update(canonical(_content(message)) + b"\x1f")
         yield state.copy().hexdigest()
+
+
+def text_hash(messages: Iterable[Message]) -> str:
+    """Return the hash of a turn's own messages; a label by a person refers to the text that it was given on."""
+    return digest("text", [_content(message) for message in messages])
 
 
 def conversation_hash(conversation: Conversation, last_turn_hash: str | None) -> str:

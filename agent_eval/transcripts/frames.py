@@ -92,6 +92,11 @@ class ConversationRows:
         )
 
 
+def has_ground_truth() -> pl.Expr:
+    """Return whether the column `expected` has any entry; `EXPECTED` reads what the entries are."""
+    return (pl.col("expected") != "[]").fill_null(False)
+
+
 def conversations_from(
     conversations: pl.DataFrame, turns: pl.DataFrame
 ) -> Iterator[tuple[str, Conversation]]:
@@ -110,7 +115,7 @@ def _conversation(row: dict[str, Any]) -> Conversation:
     read = {name: _loads(row[name]) for name in ("tools", "interventions", "injected_error")}
     filled = {name: _loads(row[name]) for name in ("knowledge", "expected", "metadata") if row[name]}
     plain = ("conversation_id", "task_id", "task_family", "trial", "scenario", "goal", "profile", "source")
-    outcome = {name: row[f"outcome_{name}"] for name in ("correct", "reward", "source", "error")}
+    outcome = {name: row[f"outcome_{name}"] for name in ("correct", "reward", "source", "error", "basis")}
     outcome["outcome_class"] = row["outcome_class"]
     messages: list[JsonValue] = [message for text in row["messages"] or () for message in json.loads(text)]
     return Conversation.model_validate(
@@ -156,6 +161,7 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "outcome_reward": c.outcome.reward,
         "outcome_source": c.outcome.source,
         "outcome_class": c.outcome.classified,
+        "outcome_basis": c.outcome.basis,
         "outcome_error": c.outcome.error,
         "cost_usd": _cost(c),
         "metadata": dumps(c.metadata),

@@ -1,5 +1,6 @@
 """Define the native form of sessions and conversations, and split conversations into turns."""
 
+import bisect
 import datetime
 import itertools
 import re
@@ -17,6 +18,8 @@ from pydantic import (
     NonNegativeInt,
     StringConstraints,
     TypeAdapter,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -24,7 +27,7 @@ from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
 from agent_eval.methodology.models import Version
 from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, flattened
-from agent_eval.transcripts.outcomes import CLASSES, OutcomeClass, completed, contradiction
+from agent_eval.transcripts.outcomes import CLASSES, OutcomeBasis, OutcomeClass, completed, contradiction
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
@@ -34,9 +37,10 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_l
 """An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
 
 Reply = Literal["replied", "no reply", "ended", "none due"]
-"""Result of a turn. replied: the agent wrote a message, or made calls before a later turn. no reply: the agent's
-message is empty, or there is none although the conversation continued. ended: the last turn has no message of the
-agent, or only calls. none due: the user's message is empty or contains calls, so no reply was expected."""
+"""Result of a turn, judged after its last user message. replied: the agent wrote a message, or made calls before a
+later turn. no reply: the agent's message is empty, or there is none although the conversation or the user went on.
+ended: the last turn has a single user message and no message of the agent, or only calls. none due: the last user
+message is empty or contains calls, so no reply was expected."""
 
 OPERATOR = frozenset({"system", "developer"})
 """Roles of the agent's operator."""
@@ -217,6 +221,7 @@ class Outcome(Frozen):
     source: str | None = None
     error: str | None = None  # the error that ended the run, if any
     outcome_class: OutcomeClass | None = None  # None: derived from `correct`
+    basis: OutcomeBasis | None = None  # what the outcome was derived from; importers state it
 
     @model_validator(mode="before")
     @classmethod
@@ -252,10 +257,13 @@ class Intervention(Frozen):
 
 
 class Turn(Frozen):
-    """Represent one user message and the agent's reply, up to the next user message."""
+    """Represent one or more adjacent user messages and what follows them, up to the next user message.
+
+    `turn_index` is the number of user messages before the turn, so indexes have gaps where messages are adjacent.
+    """
 
     turn_index: NonNegativeInt
-    user_message: str | None
+    user_message: str | None  # several messages are separated by an empty line
     agent_message: str | None  # None if there is no reply
     has_reply: bool  # whether the assistant wrote a message or made a call after the user message
     reply: Reply
@@ -298,6 +306,23 @@ class Conversation(Frozen):
             return {**value, "tools": tools}
         return value
 
+    @field_validator("expected", "interventions", mode="after")
+    @classmethod
+    def _of_turns(cls, value: tuple[Any, ...] | None, info: ValidationInfo) -> tuple[Any, ...] | None:
+        """Assign an entry that names any user message of a turn to the turn."""
+        if not any(entry.turn_index for entry in value or ()):
+            return value
+        messages = info.data.get("messages", ())
+        starts = [index for index, _ in _starts(messages)]
+        n_indexes = n_turn_indexes(len(messages), sum(m.role == "user" for m in messages))
+        turns = {i: starts[bisect.bisect_right(starts, i) - 1] for i in range(n_indexes)}
+        return value and tuple(
+            entry.model_copy(update={"turn_index": turns[entry.turn_index]})
+            if turns.get(entry.turn_index, entry.turn_index) != entry.turn_index
+            else entry
+            for entry in value
+        )
+
     @property
     def policy(self) -> str | None:
         """Return `metadata.policy` and the system and developer messages before the first user message."""
@@ -338,26 +363,30 @@ class Conversation(Frozen):
 
     def _misplaced_intervention(self) -> str | None:
         indexes = [(i, entry.turn_index) for i, entry in enumerate(self.interventions or ())]
-        n_turns = self.n_turns if indexes else 0
+        n_users = sum(1 for m in self.messages if m.role == "user") if indexes else 0
+        allowed = n_turn_indexes(len(self.messages), n_users)
         for i, index in indexes:
-            if index is not None and index >= n_turns:
-                turns = "1 turn" if n_turns == 1 else f"{n_turns} turns"
-                last = f"; allowed: 0 to {n_turns - 1}, or null" if n_turns else "; allowed: null"
+            if index is not None and index >= allowed:
+                turns = "1 turn" if self.n_turns == 1 else f"{self.n_turns} turns"
+                last = f"; allowed: 0 to {allowed - 1}, or null" if allowed else "; allowed: null"
                 return f"interventions[{i}].turn_index is {index}, but the conversation has {turns}{last}"
         return None
 
     @property
     def n_turns(self) -> int:
         """Return the number of turns without building them."""
-        return sum(1 for part in _split(self.messages) if part)
+        return len(_starts(self.messages))
 
     def turns(self) -> tuple[Turn, ...]:
         """Return the turns. Messages before the first user message belong to turn 0.
 
         A conversation without a user message has one turn; a conversation without messages has none.
         """
-        parts = [part for part in _split(self.messages) if part]
-        return tuple(_turn(i, part, is_last=i + 1 == len(parts)) for i, part in enumerate(parts))
+        bounds = [*_starts(self.messages), (0, len(self.messages))]
+        return tuple(
+            _turn(index, self.messages[begin:end], is_last=end == len(self.messages))
+            for (index, begin), (_, end) in itertools.pairwise(bounds)
+        )
 
 
 class Session(Frozen):
@@ -418,34 +447,47 @@ class Agent(Frozen):
     )
 
 
-def _split(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+def n_turn_indexes(n_messages: int, n_user_messages: int) -> int:
+    """Return the number of indexes that name a turn: one per user message, and at least one if there is a message."""
+    return max(n_user_messages, min(n_messages, 1))
+
+
+def _starts(messages: Sequence[Message]) -> list[tuple[int, int]]:
+    """Return the index of each turn and the position of its first message.
+
+    Messages before the first user message belong to turn 0. A user message begins a turn unless only messages of the
+    operator are between it and the previous user message.
+    """
+    starts = [(0, 0)] if messages else []
     users = [i for i, m in enumerate(messages) if m.role == "user"]
-    starts = [0, *users[1:], len(messages)]
-    for start, end in itertools.pairwise(starts):
-        yield messages[start:end]
+    for index, (before, at) in enumerate(itertools.pairwise(users), start=1):
+        if any(m.role not in OPERATOR for m in messages[before + 1 : at]):
+            starts.append((index, at))
+    return starts
 
 
 def _turn(turn_index: int, messages: tuple[Message, ...], *, is_last: bool) -> Turn:
     at = next((i for i, m in enumerate(messages) if m.role == "user"), None)
-    user = messages[at] if at is not None else None
+    users = [m for m in messages if m.role == "user"]
+    asked = [m.content for m in users if len(users) == 1 or not is_blank(m.content)]
     reply = [m for m in messages[0 if at is None else at + 1 :] if m.role == "assistant"]
     texts = [m.content for m in reply if m.content and not is_blank(m.content)]
     latencies = [m.latency_ms for m in reply]
     known = [value for value in latencies if value is not None]
     return Turn(
         turn_index=turn_index,
-        user_message=user.content if user else None,
+        user_message=asked[0] if len(asked) == 1 else "\n\n".join(filter(None, asked)) or None,
         agent_message="\n\n".join(texts) if texts else None,
         has_reply=bool(texts) or any(m.tool_calls for m in reply),
-        reply=_reply(user, reply, is_last=is_last),
+        reply=_reply(users, reply, is_last=is_last),
         messages=messages,
         tool_calls=tuple(_tool_calls(messages)),
         latency_ms=sum(known) if known and len(known) == len(latencies) else None,
     )
 
 
-def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> Reply:
-    """Return the result of a turn from its user message and the agent's messages after it.
+def _reply(users: Sequence[Message], reply: Sequence[Message], *, is_last: bool) -> Reply:
+    """Return the result of a turn from its user messages and the agent's messages after them.
 
     The answer is the text after the agent's last call. An empty last message that is marked as an error is a
     crash: it ends the conversation, and the outcome accounts for it. An empty message without an error does not
@@ -456,9 +498,11 @@ def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> 
         return "ended" if is_last and answer[0].is_error else "no reply"
     if reply and not (is_last and all(is_blank(m.content) for m in reply)):
         return "replied"
-    if is_last:
+    asked = [user for user in users if not user.is_empty]
+    is_waiting = bool(asked) and not asked[-1].tool_calls
+    is_repeated = sum(not user.tool_calls for user in asked) > 1
+    if is_last and (reply or not is_waiting or not is_repeated):
         return "ended"
-    is_waiting = user is not None and not user.is_empty and not user.tool_calls
     return "no reply" if is_waiting else "none due"
 
 

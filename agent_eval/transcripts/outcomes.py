@@ -1,47 +1,58 @@
 """Classify how a trial ended, based on the correctness, reward and error in the file.
 
-Every trial has one outcome class. A trial that ends in the agent's own error counts as failed. An error of the
-harness (provider, environment, simulator, infrastructure) is not evidence about the agent, so the outcome is
-unknown. docs/formats.md documents the mapping for each format.
+Every trial has one outcome class. A trial that ends in an error known to be the agent's counts as failed. An error
+known to be the harness's (provider, environment, simulator, infrastructure) is not evidence about the agent, so the
+outcome is unknown. Every other error has an unknown cause: the trial counts as its source declares (a reward of 0 is
+a failure), else it is unknown, and the worst to best case covers both causes. docs/formats.md documents the mapping
+for each format.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple, cast, get_args
 
 import polars as pl
 
 from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.yaml import read_document, read_text
 
-OutcomeClass = Literal["passed", "failed", "agent_error", "harness_error", "unknown"]
+OutcomeClass = Literal["passed", "failed", "agent_error", "harness_error", "unexplained_error", "unknown"]
+OutcomeBasis = Literal["declared", "reward", "error", "exit", "contradicting"]
+"""What an outcome was derived from: the source's own verdict, a reward, an error, an exit state, or success components
+that contradict each other."""
 CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
 HARNESS_FAILED = "the harness failed: it says nothing of the agent"
+UNEXPLAINED = "an error of unknown cause ended it: the agent or the harness may have failed"
 ROUNDING = 1e-6  # tolerance within which a reward counts as 0 or 1
+_CAUSES = "error_causes.yaml"
+_LONGEST = 20_000  # characters of an error in which patterns are searched
 
-_PROVIDER = r"(api|request|read|connect(ion)?|gateway|http|https|server|provider|upstream|litellm|openai|anthropic|azure|bedrock|model)"
-HARNESS_ERRORS: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for name, pattern in {
-        "rate limit": r"rate[ _-]?limit|too many requests|insufficient_quota|exceeded your current quota"
-        r"|overloaded|throttl(ed|ing)|resource_?exhausted|quota exceeded|(status|error|http)( code)?\W{0,3}(429|529)\b",
-        "connection": r"connection[ _-]?error|connection (was )?(refused|reset|aborted|closed|lost|broken)"
-        r"|server disconnected|remote end closed|remoteprotocolerror|ECONN(REFUSED|RESET|ABORTED)"
-        r"|name or service not known|temporary failure in name resolution|network is unreachable"
-        r"|broken ?pipe|could not connect|ssl\.?SSLError|certificate verify failed|the server had an error"
-        r"|service ?unavailable|bad ?gateway|internal ?server ?error|(status|error|http)( code)?\W{0,3}50[0-4]\b",
-        "authentication": r"authentication ?error|permissiondenied ?error|invalid (api|x-api)[ _-]?key"
-        r"|incorrect api key|api[ _-]?key (is )?(missing|not set|not found|required|expired)|401 unauthorized"
-        r"|(status|error|http)( code)?\W{0,3}(401|403)\b",
-        "time-out of the provider": rf"\b{_PROVIDER}[ ._-]?time[ -]?d?[ -]?out|\brequest timed out"
-        rf"|litellm\.Timeout|deadline[ _]exceeded|waiting for (the )?provider|\b{_PROVIDER}\b[^.\n]{{0,40}}\btimed out|gateway time-?out",
-        "environment reset": r"(environment|env|sandbox|container|docker|simulator)\b[^.\n]{0,40}"
-        r"\b(reset|restart|start ?up|crash|died|unavailable|not available)|\breset of the (environment|env|sandbox)"
-        r"|(environment|env|sandbox|container|docker|simulator)\b[^.\n]{0,40}\b(failed to start|exited|timed out)"
-        r"|\benv\.reset\(\) failed|could not (reset|start) (the )?(environment|env|sandbox|container)"
-        r"|fail(ed|ure)? (to|while|during) (reset|start)\w* (the )?(environment|env|sandbox|container)",
-    }.items()
-}
-"""Patterns of harness errors, by their documented names."""
+
+class ErrorCause(NamedTuple):
+    """Hold one line of error_causes.yaml: errors of one kind, with the source of the pattern."""
+
+    name: str
+    is_harness: bool
+    pattern: re.Pattern[str]
+    source: str
+
+
+@cache
+def error_causes() -> tuple[ErrorCause, ...]:
+    """Return the packaged list of errors whose cause is known."""
+    lines = cast(
+        "list[dict[str, str]]", read_document(read_text(Path(__file__).parent / _CAUSES), "text").value
+    )
+    return tuple(
+        ErrorCause(
+            line["name"], line["class"] == "harness", re.compile(line["pattern"], re.I), line["source"]
+        )
+        for line in lines
+    )
+
+
 _OF_THE_AGENT = re.compile(
     r"\b(agent|tool|assistant)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
     r"|JSONDecode|Validation|Tool)\w*Error\b",
@@ -54,33 +65,44 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
 
 CONTRADICTING = "base_success: contradicting values"
-"""Suffix of an outcome's source if the outcome is unknown because the record's success components differ."""
-_FORMATS = "(openai|tau-bench|tau2|inspect|agentest|swe-agent|mini-swe-agent)"
-"""Formats that record the end of a trial as a reward, an error or an exit state."""
-_CONTRADICTING = rf"^{_FORMATS} {CONTRADICTING}$"
-
-_BY_READING = rf"^{_FORMATS} (reward|error|info\.error|termination_reason|exit_status)$"
-"""Sources of failures that were derived from a reward of 0 or an error rather than declared."""
+_READ: tuple[OutcomeBasis, ...] = ("reward", "error", "exit")
+"""Bases of failures that were derived from a reward of 0, an error or an exit state rather than declared."""
+_EARLIER: Mapping[str, OutcomeBasis] = {
+    **dict.fromkeys(("base_success", "correct", "passed"), "declared"),
+    "reward": "reward",
+    **dict.fromkeys(("error", "info.error"), "error"),
+    **dict.fromkeys(("termination_reason", "exit_status"), "exit"),
+}
+"""Last word of `source`, as importers wrote it before the field `basis` → the basis. Only such files are read by it."""
 
 
 def harness_cause(error: str) -> str | None:
-    """Return the documented kind of harness error that the text describes, or None for an error of the agent."""
+    """Return the listed kind of harness error that the text describes, or None."""
+    return _kind(error, is_harness=True)
+
+
+def agent_cause(error: str) -> str | None:
+    """Return the listed kind of the agent's own error that the text describes, or None."""
+    return _kind(error, is_harness=False)
+
+
+def _kind(error: str, *, is_harness: bool) -> str | None:
+    """Return the first listed kind of the class. The exception type of a traceback decides, not quoted text."""
     final = final_exception(error)
-    if final is None:
-        return _cause_in(error)
-    raised = _EXCEPTION.match(final)
-    if raised is None:
-        return _cause_in(final)
-    if _OF_THE_AGENT.search(raised[0]) or _OF_THE_AGENT.search(raised["name"]):
+    raised = None if final is None else _EXCEPTION.match(final)
+    if final is None or raised is None:
+        return _searched(error if final is None else final, is_harness=is_harness)
+    if is_harness and (_OF_THE_AGENT.search(raised[0]) or _OF_THE_AGENT.search(raised["name"])):
         return None
-    return _cause_in(raised[0]) or _cause_in(final)  # the exception type decides, not quoted text
+    return _searched(raised[0], is_harness=is_harness) or _searched(final, is_harness=is_harness)
 
 
-def _cause_in(text: str) -> str | None:
-    text = text[:20_000]
-    if _OF_THE_AGENT.search(text):
+def _searched(text: str, *, is_harness: bool) -> str | None:
+    text = text[:_LONGEST]
+    if is_harness and _OF_THE_AGENT.search(text):
         return None
-    return next((name for name, pattern in HARNESS_ERRORS.items() if pattern.search(text)), None)
+    causes = (cause for cause in error_causes() if cause.is_harness == is_harness)
+    return next((cause.name for cause in causes if cause.pattern.search(text)), None)
 
 
 def final_exception(error: str) -> str | None:
@@ -113,28 +135,62 @@ def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
 
 
 def class_of_error(error: str) -> OutcomeClass:
-    """Return the outcome class of a trial that ended in this error and was not successful."""
-    return "agent_error" if harness_cause(error) is None else "harness_error"
+    """Return the outcome class of a trial that ended in this error and was not successful.
+
+    An error that no line of the list describes, or lines of both classes, has an unknown cause.
+    """
+    is_harness, is_agent = harness_cause(error) is not None, agent_cause(error) is not None
+    if is_harness == is_agent:
+        return "unexplained_error"
+    return "harness_error" if is_harness else "agent_error"
 
 
 def completed(fields: Mapping[str, object]) -> dict[str, object]:
-    """Add the outcome class to the fields if the error determines it, and `correct` if the class determines it.
+    """Add the outcome class to the fields if the error determines it, `correct` if the class determines it, and the basis.
 
     The error determines the class if the trial is known to be incorrect (for any reward), or if correctness is
-    unknown and the reward is not above 0. It has no effect if the trial was correct. A class that can be derived
-    from `correct` is omitted, so that each outcome has only one representation.
+    unknown and the reward is not above 0. It has no effect if the trial was correct. With an error of unknown cause,
+    `correct` is what the source declares: false for a reward of 0. A class that can be derived from `correct` is
+    omitted, so that each outcome has only one representation.
     """
+    fields = _of_earlier_release(fields)
     implied = _by_error(fields)
     named = fields.get("outcome_class") or implied
-    correct = fields.get("correct")
+    correct, reward = fields.get("correct"), fields.get("reward")
+    is_declared = correct is not None or fields.get("outcome_class") not in (None, "unknown")
     if correct is None and named in ("passed", "failed", "agent_error"):
         correct = named == "passed"
     elif correct is False and named == "harness_error":  # the harness failed, not the agent
         correct = None
+    elif implied == "unexplained_error" and fields.get("outcome_class") is None and _is_zero(reward):
+        correct = False
     plain = {True: "passed", False: "failed", None: "unknown"}
     if isinstance(correct, bool | None) and implied is None and named == plain[correct]:
         named = None
-    return {**fields, "outcome_class": named, "correct": correct}
+    basis = fields.get("basis") or ("declared" if is_declared else "error" if implied else None)
+    return {**fields, "outcome_class": named, "correct": correct, "basis": basis}
+
+
+def _is_zero(reward: object) -> bool:
+    return isinstance(reward, int | float) and not isinstance(reward, bool) and abs(reward) <= ROUNDING
+
+
+def _of_earlier_release(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """Add the basis to an outcome that an importer wrote before the field existed, and class its error again.
+
+    Earlier releases classed every error that was not known to be the harness's as the agent's.
+    """
+    source = fields.get("source")
+    if fields.get("basis") is not None or not isinstance(source, str):
+        return fields
+    _, _, what = source.partition(" ")
+    basis = "contradicting" if what == CONTRADICTING else _EARLIER.get(what)
+    if basis is None:
+        return fields
+    if fields.get("outcome_class") != "agent_error" or not isinstance(fields.get("error"), str):
+        return {**fields, "basis": basis}
+    is_declared = basis == "declared" or _is_zero(fields.get("reward"))
+    return {**fields, "basis": basis, "outcome_class": None, "correct": False if is_declared else None}
 
 
 def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
@@ -157,7 +213,14 @@ def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> s
     wanted = {"passed": True, "failed": False, "agent_error": False}
     if outcome_class is None or wanted.get(outcome_class) == correct:
         return None
+    if outcome_class == "unexplained_error" and correct is False:
+        return None
     return f"outcome_class is {outcome_class!r}, but correct is {str(correct).lower()}; leave one of them out"
+
+
+def is_unexplained_error() -> pl.Expr:
+    """Return whether a conversation ended in an error of unknown cause, of the agent or of the harness."""
+    return (pl.col("outcome_class") == "unexplained_error").fill_null(False)
 
 
 def is_between(reward: float | None) -> bool:
@@ -165,17 +228,37 @@ def is_between(reward: float | None) -> bool:
     return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING
 
 
-def has_contradicting_components(source: str | None) -> bool:
-    """Return whether an importer found success components that contradict each other."""
-    return re.search(_CONTRADICTING, source or "") is not None
+def with_causes_read(conversations: pl.DataFrame, causes: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """Determine the causes of errors that the packaged list does not explain by the project's own patterns.
 
+    The patterns are searched by the Rust crate `regex`, in time linear in the length of the text. If patterns of both
+    classes match, the cause remains unknown.
 
-def is_failure_by_reading(correct: bool, source: str | None) -> bool:
-    """Return whether an importer derived a failure from a reward of 0 or an error.
-
-    The result is false for a failure that the source declares.
+    Args:
+        conversations: The `conversations` table of one agent.
+        causes: The setting `error_causes`: regexes by class, `harness` or `agent`.
     """
-    return not correct and re.search(_BY_READING, source or "") is not None
+    text = pl.col("outcome_error").str.slice(0, _LONGEST).fill_null("")
+
+    def matches(name: str) -> pl.Expr:
+        found = (text.str.contains(f"(?i)(?:{pattern})") for pattern in causes.get(name, ()))
+        return pl.any_horizontal(pl.lit(value=False), *found)
+
+    is_open = is_unexplained_error()
+    is_harness = is_open & matches("harness") & ~matches("agent")
+    is_agent = is_open & matches("agent") & ~matches("harness")
+    return conversations.with_columns(
+        outcome_correct=pl.when(is_harness)
+        .then(None)
+        .when(is_agent)
+        .then(pl.lit(value=False))
+        .otherwise("outcome_correct"),
+        outcome_class=pl.when(is_harness)
+        .then(pl.lit("harness_error"))
+        .when(is_agent)
+        .then(pl.lit("agent_error"))
+        .otherwise("outcome_class"),
+    )
 
 
 def with_rewards_read(
@@ -197,7 +280,7 @@ def with_rewards_read(
         success components contradict each other.
     """
     correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
-    is_contradicting = pl.col("outcome_source").str.contains(_CONTRADICTING).fill_null(False)
+    is_contradicting = (pl.col("outcome_basis") == "contradicting").fill_null(False)
     refusals = _contradicting(conversations.filter(is_contradicting))
     if success_reward is not None:
         is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null() & ~is_contradicting
@@ -210,13 +293,12 @@ def with_rewards_read(
             outcome_correct=pl.when(is_open).then(is_success).otherwise(correct),
             outcome_class=pl.when(is_open).then(word).otherwise("outcome_class"),
             outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
+            outcome_basis=pl.when(is_open).then(pl.lit("reward")).otherwise("outcome_basis"),
         ), refusals
     tells_nothing = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
     is_lost = (pl.col("outcome_class") == "harness_error").fill_null(False)
     is_between = correct.is_null() & ~is_lost & ~is_contradicting & tells_nothing.fill_null(False)
-    is_read = (correct == False).fill_null(False) & pl.col("outcome_source").str.contains(  # noqa: E712
-        _BY_READING
-    ).fill_null(False)
+    is_read = (~correct).fill_null(False) & pl.col("outcome_basis").is_in(_READ).fill_null(False)
     counts = conversations.group_by("session_id").agg(
         n_between=is_between.sum(), n_passed=correct.fill_null(False).sum()
     )

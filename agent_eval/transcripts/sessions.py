@@ -1,9 +1,10 @@
 """Read an agent's session folders in native format into frames and a list of rejected records."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from agent_eval.tables import table
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
 from agent_eval.transcripts.models import Agent, Conversation, Session, id_key
-from agent_eval.transcripts.outcomes import with_rewards_read
+from agent_eval.transcripts.outcomes import with_causes_read, with_rewards_read
 
 __all__ = [
     "AgentsFileError",
@@ -64,7 +65,11 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
 
 
 def read_sessions(
-    agent_id: str, folder: Path, success_reward: float | None = None, policy: str | None = None
+    agent_id: str,
+    folder: Path,
+    success_reward: float | None = None,
+    policy: str | None = None,
+    error_causes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> IngestedSession:
     """Read an agent's sessions from `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
@@ -77,6 +82,7 @@ def read_sessions(
         folder: The folder of its sessions.
         success_reward: Minimum reward that counts as a success if nothing else decides; None: 1.
         policy: The rules given to the agent, for conversations that do not contain a policy.
+        error_causes: The project's own regexes of errors whose cause is known, by class; see `with_causes_read`.
     """
     reader = _SessionReader(agent_id, Bounds.of(folder.parent), policy)
     if folder.exists() and (reason := reader.bounds.refused_folder(folder, "agent")):
@@ -87,7 +93,7 @@ def read_sessions(
             reader.refuse(None, Refusal(clean(entry.name), 0, reason))
         else:
             reader.take(entry)
-    return reader.ingested(success_reward)
+    return reader.ingested(success_reward, error_causes)
 
 
 def sessions_hash(agent: Agent | None, folder: Path) -> str:
@@ -180,9 +186,14 @@ class _SessionReader:
         row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
         self.errors.add(row)
 
-    def ingested(self, success_reward: float | None = None) -> IngestedSession:
+    def ingested(
+        self,
+        success_reward: float | None = None,
+        error_causes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> IngestedSession:
         """Return the frames; sessions whose outcomes cannot be determined are reported as import errors."""
-        conversations, unreadable = with_rewards_read(self.rows.conversations.frame(), success_reward)
+        explained = with_causes_read(self.rows.conversations.frame(), error_causes)
+        conversations, unreadable = with_rewards_read(explained, success_reward)
         for session_id, refusal in unreadable:
             self.refuse(session_id, refusal)
         return IngestedSession(

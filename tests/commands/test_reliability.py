@@ -274,3 +274,14 @@ def test_an_impossible_setting_of_the_scores_is_refused(
     monkeypatch.setenv(f"AGENT_EVAL_{name}", value)
     with pytest.raises(AgentEvalError, match=said):
         Project.open(root)
+
+
+def test_a_further_k_keeps_the_row_of_an_agent_with_too_few_trials_and_says_why_it_has_no_other(
+    root: Path,
+) -> None:
+    rows = rows_of("-k", "1", "-k", "3")
+    alone = rows_of("-k", "1")
+    assert rows.filter(k=1).equals(alone)
+    few = rows.filter(agent_id="few", k=3).to_dicts()[0]
+    assert few["pass_hat_k"] is None
+    assert few["reason"] == "no estimate: k is 3, but no task has more than 2 trials with a known outcome"

@@ -348,3 +348,27 @@ def test_records_refused_at_import_are_open_answers_on_goal_completion() -> None
         composite = COMPOSITE | {"n_refused": n_refused}
         found = results(rules, [], held, conversation_judgments=goals, composite_scores=[composite])
         assert found == {"goal_completion": result}
+
+
+@pytest.mark.parametrize(("limit", "result"), [(0.5, "passed"), (0.6, "unknown"), (0.8, "failed")])
+def test_goal_completion_is_unknown_where_errors_of_unknown_cause_could_turn_it(
+    limit: float, result: str
+) -> None:
+    # 2 of 4 reached; one of the two failures ended in an error of unknown cause: from 2/4 to 3/4
+    goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([1.0, 1.0, 0.0, 0.0])]
+    held = [transcript(str(i)) for i in range(4)]
+    composite = COMPOSITE | {
+        "n_refused": 0,
+        "n_planned": 4,
+        "n_goal_completion": 4,
+        "n_unexplained_errors": 1,
+    }
+    composite |= {"goal_completion": 0.5, "goal_completion_worst": 0.5, "goal_completion_best": 0.75}
+    found = results(
+        spec(overall={"goal_completion": limit}),
+        [],
+        held,
+        conversation_judgments=goals,
+        composite_scores=[composite],
+    )
+    assert found == {"goal_completion": result}

@@ -358,3 +358,8 @@ def test_a_model_with_a_price_in_the_settings_is_taken_for_one_that_exists(
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert problem_of("openai/gpt-of-tomorrow", is_listed=True) is None
+
+
+def test_a_model_is_not_named_as_the_judges_of_other_tools_are() -> None:
+    assert "names that begin with 'import:' are of other tools' judges" in (problem_of("import:gpt-4o") or "")
+    assert "of other tools' judges" not in (problem_of("openai/import:x") or "")

@@ -70,7 +70,7 @@ def test_labels_of_people_and_judges_become_ratings(tmp_path: Path, separator: s
 
 
 def test_the_columns_of_data_ratings_are_read_too(tmp_path: Path) -> None:
-    line = "ada,s1,,,1.3.0,U1,,4,good,quote,kim,2026-04-20T10:00:00Z,,,adjudicator,2.5,s,r"
+    line = "ada,s1,,,1.3.0,U1,,4,good,quote,kim,2026-04-20T10:00:00Z,,,adjudicator,2.5,s,r,t"
     labels, refusals = read_labels(written(tmp_path, ",".join((*COLUMNS, *OPTIONAL)), line), TARGETS, None)
     rows, unplaced = rating_rows(labels, TARGETS, ada)
     assert (refusals, unplaced) == ([], [])

@@ -251,8 +251,9 @@ def test_what_is_said_to_count_for_nothing_counts_for_nothing() -> None:
         human("U1", 1, session_id="s9"),
         human("D2", 1, conversation_id="c3", criterion="accuracy"),
     ]
-    held = tables(*FULL).conversations.frame()
-    assert len(orphan_ratings(humans(*astray), held)) == len(astray)
+    held = tables(*FULL)
+    found = orphan_ratings(humans(*astray), held.conversations.frame(), held.turns.frame())
+    assert len(found) == len(astray)
     assert rated(*FULL, ratings=astray).equals(rated(*FULL))
 
 
@@ -320,7 +321,7 @@ def test_no_transcripts_no_rows() -> None:
     ],
 )
 def test_a_rating_that_points_to_nothing_is_named_with_file_and_line(row: Row, said: str) -> None:
-    [text] = orphan_ratings(humans(row), tables(*FULL).conversations.frame())
+    [text] = orphan_ratings(humans(row), tables(*FULL).conversations.frame(), tables(*FULL).turns.frame())
     assert text.startswith("r.csv:2: ")
     assert said in text
 
@@ -331,4 +332,5 @@ def test_ratings_that_point_to_something_are_no_orphans() -> None:
         human("D2", 4, conversation_id="c2", criterion="accuracy"),
         human("helpfulness", 4, conversation_id="e", turn_index=0, session_id="s1"),
     ]
-    assert orphan_ratings(humans(*fine), tables(*FULL).conversations.frame()) == ()
+    held = tables(*FULL)
+    assert orphan_ratings(humans(*fine), held.conversations.frame(), held.turns.frame()) == ()

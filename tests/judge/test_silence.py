@@ -70,8 +70,8 @@ def answers(of: Conversation, turn_index: int, **given: Any) -> dict[str, object
 
 @pytest.mark.parametrize(
     "silent",
-    [conversation(user("Hi"), EMPTY, user("Hello?"), agent("Yes?")), conversation(user("Hi"), user("Hello?"), agent("Yes?"))],
-    ids=["empty", "unanswered"],
+    [conversation(user("Hi"), EMPTY, user("Hello?"), agent("Yes?")), conversation(user("Hi"), user("Hello?"))],
+    ids=["empty", "asked again"],
 )  # fmt: skip
 def test_no_reply_is_a_failure_and_the_lowest_rating_by_rule(silent: Conversation) -> None:
     assert answers(silent, 0) == {

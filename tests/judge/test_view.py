@@ -66,7 +66,7 @@ def turn_question(
     turns = turns or talk.turns()
     index = range(len(turns))[at]
     keys = {m.name: question_key("h", index, m.name, m.rubric_hash, "1") for m in metrics}
-    return Question((talk,), (TurnsUpTo(turns, index + 1),), index, "h", tuple(metrics), keys)
+    return Question((talk,), (TurnsUpTo(turns, index),), index, "h", tuple(metrics), keys)
 
 
 def whole_question(talk: Conversation) -> Question:

@@ -115,7 +115,7 @@ def test_a_turn_that_ended_is_asked_nothing() -> None:
 
 def test_of_a_turn_without_a_reply_only_what_silence_decides_is_asked() -> None:
     silent = {"helpfulness", "relevance", "agent_behavior_failure"}
-    assert {m for m, reason in why_not(HELLO, HELLO, REPLY).items() if reason is None} == silent
+    assert {m for m, reason in why_not(HELLO, HELLO).items() if reason is None} == silent
     assert {m for m, reason in why_not(HELLO, EMPTY).items() if reason is None} == silent
     calls = {"tool_call_behavior_failure", "tool_result_utilisation", "argument_correctness"}
     assert {m for m, reason in why_not(HELLO, CALL, EMPTY).items() if reason is None} == silent | calls

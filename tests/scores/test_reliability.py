@@ -193,10 +193,10 @@ def test_estimates_are_means_over_tasks_with_enough_trials() -> None:
     actual = of(rows).select(
         "k", "n_tasks", "n_tasks_excluded", "n_trials", "n_successes", "pass_at_k", "pass_hat_k", "assessment"
     )
-    # both over easy and mixed, which have 2 trials: k = 1: (1 + 1/2)/2; k = 2: at (1 + 1)/2, hat (1 + 0)/2 = 0.5, not
-    # below it
+    # k = 1 over all three: (1 + 1/2 + 0)/3; k = 2 over easy and mixed, which have 2 trials: at (1 + 1)/2, hat (1 + 0)/2
+    # = 0.5, not below it
     assert actual.rows() == [
-        (1, 2, 1, 4, 3, 0.75, 0.75, "single run"),
+        (1, 3, 0, 5, 3, 0.5, 0.5, "single run"),
         (2, 2, 1, 4, 3, 1.0, 0.5, "between (not rated)"),
     ]
     # pass@1 of boards is over all three: (1 + 1/2 + 0)/3

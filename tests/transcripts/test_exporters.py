@@ -104,7 +104,8 @@ def test_what_import_wrote_is_exported_and_imported_into_the_same_conversations(
     assert (report.n_imported, report.refusals) == (3, ())
     stored = [json.loads(x) for x in (report.folder / "conversations.jsonl").read_text().splitlines()]
     assert [(c["conversation_id"], c["task_id"], c["trial"], c["outcome"]) for c in stored] == [
-        (r["conversation_id"], r["task_id"], r["trial"], r["outcome"]) for r in records
+        (r["conversation_id"], r["task_id"], r["trial"], {"correct": i == 0, "basis": "declared"})
+        for i, r in enumerate(records)
     ]
 
 

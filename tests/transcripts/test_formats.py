@@ -41,7 +41,7 @@ def test_a_tau_bench_record_keeps_its_messages_goal_truth_and_outcome(tmp_path: 
     assert c["messages"][2]["tool_calls"] == [{"id": "c1", "name": "find", "arguments": {"id": 7}}]
     assert c["messages"][3] == {"role": "tool", "content": "found", "name": "find", "tool_call_id": "c1"}
     assert c["expected"] == [{"tools": [{"name": "cancel", "arguments": {"id": 7}}], "answer": "12"}]
-    assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau-bench reward"}
+    assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau-bench reward", "basis": "reward"}
     assert c["metadata"] == {"user_id": "u", "user_cost_usd": 0.1}
 
 
@@ -107,7 +107,7 @@ def test_a_tau_bench_error_beside_info_is_read_like_one_in_it(tmp_path: Path) ->
     _, found = take("tau-bench", write_json(tmp_path / "r.json", runs))
     assert [(c["outcome"].get("outcome_class"), c["outcome"]["source"]) for c in found] == [
         ("harness_error", "tau-bench error"),
-        ("agent_error", "tau-bench error"),
+        ("unexplained_error", "tau-bench error"),
         ("harness_error", "tau-bench info.error"),
         (None, "tau-bench reward"),
     ]
@@ -263,7 +263,7 @@ def test_a_tau2_simulation_gets_goal_profile_and_truth_from_its_task_in_any_orde
     find = {"name": "find", "arguments": {"id": 7}, "match": "exact"}
     restart = {"name": "restart", "arguments": {}, "match": "exact", "requestor": "user"}
     assert c["expected"] == [{"tools": [find, restart], "assertions": ["Agent apologises."]}]
-    assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau2 reward"}
+    assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau2 reward", "basis": "reward"}
     assert c["metadata"] == {
         "termination_reason": "user_stop",
         "duration": 4.5,
@@ -486,7 +486,7 @@ def test_known_keys_of_a_chat_line_are_used_and_unknown_ones_kept(tmp_path: Path
     _, (c,) = take("openai", tmp_path / "a.jsonl")
     assert (c["conversation_id"], c["task_id"], c["trial"], c["goal"]) == ("c-1", "7", 2, "Know")
     assert c["tools"] == [{"type": "function"}]
-    assert c["outcome"] == {"correct": False, "reward": 0.0, "source": "openai reward"}
+    assert c["outcome"] == {"correct": False, "reward": 0.0, "source": "openai reward", "basis": "reward"}
     assert c["metadata"] == {"seed": 1, "model": "m"}
 
 

@@ -36,10 +36,12 @@ def tau1(reward: object = 0.0, info: dict[str, object] | None = None, **fields: 
         (tau1(0.0), "failed"),
         (tau1(0.0, traj=[]), "failed"),
         (tau1(1.0, traj=[]), "passed"),
-        (tau1(0.0, {"error": "KeyError: 'name'"}, traj=[]), "agent_error"),
-        (tau1(None, {"error": "KeyError: 'name'"}, traj=None), "agent_error"),
-        (tau1(0.0, {"error": "no connection from HAT039 to JFK"}), "agent_error"),
-        (tau1(0.0, {"error": "reservation 429401 not found"}), "agent_error"),
+        (tau1(0.0, {"error": "KeyError: 'name'"}, traj=[]), "unexplained_error"),
+        (tau1(None, {"error": "KeyError: 'name'"}, traj=None), "unexplained_error"),
+        (tau1(0.0, {"error": "no connection from HAT039 to JFK"}), "unexplained_error"),
+        (tau1(0.0, {"error": "reservation 429401 not found"}), "unexplained_error"),
+        (tau1(0.0, {"error": "MaxTurnsExceeded: Max turns (10) exceeded"}, traj=[]), "agent_error"),
+        (tau1(None, {"error": "AgentParsingError: no code block"}, traj=[]), "agent_error"),
         (tau1(0.0, {"error": "litellm.RateLimitError: OpenAIException"}, traj=[]), "harness_error"),
         (tau1(0.0, {"error": "Error code: 401 - invalid_api_key"}, traj=[]), "harness_error"),
         (tau1(1.0, {"error": "Connection error."}), "passed"),
@@ -50,7 +52,7 @@ def tau1(reward: object = 0.0, info: dict[str, object] | None = None, **fields: 
         (tau1(0.83, {"reward_info": {"info": {"parts": [{"base_success": 0.0}]}}}), "failed"),
         (tau1(0.83, {"base_success": 0.5}), "unknown"),
         (tau1(0.4, {"error": "Connection error.", "base_success": 0.0}), "harness_error"),
-        (tau1(0.4, {"error": "KeyError: 'name'", "base_success": False}), "agent_error"),
+        (tau1(0.4, {"error": "KeyError: 'name'", "base_success": False}), "unexplained_error"),
         (tau1(0.0, {"error": "Connection error.", "base_success": 0.0}), "harness_error"),
         (tau1(0.4, {"error": "Connection error.", "base_success": 1}), "passed"),
         (tau1(0.0, traj=[USER, {**AGENT, "base_success": True}]), "failed"),
@@ -63,7 +65,10 @@ def test_a_tau_bench_record_has_the_class_of_its_success_error_and_reward(
     found = taken("tau-bench", write_json(tmp_path / "f.json", [record, known]))
     assert found.import_errors.is_empty()
     assert classes(found) == [wanted, "passed"]
+    is_declared = record["reward"] == 0 or "base_success" in record["info"]
     correct = {"passed": True, "failed": False, "agent_error": False}.get(wanted)
+    if wanted == "unexplained_error" and is_declared:
+        correct = False
     assert found.conversations["outcome_correct"][0] is correct
 
 
@@ -90,7 +95,9 @@ def tau2(reason: str, reward: float | None = 0.0, **fields: object) -> dict[str,
         (tau2("infrastructure_error", 0.0, messages=None), "harness_error"),
         (tau2("infrastructure_error", 1.0), "passed"),
         (tau2("unexpected_error", None, info={"error_type": "APIConnectionError"}), "harness_error"),
-        (tau2("unexpected_error", 0.0, info={"error": "list index out of range"}), "agent_error"),
+        (tau2("unexpected_error", 0.0, info={"error": "list index out of range"}), "unexplained_error"),
+        (tau2("a reason of a later release", 0.0), "unexplained_error"),
+        (tau2("agent_stop", 0.0), "failed"),
         (tau2("user_stop", 0.7), "unknown"),
         (tau2("user_stop", 0.7, base_success=True), "passed"),
         (tau2("infrastructure_error", 0.7, base_success=False), "harness_error"),
@@ -115,13 +122,13 @@ def test_a_tau2_simulation_has_the_class_of_its_reward_and_termination_reason(
         ({"correct": False}, "failed"),
         ({"correct": True}, "passed"),
         ({"correct": 1}, "passed"),
-        ({"correct": False, "error": "boom"}, "agent_error"),
+        ({"correct": False, "error": "boom"}, "unexplained_error"),
         ({"correct": False, "error": {"type": "rate_limit_error"}}, "harness_error"),
-        ({"error": "boom"}, "agent_error"),
+        ({"error": "boom"}, "unexplained_error"),
         ({"error": False, "reward": 0}, "failed"),
         ({"reward": 1.0, "error": "boom"}, "passed"),
         ({"reward": 0.4, "base_success": 0, "error": "HTTP 429"}, "harness_error"),
-        ({"reward": 0.4, "correct": False, "error": "boom"}, "agent_error"),
+        ({"reward": 0.4, "correct": False, "error": "boom"}, "unexplained_error"),
         ({"outcome": {"reward": 0.4, "correct": False, "error": "HTTP 429"}}, "harness_error"),
         ({"outcome": "harness_error"}, "harness_error"),
         ({"outcome": {"correct": True}}, "passed"),
@@ -155,7 +162,7 @@ def test_conversations_without_turns_come_back_from_the_tables_as_they_went_in(t
     back = [c for _, c in conversations_from(found.conversations, found.turns)]
     assert back == [Conversation.model_validate(fields) for fields in native]
     assert [c.turns() for c in back] == [(), (), ()]
-    assert classes(found) == ["agent_error", "harness_error", "unknown"]
+    assert classes(found) == ["unexplained_error", "harness_error", "unknown"]
     assert found.conversations["content_hash"].null_count() == 0
 
 
@@ -384,7 +391,7 @@ def test_a_traceback_is_classed_by_its_final_exception_and_not_by_its_frames(
 
 @pytest.mark.parametrize("last", [PROVIDER, "KeyError: 'name'\n"])
 def test_a_traceback_has_the_same_class_in_every_format(tmp_path: Path, last: str) -> None:
-    error, wanted = FRAMES + last, "harness_error" if last == PROVIDER else "agent_error"
+    error, wanted = FRAMES + last, "harness_error" if last == PROVIDER else "unexplained_error"
     runs = [
         tau1(0.0, {"error": error}),
         tau1(0.0, {"error": error}, base_success=0),

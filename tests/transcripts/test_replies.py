@@ -13,6 +13,7 @@ EMPTY: Raw = {"role": "assistant", "content": ""}
 CALL: Raw = {"role": "assistant", "tool_calls": [{"id": "1", "name": "find"}]}
 TOLD_CALL = CALL | {"content": "Let me look."}
 RESULT: Raw = {"role": "tool", "tool_call_id": "1", "content": "shipped"}
+NOTE: Raw = {"role": "system", "content": "The user is a member."}
 USERS_CALL: Raw = {"role": "user", "tool_calls": [{"id": "2", "name": "restart_phone"}]}
 USERS_RESULT: Raw = {"role": "tool", "tool_call_id": "2", "content": "restarted"}
 
@@ -32,7 +33,19 @@ def replies(*messages: Raw) -> list[str]:
         pytest.param([U, A, U, EMPTY], ["replied", "no reply"], id="an empty message at the end"),
         pytest.param([U, A | {"content": " \n"}, U, A], ["no reply", "replied"], id="only spaces"),
         pytest.param([U, A | {"content": None}, U, A], ["no reply", "replied"], id="null"),
-        pytest.param([U, U, A], ["no reply", "replied"], id="left unanswered while it goes on"),
+        pytest.param([U, U, A], ["replied"], id="two messages are answered together"),
+        pytest.param([U, U, U, A, U, A], ["replied", "replied"], id="three messages"),
+        pytest.param([U, U], ["no reply"], id="the user asks again and nobody answers"),
+        pytest.param([U, A, U, U, U], ["replied", "no reply"], id="asked three times at the end"),
+        pytest.param([U, U, EMPTY], ["no reply"], id="two messages and an empty reply"),
+        pytest.param([U, EMPTY, U], ["no reply", "ended"], id="an empty reply, and a last message"),
+        pytest.param([U, NOTE, U, A], ["replied"], id="a note of the operator between two messages"),
+        pytest.param([U, NOTE], ["ended"], id="one message and a note of the operator"),
+        pytest.param([U, U, CALL, RESULT], ["ended"], id="two messages, and it ends in a call"),
+        pytest.param(
+            [U, USERS_CALL, USERS_RESULT, U, A], ["none due", "replied"], id="a message, and the user acts"
+        ),
+        pytest.param([U, U | {"content": " "}], ["ended"], id="an empty message is no second question"),
         pytest.param([U, A, U], ["replied", "ended"], id="the last message is the user's"),
         pytest.param([U, CALL, RESULT], ["ended"], id="it ends in a call and says nothing"),
         pytest.param([U, TOLD_CALL, RESULT], ["replied"], id="it ends in a call after some words"),
@@ -44,7 +57,10 @@ def replies(*messages: Raw) -> list[str]:
         pytest.param([U, A, EMPTY, U, A], ["replied", "replied"], id="an empty message beside a reply"),
         pytest.param([U, EMPTY, A], ["replied"], id="an empty message before a reply"),
         pytest.param([USERS_CALL, USERS_RESULT, U, A], ["none due", "replied"], id="the user acts first"),
-        pytest.param([U | {"content": ""}, U, A], ["none due", "replied"], id="the user says nothing"),
+        pytest.param(
+            [U | {"content": ""}, NOTE, RESULT, U, A], ["none due", "replied"], id="the user says nothing"
+        ),
+        pytest.param([U | {"content": ""}, U, A], ["replied"], id="an empty message before one with text"),
         pytest.param([{"role": "system", "content": "Be kind."}], ["ended"], id="nobody speaks"),
         pytest.param([EMPTY], ["no reply"], id="no user message"),
     ],

@@ -260,10 +260,10 @@ def _notes(rows: pl.DataFrame) -> list[str]:
         .rows()
     ]
     excluded = rows.filter(pl.col("excluded_tasks").list.len() > 0)
-    apart = excluded.select("agent_id", "excluded_tasks").unique(maintain_order=True)
-    for agent, names in apart.iter_rows():
+    apart = excluded.select("agent_id", "k", "excluded_tasks").unique(maintain_order=True)
+    for agent, k, names in apart.iter_rows():
         more = f" and {len(names) - 10} more (--json lists all)" if len(names) > 10 else ""
-        notes.append(sanitize(f"{agent}: too few trials for the largest k of {', '.join(names[:10])}{more}."))
+        notes.append(sanitize(f"{agent}: too few trials for k = {k} of {', '.join(names[:10])}{more}."))
     return notes + [sanitize(line) for line in _shortfalls(rows)]
 
 

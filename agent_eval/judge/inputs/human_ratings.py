@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from agent_eval.formats.csv_lines import csv_lines
 from agent_eval.formats.files import files_in, is_slug
@@ -24,8 +25,9 @@ from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.tables import table
-from agent_eval.tables.judging import IMPORTED
-from agent_eval.transcripts.models import SLOTS
+from agent_eval.tables.judging import is_imported
+from agent_eval.transcripts.content_hash import text_hash
+from agent_eval.transcripts.models import SLOTS, Message
 
 COLUMNS = (
     "agent_id",
@@ -41,8 +43,8 @@ COLUMNS = (
     "rater",
     "rated_at",
 )
-SAMPLED = ("weight", "stratum", "rubric_hash")
-"""Columns of a rating sheet: the sampling weight, the stratum, and the hash of the rubric that the rater saw."""
+SAMPLED = ("weight", "stratum", "rubric_hash", "text_hash")
+"""Columns of a rating sheet: the sampling weight, the stratum, and the hashes of the rubric and text that the rater saw."""
 OPTIONAL = ("value", "label", "role", *SAMPLED)
 """Columns that a file may omit: answers other than ratings from 1 to 5, the role of the rater, and the sampling."""
 ANY = "any"
@@ -140,6 +142,47 @@ def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
         .with_columns(session_id=pl.coalesce(session, own_session))
         .drop("own_session")
     )
+
+
+def outdated_ratings(human_ratings: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the ratings of turns whose text is not the one that was rated, with the `problem`. They do not count.
+
+    A rating names the text with `text_hash`. Without it, a rating of a turn with several user messages is outdated,
+    because an earlier release divided these messages into several turns.
+
+    Args:
+        human_ratings: Table human_ratings; ratings of other conversations than those of `turns` are not returned.
+        turns: Table turns of the rated conversations.
+    """
+    place = ["agent_id", "conversation_id"]
+    of_turns = human_ratings.filter(pl.col("turn_index").is_not_null())
+    texts: dict[tuple[str, str], dict[int, str]] = {}
+    rated = turns.join(of_turns, on=place, how="semi").select(*place, "turn_index", "messages")
+    for agent, conversation, index, messages in rated.iter_rows():
+        texts.setdefault((agent, conversation), {})[index] = messages
+    problems = [
+        _why_outdated(
+            row["turn_index"], row["text_hash"], texts.get((row["agent_id"], row["conversation_id"]), {})
+        )
+        for row in of_turns.iter_rows(named=True)
+    ]
+    return of_turns.with_columns(problem=pl.Series(problems, dtype=pl.String)).drop_nulls("problem")
+
+
+def _why_outdated(turn_index: int, rated: str | None, texts: Mapping[int, str]) -> str | None:
+    first = max((index for index in texts if index <= turn_index), default=None)
+    if first is None:
+        return None
+    messages = TypeAdapter(tuple[Message, ...]).validate_json(texts[first])
+    n_users = sum(message.role == "user" for message in messages)
+    fix = "label it again on a sheet of agent-eval labels sheet"
+    if turn_index != first:
+        is_joined = turn_index < first + n_users
+        return f"turn {turn_index} is now part of turn {first}; {fix}" if is_joined else None
+    current = text_hash(messages)
+    if rated is None and n_users > 1:
+        return f"turn {first} now has {n_users} user messages; {fix}, or write {current} to column text_hash"
+    return None if rated in (None, current) else f"the text of turn {first} has changed since; {fix}"
 
 
 def by_people(human_ratings: pl.DataFrame) -> pl.DataFrame:
@@ -385,7 +428,7 @@ def _labels(cell: str | None, target: Target) -> list[str]:
 def _rater(row: Mapping[str, str | None]) -> str:
     """Return the rater. The name of another tool's judge is only valid with the role `judge`."""
     rater = _given(row["rater"], "rater", "who rated, e.g. a name or initials")
-    if rater.lower().startswith(IMPORTED) and row["role"] != JUDGE:
+    if is_imported(rater.lower()) and row["role"] != JUDGE:
         raise ValueError(f"rater is {rater[:_SHOWN]!r}, the name of a judge; give it the role {JUDGE}")
     return rater
 

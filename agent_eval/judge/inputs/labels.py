@@ -31,7 +31,7 @@ from agent_eval.judge.inputs.human_ratings import (
     checked_rating,
 )
 from agent_eval.judge.inputs.sheet_sampling import SEALED, opened_sampling
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import IMPORTED, is_imported
 
 OUTCOME = "outcome"
 """Role of outcomes that the harness found and that a file has in addition to verdicts."""
@@ -47,6 +47,7 @@ _NAMES = {
     "agent_id": ("agent", "agent_id"),
     "session_id": ("session", "session_id"),
     "rubric_hash": ("rubric", "rubric_hash"),
+    "text_hash": ("text", "text_hash"),
     **{
         name: (name,)
         for name in ("methodology_version", "criterion", "evidence", "role", "weight", "stratum")
@@ -305,7 +306,7 @@ def _label(
         return "give either a rater or a judge"
     judge = judge or (held.get("rater") if held.get("role") == JUDGE else None)
     if judge:
-        held |= {"rater": judge if judge.startswith(IMPORTED) else IMPORTED + judge, "role": JUDGE}
+        held |= {"rater": judge if is_imported(judge) else IMPORTED + judge, "role": JUDGE}
     if len(answers) > 1:
         return f"{len(answers)} answers, expected one of {', '.join(_NAMES['answer'])}"
     held["target"] = held.get("target") or metric

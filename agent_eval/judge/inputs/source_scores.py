@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from agent_eval.formats.plain_text import one_line
 from agent_eval.judge.inputs.human_ratings import JUDGE, latest_ratings
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import IMPORTED, is_imported
 
 SOURCE_SCORES = "source_scores"
 """Key in a conversation's metadata under which importers store a list of {name, value, …}."""
@@ -45,7 +45,7 @@ def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: 
         index, name = row["turn_index"], row["rater"]
         if index is not None and (row["agent_id"], row["conversation_id"], index) not in places:
             continue
-        judge = name if name.startswith(IMPORTED) else f"{IMPORTED}{name}"
+        judge = name if is_imported(name) else f"{IMPORTED}{name}"
         rows.append(
             {
                 column: row[column]

@@ -24,6 +24,7 @@ from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install
 from agent_eval.judge.prompts import Messages, Prompt, marked
 from agent_eval.judge.prompts.attachments import content_parts
+from agent_eval.tables.judging import IMPORTED, is_imported
 from agent_eval.transcripts.attachments import Attachment, AttachmentKind
 
 _ENVIRONMENT = {
@@ -228,9 +229,11 @@ def caches_marked_blocks(model: str) -> bool:
 def problem_of(model: str, *, is_listed: bool = False) -> str | None:
     """Return the reason why calls to a model cannot succeed, or None if no problem is found.
 
-    The reasons are an unknown provider, a missing API key, and a model on OpenAI's or Anthropic's own servers that
+    The reasons are a reserved name, an unknown provider, a missing API key, and a model on OpenAI's or Anthropic's own servers that
     litellm does not list, unless `is_listed` is set.
     """
+    if is_imported(model):
+        return f"Judge model {model!r}: names that begin with {IMPORTED!r} are of other tools' judges. Write provider/model"
     litellm = imported()
     try:
         name, provider, *_ = litellm.get_llm_provider(model)

@@ -74,7 +74,7 @@ def can_share_call(turn: Question, conversation: Question) -> bool:
     return (
         turn.turn_index is not None
         and turn.conversations[0].conversation_id == only.conversation_id
-        and turn.turn_index + 1 == len(conversation.turns[0])
+        and turn.turn_index == conversation.turns[0][-1].turn_index
         and only.injected_error is None
     )
 

@@ -267,11 +267,11 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
 
 
 def _request_of(turns: Sequence[Turn], i: int, j: int) -> list[tuple[int, int]]:
-    """Return a list with the position of the user's message in turn `i`, or an empty list if message `j` precedes it.
+    """Return the positions of the user's messages in turn `i` that precede message `j`.
 
-    Every window shows this message, so that the judge knows what was asked.
+    Every window shows these messages, so that the judge knows what was asked.
     """
-    return [(i, k) for k in range(j) if turns[i].messages[k].role == "user"][:1]
+    return [(i, k) for k in range(j) if turns[i].messages[k].role == "user"]
 
 
 def _thinned(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules.finding import RULE
-from agent_eval.metrics.base import HARNESS_ERROR
+from agent_eval.metrics.base import HARNESS_ERROR, UNEXPLAINED_ERROR
 from agent_eval.metrics.metric_set import expected_of
 from agent_eval.transcripts.models import Conversation, Intervention
 
@@ -31,11 +31,14 @@ def declared_use(question: Question) -> Verdict | None:
 def declared_outcome(conversation: Conversation) -> Verdict | None:
     """Return goal completion if the conversation declares whether its outcome is correct, else None.
 
-    A reward alone does not decide. If the harness failed, the result is not applicable.
+    A reward alone does not decide. If the harness failed, or if an error of unknown cause ended the conversation and its
+    source declares no outcome, the result is not applicable.
     """
     outcome = conversation.outcome
     if outcome.classified == "harness_error":
         return NotApplicable(HARNESS_ERROR)
+    if outcome.classified == "unexplained_error" and outcome.correct is None:
+        return NotApplicable(UNEXPLAINED_ERROR)
     if outcome.correct is None:
         return None
     source = f" ({outcome.source})" if outcome.source else ""

@@ -32,7 +32,7 @@ class History:
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.turns: list[Turn] = []
-        self.starts: list[int] = []  # number of messages before each turn
+        self.starts: dict[int, int] = {}  # number of messages before a turn, by its index
         self._n_messages = 0
         self._states: dict[type, tuple[State, int]] = {}
 
@@ -40,15 +40,15 @@ class History:
         """Add the turns of the question that are not included yet."""
         for turn in question.turns[0][len(self.turns) :]:
             self.turns.append(turn)
-            self.starts.append(self._n_messages)
+            self.starts[turn.turn_index] = self._n_messages
             self._n_messages += len(turn.messages)
 
     def state(self, kind: type[S]) -> S:
         """Return the state of a rule after all turns so far."""
         state, n_seen = self._states.get(kind) or (kind(self.conversation), 0)
         assert isinstance(state, kind)
-        for turn, start in zip(self.turns[n_seen:], self.starts[n_seen:], strict=True):
-            state.add(turn, start)
+        for turn in self.turns[n_seen:]:
+            state.add(turn, self.starts[turn.turn_index])
         self._states[kind] = (state, len(self.turns))
         return state
 

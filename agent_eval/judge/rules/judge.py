@@ -98,7 +98,7 @@ def _own_measure(metric: Metric, question: Question) -> Verdict:
     expected = next((e for e in conversation.expected if e.turn_index == at), None)
     try:
         if at is not None:
-            metric.applies(turns[at], conversation, expected)
+            metric.applies(question.turn, conversation, expected)
         measured = metric.measure(turns, conversation, expected)
     except Exception as error:
         return Unscored("judge_error", f"the metric's own code failed: {type(error).__name__}: {error}"[:300])

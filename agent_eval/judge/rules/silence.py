@@ -18,7 +18,9 @@ def no_reply(question: Question) -> RuleFinding | None:
     if question.turn.reply != "no reply":
         return None
     is_empty = any(m.role == "assistant" and m.is_empty for m in question.turn.messages)
-    how = "The agent's message is empty." if is_empty else "The conversation went on without a reply."
+    n_users = sum(m.role == "user" for m in question.turn.messages)
+    waited = "The conversation went on" if n_users < 2 else f"The user wrote {n_users} messages"
+    how = "The agent's message is empty." if is_empty else f"{waited} without a reply."
     return RuleFinding(SILENCE, f"No reply: {how}", "")
 
 

@@ -21,7 +21,7 @@ from agent_eval.report.svg import (
     matrix,
     spans,
 )
-from agent_eval.tables.judging import IMPORTED
+from agent_eval.tables.judging import is_imported_judge
 
 _FREE = ("human", "rule", "recorded", "none")
 _PAIR = ["methodology_version", "agent_id"]
@@ -39,7 +39,7 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
-_IS_MODEL = ~pl.col("judge").is_in(_FREE) & ~pl.col("judge").str.starts_with(IMPORTED)
+_IS_MODEL = ~pl.col("judge").is_in(_FREE) & ~is_imported_judge()
 _PAID = _IS_MODEL & pl.col("status").is_in(["scored", "unscored"])
 
 

@@ -33,7 +33,9 @@ _NOT_KEPT_FIRST = (_first("result", "failed", "unknown"),)
 
 ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
     "sessions": (-pl.col("session_date").to_physical(),),
-    "conversations": (_first("outcome_class", "harness_error", "agent_error", "failed", "unknown"),),
+    "conversations": (
+        _first("outcome_class", "harness_error", "unexplained_error", "agent_error", "failed", "unknown"),
+    ),
     "turns": (pl.col("agent_message").is_not_null(), -pl.col("latency_ms")),
     "tool_calls": (~pl.col("is_error").fill_null(value=False),),
     "expected_calls": (pl.col("is_matched").fill_null(value=True),),

@@ -158,7 +158,9 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
         "n_known",
         "n_harness_errors",
         "n_unknown",
+        "n_unexplained_errors",
         "n_refused",
+        "n_without_task",
         pl.format(
             "{} to {}",
             pl.col("pass_hat_k_worst").round(3),

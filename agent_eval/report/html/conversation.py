@@ -110,10 +110,11 @@ def conversation_pages(
     row = material.conversation
     agent_id, conversation_id = row["agent_id"], row["conversation_id"]
     turns = list(material.turns)
-    n_parts = max(1, -(-len(turns) // TURNS_PER_PAGE))
+    n_parts = 1 + (turns[-1]["turn_index"] // TURNS_PER_PAGE if turns else 0)
     pages = [paths.conversation_part(agent_id, conversation_id, i) for i in range(n_parts)]
     for part in range(n_parts):
-        views, marks = turn_views(material, turns[part * TURNS_PER_PAGE : (part + 1) * TURNS_PER_PAGE])
+        of_part = (turn for turn in turns if turn["turn_index"] // TURNS_PER_PAGE == part)
+        views, marks = turn_views(material, of_part)
         yield (
             pages[part],
             _head(material, marks)

@@ -31,6 +31,7 @@ COLUMNS = (
     "time",
     "stratum",
     "rubric",
+    "text",
 )
 """Columns of the CSV that `agent-eval labels import` reads."""  # fmt: skip
 _LONGEST_CELL = 2_000  # maximum number of characters in column shown_text
@@ -67,6 +68,7 @@ class SheetItem:
     metric: str
     stratum: str  # sealed: weight and stratum of the sample
     rubric: str
+    text: str | None = None  # hash of the messages of the turn
 
 
 Conversations = Mapping[tuple[str, str], Mapping[str, Any]]

@@ -34,6 +34,7 @@ from agent_eval.tables.frames import (
     UniversalScores,
 )
 from agent_eval.transcripts.admission import ANY, is_lost_to_harness
+from agent_eval.transcripts.outcomes import is_unexplained_error
 
 SCALE = range(1, 6)
 
@@ -255,6 +256,7 @@ def _refused_only(
                 "n_conversations": 0,
                 "n_planned": n_refused,
                 "n_harness_errors": 0,
+                "n_unexplained_errors": 0,
                 "n_refused": n_refused,
                 "refused_sessions": [f"{name}: {n}" for name, n in sorted(counts.items())],
                 "n_goal_completion": 0,
@@ -392,6 +394,10 @@ _COUNTED: Mapping[str, pl.Expr] = {
     )
     .sum()
     .cast(pl.Int64),
+    "n_unexplained_errors": (pl.col("is_unexplained").fill_null(False) & pl.col("is_admitted"))
+    .sum()
+    .cast(pl.Int64),
+    "doubted": (1 - pl.col("value")).filter("is_admitted", "is_unexplained").sort().sum(),
 }
 """Aggregates over all conversations of a pair. Values are sorted because float sums depend on the order."""
 
@@ -404,7 +410,8 @@ def _measured(
 ) -> dict[AgentVersion, dict[str, object]]:
     """Compute goal completion and cost over the admitted conversations; null without conversations.
 
-    The worst case counts every unknown outcome, including refused records, as failed; the best case as passed.
+    The worst case counts every unknown outcome, including refused records, as failed; the best case as passed, together
+    with the failures that ended in an error of unknown cause.
     """
     goals = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
@@ -419,6 +426,7 @@ def _measured(
                 "conversation_id",
                 "cost_usd",
                 is_harness_error=(pl.col("outcome_class") == "harness_error").fill_null(False),
+                is_unexplained=is_unexplained_error(),
             ),
             on=["agent_id", "conversation_id"],
             how="left",
@@ -445,13 +453,15 @@ def _measured(
         )
         .with_columns(
             goal_completion_worst=pl.col("reached") / pl.col("n_planned"),
-            goal_completion_best=(pl.col("reached") + pl.col("n_planned") - pl.col("n_goal_completion"))
+            goal_completion_best=(
+                pl.col("reached") + pl.col("doubted") + pl.col("n_planned") - pl.col("n_goal_completion")
+            )
             / pl.col("n_planned"),
         )
     )
     columns = (
         "cost_usd", "goal_completion", "goal_completion_worst", "goal_completion_best", "n_goal_completion",
-        "n_goal_unknown", "n_conversations", "n_planned", "n_harness_errors", "n_refused", "refused_sessions",
+        "n_goal_unknown", "n_conversations", "n_planned", "n_harness_errors", "n_unexplained_errors", "n_refused", "refused_sessions",
     )  # fmt: skip
     return {
         AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in columns}

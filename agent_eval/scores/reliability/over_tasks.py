@@ -31,6 +31,7 @@ class Alike(NamedTuple):
     n: int
     c: int
     n_open: int  # trials with unknown outcome
+    n_doubted: int  # failed trials that ended in an error of unknown cause
     times: int
     sources: tuple[str, ...]
 
@@ -77,6 +78,13 @@ def estimated(
     row["estimand"] = NEW_TASKS
     says = f"over tasks; covers {NEW_TASKS}" if n_tasks > 1 else "one task: no interval"
     return row | dict(zip(ESTIMATES, (*one, *every, says), strict=True))
+
+
+def no_estimate(k: int, most: int) -> str:
+    """Return the reason why no task counts for this k, where `most` is the largest number of known trials of a task."""
+    if not most:
+        return "no estimate: no trial has a known outcome"
+    return f"no estimate: k is {k}, but no task has more than {most} trials with a known outcome"
 
 
 def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str, object]:

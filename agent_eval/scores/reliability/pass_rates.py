@@ -29,7 +29,14 @@ from agent_eval.scores.reliability.attempts import (
     pass_hat_k,
     posterior,
 )
-from agent_eval.scores.reliability.over_tasks import Alike, InFamily, estimated, over_families, said_of
+from agent_eval.scores.reliability.over_tasks import (
+    Alike,
+    InFamily,
+    estimated,
+    no_estimate,
+    over_families,
+    said_of,
+)
 from agent_eval.scores.reliability.ranking import as_table, assessed, assessment, reliability_leaderboard
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import (
@@ -81,8 +88,8 @@ def reliability(
 
     The estimators are:
 
-    - unbiased: the mean over tasks with at least as many trials of known outcome as the largest k, so that pass^k
-      never rises with k. Other tasks are excluded, counted and named.
+    - unbiased: the mean over tasks with at least k trials of known outcome, for each k on its own, so that a further
+      k changes no other row. Other tasks are excluded, counted and named.
     - plug_in: the mean over every task with a known trial, which also allows k > n.
     - bayesian: the hierarchical posterior (`posterior_of_new_tasks`) over every task with a known trial, null for
       a k that exceeds every task's trials. A single task has the posterior Beta(a + c, b + n − c), for any k.
@@ -90,7 +97,8 @@ def reliability(
       any k. This is Fair Forge's estimator.
 
     Worst and best are the same estimates with every unknown trial, including those lost to the harness, counted
-    as failed or passed, over the tasks that then have enough trials. A refused record can be a trial of one of
+    as failed or passed, over the tasks that then have enough trials. A failure that ended in an error of unknown cause
+    counts as passed in the best case, because the harness may have failed instead of the agent. A refused record can be a trial of one of
     these tasks or of another task; for bayesian and pooled it is a trial of another task. An estimate outside
     these bounds is replaced by the nearer bound.
 
@@ -121,16 +129,18 @@ def reliability(
     for k in ks or ():
         check_attempts(k)
     _check_estimators(estimators)
-    outcomes = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count).drop_nulls(
-        "task"
-    )
+    trials = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
+    without_task = trials.filter(pl.col("task").is_null()).group_by(GROUP[:2]).len("n_without_task")
+    outcomes = trials.drop_nulls("task")
     if outcomes.is_empty():
         return table("reliability").empty()
     tasks = outcomes.group_by(*GROUP, "task").agg(
         n=pl.col("is_correct").count().cast(pl.Int64),
         c=pl.col("is_correct").sum().cast(pl.Int64),
         n_open=pl.col("is_correct").null_count().cast(pl.Int64),
+        n_doubted=(pl.col("is_unexplained_error") & ~pl.col("is_correct")).sum().cast(pl.Int64),
         n_harness=pl.col("is_harness_error").sum().cast(pl.Int64),
+        n_unexplained=pl.col("is_unexplained_error").sum().cast(pl.Int64),
         n_judge_failed=pl.col("judge_failed").sum(),
         family=pl.col("task_family").drop_nulls().first(),
         **{source: (pl.col("source") == source).any() for source in SOURCES},
@@ -139,8 +149,11 @@ def reliability(
     asked = _counted(_asked(tasks, ks), refused_records(errors, tables.transcripts)).join(
         pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross"
     )
-    rows = _with_estimates(asked, tasks, prior, level).with_columns(
-        n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), **assessed()
+    rows = (
+        _with_estimates(asked, tasks, prior, level)
+        .with_columns(n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), **assessed())
+        .join(without_task, on=list(GROUP[:2]), how="left")
+        .with_columns(pl.col("n_without_task").fill_null(0))
     )
     return as_table("reliability", rows).sort(*GROUP, "k", "estimator")
 
@@ -222,6 +235,7 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
         pl.col("n_judge_failed").sum().alias("n_trials_judge_failed"),
         pl.col("n").sum().alias("n_known"),
         pl.col("n_harness").sum().alias("n_harness_errors"),
+        pl.col("n_unexplained").sum().alias("n_unexplained_errors"),
         # at least half of the tasks have this many trials
         known.sort(descending=True)
         .get((known.len() - 1) // 2, null_on_oob=True)
@@ -231,9 +245,9 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     )
     if ks is not None:
         wanted = pl.DataFrame({"k": sorted(set(ks))}, schema={"k": pl.Int64})
-        return groups.with_columns(largest=pl.lit(max(ks), pl.Int64)).join(wanted, how="cross")
+        return groups.drop("largest").join(wanted, how="cross")
     every = pl.int_ranges(1, pl.col("largest") + 1).alias("k")
-    return groups.with_columns(every).explode("k")
+    return groups.with_columns(every).drop("largest").explode("k")
 
 
 def _counted(asked: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
@@ -257,10 +271,10 @@ def _with_estimates(
     alike, names, families = _alike(tasks), _names(tasks), _families(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
     found = []
-    columns = (*GROUP, "k", "estimator", "largest", "n_refused")
-    for version, agent, task_set, k, estimator, largest, n_refused in asked.select(columns).iter_rows():
+    columns = (*GROUP, "k", "estimator", "n_refused")
+    for version, agent, task_set, k, estimator, n_refused in asked.select(columns).iter_rows():
         group = (version, agent, task_set)
-        least = largest if estimator == "unbiased" else 1
+        least = k if estimator == "unbiased" else 1
         counting = [a for a in alike[group] if a.n >= least]
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
         counted = [name for name, n in names[group] if n >= least]
@@ -268,6 +282,8 @@ def _with_estimates(
         memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share trials
         if memo not in memory:
             made = estimated(counting, k, estimator, prior, level)
+            if not counting:
+                made["interval"] = no_estimate(k, max(a.n for a in alike[group]))
             memory[memo] = within_bounds(
                 (made | over_families(of_families, k, estimator) if of_families else made)
                 | worst_and_best(alike[group], k, estimator, least, n_refused, prior)
@@ -281,14 +297,14 @@ def _with_estimates(
 def _alike(tasks: pl.DataFrame) -> dict[_Group, list[Alike]]:
     # rows are sorted because float sums depend on the order of addition
     counts = (
-        tasks.group_by(*GROUP, "n", "c", "n_open")
+        tasks.group_by(*GROUP, "n", "c", "n_open", "n_doubted")
         .agg(pl.len().cast(pl.Int64).alias("times"), *(pl.col(source).any() for source in SOURCES))
-        .sort(*GROUP, "n", "c", "n_open")
+        .sort(*GROUP, "n", "c", "n_open", "n_doubted")
     )
     found = defaultdict[_Group, list[Alike]](list)
-    for version, agent, task_set, n, c, n_open, times, *used in counts.iter_rows():
+    for version, agent, task_set, n, c, n_open, n_doubted, times, *used in counts.iter_rows():
         sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
-        found[version, agent, task_set].append(Alike(n, c, n_open, times, sources))
+        found[version, agent, task_set].append(Alike(n, c, n_open, n_doubted, times, sources))
     return found
 
 

@@ -109,20 +109,27 @@ def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
 def assessed() -> dict[str, pl.Expr]:
     """Return expressions for the columns `assessment` and `reason`.
 
-    If the worst and best case would be assessed differently, the assessment is unknown; else the reason is null.
+    If the worst and best case would be assessed differently, the assessment is unknown, with the reason. Without an
+    estimate, the reason says why there is none. Otherwise, the reason is null.
     """
     word = assessment()
     worst, best = (assessment(pl.col(f"pass_at_k_{end}"), pl.col(f"pass_hat_k_{end}")) for end in ENDS)
     turned = (word.is_not_null() & ((worst != word) | (best != word))).fill_null(False)
     n_open = pl.col("n_planned") - pl.col("n_known")
     why = pl.format(
-        "assessment is unknown: {} of {} trials are not known; {} at worst, {} at best",
-        n_open, "n_planned", worst.fill_null("no estimate"), best.fill_null("no estimate"),
+        "assessment is unknown: {} of {} trials are not known{}; {} at worst, {} at best",
+        n_open, "n_planned", _ended_in_errors(), worst.fill_null("no estimate"), best.fill_null("no estimate"),
     )  # fmt: skip
     return {
         "assessment": pl.when(turned).then(pl.lit("unknown")).otherwise(word),
-        "reason": pl.when(turned).then(why),
+        "reason": pl.when(turned).then(why).when(pl.col("pass_hat_k").is_null()).then("interval"),
     }
+
+
+def _ended_in_errors() -> pl.Expr:
+    """Return text such as ', 3 ended in an error of unknown cause'; empty if there are none."""
+    n = pl.col("n_unexplained_errors")
+    return pl.when(n > 0).then(pl.format(", {} ended in an error of unknown cause", n)).otherwise(pl.lit(""))
 
 
 def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr:

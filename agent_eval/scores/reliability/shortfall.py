@@ -10,17 +10,18 @@ _PARTS = (
 
 
 def shortfall(row: Mapping[str, object]) -> str | None:
-    """Describe the unknown trials of a rate; None if all planned trials are known.
+    """Describe the unknown trials of a rate; None if all planned trials are known, and none ended in an unexplained error.
 
-    An example is '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'. If
-    the row has the number of known trials (`n_known`), all trials that are not explained otherwise are described
-    as trials without a task.
+    An example is '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'. Trials that
+    ended in an error of unknown cause are named, also if their source declares them failed. If the row has the number of
+    known trials (`n_known`), all trials that are not explained otherwise are described as trials without a task.
     """
     counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
     planned, n_known = row.get("n_planned"), row.get("n_known")
     n_lost = sum(counts.values())
     n_without = planned - n_known - n_lost if isinstance(planned, int) and isinstance(n_known, int) else 0
-    if not n_lost and n_without <= 0:
+    n_doubted = n if isinstance(n := row.get("n_unexplained_errors"), int) else 0
+    if not n_lost and n_without <= 0 and not n_doubted:
         return None
     parts = [text.format(n=counts[name]) for name, text in _PARTS if counts.get(name)]
     sessions = row.get("refused_sessions")
@@ -29,7 +30,14 @@ def shortfall(row: Mapping[str, object]) -> str | None:
     if n_without > 0:
         parts.append(f"{n_without} without a task id, which count in no pass rate")
     known = planned - n_lost - max(n_without, 0) if isinstance(planned, int) else "?"
-    return f"{known} of {planned if planned is not None else '?'} planned trials known: {', '.join(parts)}"
+    said = f"{known} of {planned if planned is not None else '?'} planned trials known{': ' * bool(parts)}{', '.join(parts)}"
+    return f"{said}; {n_doubted} ended in {unexplained(n_doubted)}" if n_doubted else said
+
+
+def unexplained(n: int) -> str:
+    """Return the words for n errors of unknown cause, which the worst to best case covers."""
+    errors = "an error of unknown cause" if n == 1 else "errors of unknown cause"
+    return f"{errors}, counted as declared (worst to best case covers a failure of the harness)"
 
 
 def bounds(row: Mapping[str, object], name: str) -> str:

@@ -21,8 +21,9 @@ from agent_eval.tables.frames import (
     TurnJudgments,
 )
 from agent_eval.transcripts.admission import is_lost_to_harness
+from agent_eval.transcripts.frames import has_ground_truth
 from agent_eval.transcripts.models import EXPECTED
-from agent_eval.transcripts.outcomes import ROUNDING
+from agent_eval.transcripts.outcomes import ROUNDING, is_unexplained_error
 
 ANSWER_METRIC, GOAL_METRIC = "answer_correctness", "goal_completion"
 OUTCOME_METRICS = (GOAL_METRIC, ANSWER_METRIC)
@@ -70,7 +71,8 @@ def trial_outcomes(
 
     The first known source counts: the declared outcome; the interactions, if all are scored (a success if all
     are correct); and goal completion. A trial lost to the harness is always unknown. Failures by interactions or
-    goals are unknown in a session whose rewards give no outcome and in which no success was recognised.
+    goals are unknown in a session whose rewards give no outcome and in which no success was recognised. A trial that
+    ended in an error of unknown cause is what its source declares, else unknown.
     Conversations with the same trial number within a session and task all count, because recorded numbers are
     not reliable enough to discard a run.
 
@@ -83,7 +85,7 @@ def trial_outcomes(
         One row per version and conversation that is admitted, or whose session was lost to the harness:
         `task_set` and `task` (both null for a conversation without a task id), `task_family` (null if none is
         declared), `session_id`, `is_correct` and `source` (both null if unknown), `is_harness_error`,
-        `judge_failed` (the trial is unknown, and a judgment that could have decided it was lost),
+        `is_unexplained_error` (the trial ended in an error of unknown cause; a failure may be the harness's), `judge_failed` (the trial is unknown, and a judgment that could have decided it was lost),
         `n_interactions` and `n_interactions_correct` (null if an interaction is not scored or there is none).
 
     Raises:
@@ -108,6 +110,7 @@ def trial_outcomes(
                 "task_family",
                 is_between=is_between_rewards(),
                 is_harness_error=(pl.col("outcome_class") == "harness_error").fill_null(False),
+                is_unexplained=is_unexplained_error(),
             ),
             on=list(_CONVERSATION),
             how="left",
@@ -118,8 +121,12 @@ def trial_outcomes(
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
     is_broken = pl.col("is_harness_error").fill_null(False) | pl.col("is_lost_session")
+    is_unexplained = pl.col("is_unexplained").fill_null(False) & ~is_broken
+    # after an error of unknown cause only the source decides: what is missing may be missing by the harness's fault;
     # a source that can only show failures does not give a rate; see `transcripts.outcomes`
-    said = pl.when(~is_broken).then(pl.coalesce(outcome, every, goal))
+    said = pl.when(~is_broken).then(
+        pl.when(is_unexplained).then(outcome).otherwise(pl.coalesce(outcome, every, goal))
+    )
     of_session = ["methodology_version", "agent_id", "session_id"]
     is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
         of_session
@@ -133,6 +140,7 @@ def trial_outcomes(
         "task_family",
         is_correct=is_correct,
         is_harness_error=is_broken,
+        is_unexplained_error=is_unexplained,
         source=pl.when(is_correct.is_null())
         .then(None)
         .when(outcome.is_not_null())
@@ -214,7 +222,7 @@ def _checked(threshold: object) -> float:
 
 def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
     """Return the agent, conversation and turn of every expected answer; several for one turn count once."""
-    texts = conversations.filter(pl.col("expected").str.contains(r'"answer"\s*:\s*"'))
+    texts = conversations.filter(has_ground_truth())
     rows = {
         (agent_id, conversation_id, entry.turn_index)
         for agent_id, conversation_id, text in texts.select(*_CONVERSATION, "expected").iter_rows()

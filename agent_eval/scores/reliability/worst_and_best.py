@@ -58,7 +58,8 @@ def worst_and_best(
 ) -> dict[str, float | None]:
     """Return the estimates with every unknown trial counted as failed (worst) or passed (best).
 
-    A refused record can be a trial of any of these tasks or of another task; the bounds hold in either case.
+    The best case also counts the failures that an error of unknown cause ended as passed: if the harness failed, the
+    agent may have passed. A refused record can be a trial of any of these tasks or of another task; the bounds hold in either case.
     """
     counting = [t for t in tasks if t.n + t.n_open >= least]
     if estimator in POSTERIORS:
@@ -66,7 +67,7 @@ def worst_and_best(
     found: dict[str, float | None] = {}
     for end in ENDS:
         is_best = end == "best"
-        counts = [(t.n + t.n_open, t.c + is_best * t.n_open, t.times) for t in counting]
+        counts = [(t.n + t.n_open, t.c + is_best * (t.n_open + t.n_doubted), t.times) for t in counting]
         for part, kind in enumerate(("at", "hat")):
 
             def value(n: int, c: int, part: int = part) -> float:
@@ -150,7 +151,7 @@ def _posterior_bounds(
     found: dict[str, float | None] = {}
     for end in ENDS:
         passed = int(end == "best")
-        counts = [(t.n + t.n_open, t.c + passed * t.n_open, t.times) for t in tasks]
+        counts = [(t.n + t.n_open, t.c + passed * (t.n_open + t.n_doubted), t.times) for t in tasks]
         counts += [(1, passed, n_refused)] if n_refused else []
         most = max((n for n, _, _ in counts), default=0)
         is_identified = estimator == "pooled" or sum(times for *_, times in counts) == 1 or k <= most

@@ -35,7 +35,7 @@ from agent_eval.scores.statistics.unpaired import (
 __all__ = ["PASS_AT_1", "RATES", "compare", "says_goal", "session_values", "task_values"]
 
 LOWER_IS_BETTER = frozenset({"cost_usd"})
-COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused")
+COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused", "n_unexplained_errors")
 PRIMARY, SECONDARY = "primary", "secondary"
 SCHEMA: Mapping[str, type[pl.DataType]] = {
     "quantity": pl.String,
@@ -324,6 +324,7 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
         counts = {name: int(tasks[f"{name}{suffix}"].sum()) for name in COUNTS[1:4]} | {"n_refused": lost}
         row |= {f"{side}{name}": n for name, n in counts.items()}
         row[f"{side}n_planned"] = sum(counts.values())
+        row[f"{side}n_unexplained_errors"] = int(tasks[f"n_unexplained_errors{suffix}"].sum())
         worst, best = (tasks[f"{end}{suffix}"].to_list() for end in ("worst", "best"))
         row[f"{side}value_worst"] = sum(worst) / (len(worst) + lost)
         row[f"{side}value_best"] = (sum(best) + lost) / (len(best) + lost)

@@ -57,7 +57,8 @@ def task_values(
     metric of conversations and of turns (averaged over the conversation first). A trial does not count for a
     quantity that is unknown in it; conversations without a task are ignored. Goal completion is omitted if it
     equals the declared outcome or decided the trial, because it would repeat pass@1. For the quantities in
-    RATES, trials are counted, and `worst` and `best` count the unknown trials as failed and as passed.
+    RATES, trials are counted, and `worst` and `best` count the unknown trials as failed and as passed; `best` also counts
+    the failures that ended in an error of unknown cause as passed.
 
     Args:
         outcomes: From `trial_outcomes`.
@@ -68,12 +69,14 @@ def task_values(
 
     Returns:
         One row per agent, task set, task and quantity, sorted, with `value` (null if only worst and best are
-        known), `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown` and `family`.
+        known), `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, `n_unexplained_errors` and `family`.
     """
     if "task_family" not in outcomes.columns:
         outcomes = outcomes.with_columns(task_family=pl.lit(None, dtype=pl.String))
     if "is_harness_error" not in outcomes.columns:
         outcomes = outcomes.with_columns(is_harness_error=pl.lit(value=False))
+    if "is_unexplained_error" not in outcomes.columns:
+        outcomes = outcomes.with_columns(is_unexplained_error=pl.lit(value=False))
     trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
     costs = trials.join(
         conversations.select("agent_id", "conversation_id", value="cost_usd"),
@@ -81,7 +84,7 @@ def task_values(
     ).with_columns(quantity=pl.lit("cost_usd"))
     correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
     key = ["agent_id", "task_set", "task", "quantity"]
-    columns = [*key, "value", "is_harness_error", "task_family"]
+    columns = [*key, "value", "is_harness_error", "is_unexplained_error", "task_family"]
     judged, of_goal = conversation_judgments, trials
     if not repeats_outcome:
         repeated = _repeated(trials, judged)
@@ -93,7 +96,7 @@ def task_values(
     goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
     every = [correct, costs, measured, *([] if judged_goals.is_empty() else [goals])]
     is_rate, value, broken = pl.col("quantity").is_in(RATES), pl.col("value"), pl.col("is_harness_error")
-    n_open = value.null_count()
+    n_open, unexplained = value.null_count(), pl.col("is_unexplained_error").fill_null(False)
     return (
         pl.concat([part.select(columns) for part in every])
         .filter(is_rate | value.is_not_null())
@@ -102,10 +105,11 @@ def task_values(
         .agg(
             value.mean(),
             worst=value.sum() / pl.len(),
-            best=(value.sum() + n_open) / pl.len(),
+            best=(value.sum() + n_open + (1 - value.filter(unexplained)).sum()) / pl.len(),
             n_known=value.count().cast(pl.Int64),
             n_harness_errors=(value.is_null() & broken).sum().cast(pl.Int64),
             n_unknown=(value.is_null() & ~broken).sum().cast(pl.Int64),
+            n_unexplained_errors=unexplained.sum().cast(pl.Int64),
             family=pl.col("task_family").drop_nulls().first(),
         )
         .sort(key)

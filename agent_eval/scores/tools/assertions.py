@@ -16,8 +16,9 @@ from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts
-from agent_eval.transcripts.models import EXPECTED, Expected
-from agent_eval.transcripts.outcomes import HARNESS_FAILED
+from agent_eval.transcripts.frames import has_ground_truth
+from agent_eval.transcripts.models import EXPECTED, Expected, n_turn_indexes
+from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
 NOTHING_REQUIRED = "it requires nothing: contains needs tools or forbidden calls"
@@ -35,7 +36,7 @@ def assertion_results(
     Only the agent's calls are compared.
     """
     target = table("assertion_results")
-    asserting = conversations.filter(pl.col("expected").is_not_null(), pl.col("expected") != "[]")
+    asserting = conversations.filter(has_ground_truth())
     held = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
     asserting = asserting.join(held, on=list(_CONVERSATION), how="semi")
     own = tool_calls.filter(pl.col("requestor") == "assistant").join(
@@ -48,20 +49,32 @@ def assertion_results(
     rows = [
         {"agent_id": agent, "conversation_id": conversation}
         | row
-        | ({"result": "unknown", "reason": HARNESS_FAILED} if outcome_class == "harness_error" else {})
+        | _despite_error(row["result"], outcome_class)
         for agent, conversation, text, n_turns, n_users, outcome_class in asserting.select(
             *_CONVERSATION, "expected", "n_turns", "n_user_messages", "outcome_class"
         ).iter_rows()
         for row in _of_conversation(
             EXPECTED.validate_json(text),
             calls.get((agent, conversation), []),
-            n_turns,
+            n_turn_indexes(n_turns, n_users),
             has_user=n_users != 0,
         )
     ]
     found = target.frame(rows).drop("methodology_version", "slot")
     joined = held.join(found, on=list(_CONVERSATION))
     return target.selected(joined).sort(target.key)
+
+
+def _despite_error(result: object, outcome_class: str | None) -> dict[str, object]:
+    """Return the result that counts if an error of the harness, or of unknown cause, ended the conversation.
+
+    What is missing after an error of unknown cause may be missing by the harness's fault.
+    """
+    if outcome_class == "harness_error":
+        return {"result": "unknown", "reason": HARNESS_FAILED}
+    if outcome_class == "unexplained_error" and result == "failed":
+        return {"result": "unknown", "reason": UNEXPLAINED}
+    return {}
 
 
 def _of_conversation(

@@ -21,6 +21,7 @@ from agent_eval.scores.tools.fair_forge import FAIR_FORGE, Step, fair_forge_aspe
 from agent_eval.scores.tools.matching import Worth, best_choices, best_total, longest_chain
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts, TurnJudgments
+from agent_eval.transcripts.frames import has_ground_truth
 from agent_eval.transcripts.models import EXPECTED, Expected
 
 ASPECTS = ("selection", "parameters", "sequence", "utilisation")
@@ -379,7 +380,7 @@ _Key = tuple[str, str, int | None]
 
 def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
     """Return the tools that the agent is expected to call, by agent, conversation and turn."""
-    texts = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
+    texts = conversations.filter(has_ground_truth())
     truths: dict[_Key, Expected] = {}
     columns = (*_CONVERSATION, "n_user_messages", "expected")
     for agent_id, conversation_id, n_users, text in texts.select(columns).iter_rows():

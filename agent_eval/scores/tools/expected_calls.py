@@ -16,7 +16,8 @@ from agent_eval.formats.json_text import dumps
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.trajectory import partners
 from agent_eval.tables import table
-from agent_eval.transcripts.models import EXPECTED, Expected
+from agent_eval.transcripts.frames import has_ground_truth
+from agent_eval.transcripts.models import EXPECTED, Expected, n_turn_indexes
 
 RECORDED = "action_matches"
 """Key of a conversation's metadata with the source's own result for each expected call, in order."""
@@ -48,7 +49,7 @@ def as_demanded(call: ExpectedTool) -> ExpectedTool:
 def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
     """Return table expected_calls: one row per expected call, sorted."""
     target = table("expected_calls")
-    naming = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
+    naming = conversations.filter(has_ground_truth())
     made: dict[tuple[str, str], list[_Made]] = {}
     relevant = tool_calls.join(naming, on=list(_CONVERSATION), how="semi")
     for row in relevant.sort(*_CONVERSATION, "turn_index", "call_index").iter_rows(named=True):
@@ -62,7 +63,10 @@ def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.
         for agent, conversation, text, n_turns, n_users, metadata in naming.select(columns).iter_rows()
         for row in _with_recorded(
             _of_conversation(
-                EXPECTED.validate_json(text), made.get((agent, conversation), []), n_turns, n_users != 0
+                EXPECTED.validate_json(text),
+                made.get((agent, conversation), []),
+                n_turn_indexes(n_turns, n_users),
+                n_users != 0,
             ),
             metadata,
         )

@@ -19,7 +19,7 @@ from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broke
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.formats.zip_members import ZipMember
 from agent_eval.transcripts.models import Conversation, id_key
-from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error
+from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error, final_exception
 
 LONGEST_ID = 512
 RECORDED_REWARD = "recorded_reward"
@@ -360,13 +360,18 @@ def _number_in(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def error_text(error: str) -> str:
+    """Return the text of an error that is stored: of a traceback its final exception, on one line, shortened."""
+    return shorten(final_exception(error) or error)
+
+
 def reward_outcome(
     format_name: str, reward: JsonValue, success: Success, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
     """Return the outcome of a record from its success component, else its error, else its reward.
 
-    The error decides unless the reward is above 0. A reward decides only if it is within 1e-6 of 0 or 1; otherwise
-    the outcome is unknown.
+    The error decides unless the reward is above 0; if its cause is unknown, the outcome is what a reward of 0 declares,
+    else unknown. A reward decides only if it is within 1e-6 of 0 or 1; otherwise the outcome is unknown.
 
     Args:
         format_name: The format.
@@ -376,27 +381,32 @@ def reward_outcome(
     """
     number = reward_of(reward)
     place, text = error or ("", None)
-    said = shorten(text_of(text) or "") or None if text not in (None, False) else None
+    said = error_text(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
     if success == "contradicting":
         return fields | {
             "correct": None,
             "outcome_class": "unknown",
             "source": f"{format_name} {CONTRADICTING}",
+            "basis": "contradicting",
         }
     if success is not None:
         named = (
             {"outcome_class": class_of_error(text_of(text) or "")} if said is not None and not success else {}
         )
-        return fields | {"correct": success, "source": f"{format_name} base_success"} | named
+        declared: Fields = {"correct": success, "source": f"{format_name} base_success", "basis": "declared"}
+        return fields | declared | named
     if said is not None and (number is None or number <= ROUNDING):
         return fields | {
             "outcome_class": class_of_error(text_of(text) or ""),
+            "correct": None if number is None else yes_or_no(number),
             "source": f"{format_name} {place}",
+            "basis": "error",
         }
     return fields | {
         "correct": None if number is None else yes_or_no(number),
         "source": None if number is None else f"{format_name} reward",
+        "basis": None if number is None else "reward",
     }
 
 

@@ -57,7 +57,7 @@ from agent_eval.transcripts.importers.session_files import (
 )
 from agent_eval.transcripts.importers.slots import Slots
 from agent_eval.transcripts.models import Conversation, Session
-from agent_eval.transcripts.outcomes import has_contradicting_components, is_between
+from agent_eval.transcripts.outcomes import is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION, read_session_file
 
 _ENDINGS = (".gz", ".jsonl", ".ndjson", ".json", ".eval", ".traj", ".trajectory")
@@ -339,7 +339,7 @@ class _Seen:
                 self.n_turns += item.n_turns
                 outcome = item.outcome
                 self.n_passed += outcome.correct is True
-                is_contradicting = has_contradicting_components(outcome.source)
+                is_contradicting = outcome.basis == "contradicting"
                 self.n_contradicting += is_contradicting
                 is_open = outcome.classified == "unknown" and not is_contradicting
                 self.n_between += is_open and is_between(outcome.reward)

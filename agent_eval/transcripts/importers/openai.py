@@ -18,6 +18,7 @@ from agent_eval.transcripts.importers.base import (
     Source,
     base_success,
     conversations,
+    error_text,
     id_of,
     listed,
     mapping,
@@ -140,12 +141,14 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
         )
     if correct is None:
         return reward_outcome(NAME, record.get("reward"), base_success(record, "messages"), ("error", error))
-    outcome = {"correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct"}
+    outcome = {
+        "correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct", "basis": "declared",
+    }  # fmt: skip
     if error in (None, False, ""):
         return outcome
     text = text_of(error) or ""  # classify the whole text, because a traceback ends with its exception
     named = {} if correct else {"outcome_class": class_of_error(text)}
-    return outcome | {"error": shorten(text)} | named
+    return outcome | {"error": error_text(text)} | named
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -28,6 +28,7 @@ from agent_eval.transcripts.importers.base import (
     array_records,
     base_success,
     conversations,
+    error_text,
     joined,
     listed,
     mapping,
@@ -58,7 +59,9 @@ _BY_REASON: Mapping[str, OutcomeClass] = {
     "user_error": "harness_error",
     "infrastructure_error": "harness_error",
 }
-"""Termination reason of an unsuccessful simulation → its class; for other reasons the reward decides."""
+"""Termination reason of an unsuccessful simulation → its class; for an unlisted reason the error decides."""
+_USUAL = ("user_stop", "agent_stop")
+"""Termination reasons of a simulation that was not interrupted; the reward decides."""
 _HEAD = 1_000_000  # bytes
 _ENVIRONMENT = re.compile(r'"environment_info"\s*:\s*\{')
 _NOTHING_TO_CHECK = "No actions to evaluate"
@@ -178,19 +181,20 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
     info = mapping(record.get("info"))
     error = ": ".join(text for key in ("error_type", "error") if (text := text_of(info.get(key))))
     outcome_class = _BY_REASON.get(reason)
-    if reason == "unexpected_error":
-        outcome_class = class_of_error(error)
+    if outcome_class is None and reason and reason not in _USUAL:
+        outcome_class = class_of_error(error or reason)
     is_open = said["correct"] is None and reward is None
     if success == "contradicting" or outcome_class is None or not (said["correct"] is False or is_open):
         return said
-    source = f"{NAME} termination_reason" if success is None else said["source"]
+    by_reason: Fields = {"source": f"{NAME} termination_reason", "basis": "exit"}
+    decided: Fields = {"source": said["source"], "basis": said["basis"]}
     if outcome_class == "failed":
-        return {"correct": False, "reward": said["reward"], "source": said["source"] or source}
-    return {
+        return {"correct": False, "reward": said["reward"]} | (decided if said["source"] else by_reason)
+    return (by_reason if success is None else decided) | {
+        "correct": said["correct"] if outcome_class == "unexplained_error" else None,
         "reward": said["reward"],
-        "source": source,
         "outcome_class": outcome_class,
-        "error": shorten(f"{reason}: {error}" if error else reason),
+        "error": shorten(f"{reason}: {error_text(error)}" if error else reason),
     }
 
 

@@ -35,7 +35,7 @@ FILES = [
         "formats/langfuse_trace__langgraph-python-2025-08-22.json",
         "langfuse",
         1,
-        2,
+        1,
         1,
     ),  # its system prompt has role user
     ("formats/langfuse_trace__microsoft-agent-2025-12-17.json", "langfuse", 1, 1, 1),

@@ -76,7 +76,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     passed = yes_or_no(conversation.get("passed")) if error in (None, "") else None
     outcome = reward_outcome(NAME, None, None, ("error", error))
     if passed is not None:
-        outcome |= {"correct": passed, "source": f"{NAME} passed"}
+        outcome |= {"correct": passed, "source": f"{NAME} passed", "basis": "declared"}
     return {**thread.fields(), **names, "goal": text_of(scenario.get("scenarioName")), "outcome": outcome}
 
 

@@ -73,7 +73,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         **ids.of_record(task, None, number),
         "goal": question,
         "expected": whole_truth(None, truth, []),
-        "outcome": {"correct": correct, "source": None if correct is None else f"{NAME} is_correct"},
+        "outcome": {}
+        if correct is None
+        else {"correct": correct, "source": f"{NAME} is_correct", "basis": "declared"},
     }
 
 

@@ -27,20 +27,15 @@ from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "swe-agent"
 EXPECTED = 'a SWE-agent trajectory: {"trajectory": […], "history": […], "info": {…}}'
-LIMITS = (
-    "cost",
-    "context",
-    "calls",
-    "format",
-    "time",
-    "early_exit",
-    "limits",
-    "Limits",
-    "Time",
-    "Cost",
-    "Context",
+LIMITS = frozenset(
+    {
+        *("exit_cost", "exit_context", "exit_calls", "exit_format", "exit_command_timeout"),
+        *("exit_total_execution_time", "early_exit", "limits_exceeded"),
+        *("limitsexceeded", "timeexceeded", "contextwindowexceedederror"),
+        *("instancecostlimitexceedederror", "instancecalllimitexceedederror"),
+    }
 )
-"""Substrings of the exit status of a run that ended at a limit."""
+"""Exit statuses of a run that ended at a limit of SWE-agent or mini-swe-agent, in lower case."""
 
 
 def read(source: Source) -> Iterator[Found]:
@@ -99,10 +94,10 @@ def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
     status = text_of(exit_status) or ""
     if not status or status.lower().startswith("submitted"):
         return {}
-    source = f"{format_name} exit_status"
-    if any(part in status for part in LIMITS):
-        return {"correct": False, "source": source}
-    return {"error": status, "outcome_class": class_of_error(status), "source": source}
+    by_exit: Fields = {"source": f"{format_name} exit_status", "basis": "exit"}
+    if status.strip().lower() in LIMITS:
+        return by_exit | {"correct": False}
+    return by_exit | {"error": status, "outcome_class": class_of_error(status)}
 
 
 def _numbered(messages: Iterable[Fields]) -> Iterator[Fields]:
