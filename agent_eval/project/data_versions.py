@@ -121,7 +121,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
 def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
     """Return the hash of each version's scoring rules (weights, slots, tests, penalties) and the scoring settings."""
     s = project.settings
-    tools = (s.tool_threshold, sorted(s.tool_weights.items()))
+    tools = (s.tool_threshold, sorted(s.tool_weights.items()), s.tool_profile)
     chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
     return {v: digest(m.scoring_hash, chosen) for v, m in project.methodologies(versions).items()}
 

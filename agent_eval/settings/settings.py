@@ -126,6 +126,11 @@ class Settings(BaseSettings):
         description="Weights of selection, parameters, sequence and utilisation in `overall`, normalised to 1. "
         "The weight of an omitted aspect is 0.",
     )
+    tool_profile: Literal["standard", "fair-forge"] = Field(
+        default="standard",
+        description="Definition of the aspects of `tool_correctness`: `standard`, or `fair-forge` for the figures of that "
+        "tool; see docs/howto/from-fair-forge.md.",
+    )
     interval: Literal["auto", "t", "bounded"] = Field(
         default="auto",
         description="Method of a composite's interval over sessions: `t`; `bounded`, which holds for any distribution of "

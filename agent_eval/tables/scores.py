@@ -62,11 +62,19 @@ DECLARED: tuple[Table[Any], ...] = (
             CONVERSATION,
             Column("turn_index", I, "0-based index of the turn; null for the whole conversation"),
             Column("selection", F, "Jaccard index of tool names as multisets, 0–1"),
-            Column("parameters", F, "Share of expected arguments that are correct, 0–1"),
             Column(
-                "sequence", F, "Share of matched calls in the expected order, 0–1; 1 if order does not matter"
+                "parameters",
+                F,
+                "Share of expected arguments that are correct, 0–1; calls without any count as one",
             ),
-            Column("utilisation", F, "1 if results reach the answer, else 0; null if not judged"),
+            Column(
+                "sequence",
+                F,
+                "Share of expected calls made in the expected order, 0–1; of those made, if order does not matter",
+            ),
+            Column(
+                "utilisation", F, "1 if results reach the answer, else 0; null if neither judged nor declared"
+            ),
             Column("overall", F, "Weighted mean of known_aspects, 0–1; null without known aspects"),
             Column("known_aspects", NAMES, "Known aspects with a weight, which overall includes"),
             Column("unknown_aspects", NAMES, "Unknown aspects with a weight"),

@@ -198,6 +198,8 @@ class Expected(Frozen):
     )
     tool_sequence_matters: bool = False
     results_should_be_used: bool | None = None
+    results_used: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Whether the results reached the answer, if the source declares it; it is written only if it is known."""
     answer: str | None = None
     assertions: tuple[JsonValue, ...] = ()
 

@@ -215,6 +215,7 @@ def test_the_bayesian_mode_works_within_one_conversation(monkeypatch: pytest.Mon
     [
         {"tool_threshold": 0.9},
         {"tool_weights": {"selection": 1.0}},
+        {"tool_profile": "fair-forge"},
         {"beta_prior": (2.0, 1.0)},
         {"credible_level": 0.9},
     ],
@@ -228,7 +229,7 @@ def test_a_changed_setting_of_the_scores_makes_them_stale_and_leaves_the_judgmen
     assert before.judge_config == after.judge_config
 
 
-def test_tool_weights_and_threshold_of_the_settings_reach_the_table(answered: Project) -> None:
+def test_tool_weights_threshold_and_profile_of_the_settings_reach_the_table(answered: Project) -> None:
     expected = json.dumps([{"turn_index": 0, "tools": [{"name": "f"}, {"name": "g"}]}])
     key = {"agent_id": "many", "conversation_id": "asked"}
     counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages", "n_tool_calls"), 1)
@@ -245,13 +246,14 @@ def test_tool_weights_and_threshold_of_the_settings_reach_the_table(answered: Pr
     for name, stored in {"conversations": conversation, "tool_calls": made}.items():
         answered.store.upsert(table(name), table(name).frame([stored]), run_id="r")
     lenient = answered.with_settings(tool_threshold=0.5, tool_weights={"selection": 1.0})
+    profile = answered.with_settings(tool_profile="fair-forge")
     found = []
-    for project in (answered, lenient):
+    for project in (answered, lenient, profile):
         materialise("tool_correctness", project)
         (row,) = project.store.read(table("tool_correctness")).iter_rows(named=True)
         found.append((row["overall"], row["is_correct"]))
-    # selection 1/2; with equal weights parameters and sequence are 1
-    assert found == [(pytest.approx(5 / 6), False), (0.5, True)]
+    # g is missing: selection, parameters and sequence are 1/2; of the profile, sequence is 1 and utilisation 0
+    assert found == [(0.5, False), (0.5, True), (0.5, False)]
 
 
 @pytest.mark.parametrize(

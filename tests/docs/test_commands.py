@@ -38,6 +38,7 @@ NOT_RUN = {
 # What a page must print, in this order: what its prose says.
 PRINTED = {
     "tutorial.md": ["Logs", "ignored tool result", "exit code 2", "90.0", "published", "exit code 1"],
+    "from-fair-forge.md": ["1 conversation imported", "my-agent", "1.000"],
     "gate-a-pull-request.md": ["exit code 1", "::error", "exit code 1"],
     "publish-a-methodology-version.md": ["1.4.0", "Quill Help", "71.7"],  # 0.5 × 90 + 0.5 × 73.3 − 10
 }

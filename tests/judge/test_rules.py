@@ -216,6 +216,16 @@ def test_results_that_need_not_be_used_are_not_judged() -> None:
     assert not verdict.is_abstention
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_the_declared_use_of_results_is_a_rating_without_a_judge(used: bool) -> None:
+    expected = [{"turn_index": 0, "results_used": used}]
+    verdict = verdicts(conversation(user("Hi"), FIND, agent("Done."), expected=expected))[
+        "tool_result_utilisation"
+    ]
+    assert isinstance(verdict, Scored)
+    assert (verdict.value, verdict.answered_by) == (float(used), "rule")
+
+
 def autonomy_of(*kinds: list[str] | None, n_turns: int = 10) -> tuple[int | None, str]:
     """U5 of a session with one task per argument, and what its row says."""
     talk = [part for i in range(n_turns) for part in (user(f"Part {i}"), agent("Done."))]

@@ -135,3 +135,15 @@ def test_every_demand_has_its_own_row_and_excluded_conversations_none() -> None:
         (0, 0, "tools"), (1, 0, "trajectory"), (2, 0, "text"), (3, 1, "tools"),
     ]  # fmt: skip
     assert held(entry, is_admitted=False).is_empty()
+
+
+@pytest.mark.parametrize(
+    "demand", [{"mode": "contains"}, {"mode": "contains", "tools": []}, {"forbidden": []}]
+)
+def test_a_demand_that_requires_nothing_is_not_passed(demand: dict[str, Any]) -> None:
+    found = row({"assertions": [demand]})
+    assert (found["result"], found["reason"]) == (
+        "unknown",
+        "it requires nothing: contains needs tools or forbidden calls",
+    )
+    assert row({"assertions": [demand | {"forbidden": ["delete"]}]})["result"] == "passed"

@@ -48,11 +48,11 @@ def test_selection_is_the_jaccard_of_multisets_and_case_counts() -> None:
 
 
 def test_overall_is_the_weighted_mean() -> None:
-    # selection 1/2 (a of a, b), parameters 1/2 (x right, y on the missing call), sequence 1, utilisation 0
+    # selection 1/2 (a of a, b), parameters 1/2 (x right, y on the missing call), sequence 1/2 (b missing), utilisation 0
     used, expected = [call("a", x=1)], [call("a", x=1), call("b", y=2)]
     score = tool_correctness(used, expected, results_used=False)
-    assert aspects(score) == (0.5, 0.5, 1, 0)
-    assert (score.overall, score.is_correct, score.band) == (0.5, False, "moderate")
+    assert aspects(score) == (0.5, 0.5, 0.5, 0)
+    assert (score.overall, score.is_correct, score.band) == (0.375, False, "poor")
     weights = {"selection": 2, "utilisation": 1}  # (2 × 1/2 + 1 × 0) / 3
     assert tool_correctness(used, expected, results_used=False, weights=weights).overall == 1 / 3
 
@@ -72,7 +72,7 @@ def test_parameters_of_a_call_that_was_not_made_are_wrong_and_extra_arguments_co
 
 def test_calls_of_another_tool_are_no_partners() -> None:
     score = tool_correctness([call("g", x=1)], [call("f", x=1)], sequence_matters=True)
-    assert aspects(score) == (0, 0, 0, 1)
+    assert aspects(score) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,10 @@ def test_order_is_judged_on_the_expected_calls_only_when_it_matters() -> None:
     assert tool_correctness(used, expected, sequence_matters=True).sequence == 2 / 3
 
 
-def test_missing_calls_do_not_disturb_the_order_of_the_others() -> None:
+def test_a_missing_call_is_not_in_order_and_does_not_disturb_the_order_of_the_others() -> None:
     used, expected = [call("a"), call("c")], [call("a"), call("b"), call("c")]
-    assert tool_correctness(used, expected, sequence_matters=True).sequence == 1
+    assert tool_correctness(used, expected, sequence_matters=True).sequence == 2 / 3
+    assert tool_correctness(used, expected).sequence == 2 / 3
 
 
 def test_order_follows_the_arguments_of_calls_of_one_tool() -> None:
@@ -168,9 +169,17 @@ def test_order_follows_the_arguments_of_calls_of_one_tool() -> None:
     assert aspects(score) == (1, 1, 0.5, 1)
 
 
-def test_among_equally_good_partners_those_in_order_count() -> None:
-    # the second call of a stands after b, as expected
-    used, expected = [call("a"), call("b"), call("a")], [call("b"), call("a")]
+def test_a_repeated_call_does_not_repair_the_order() -> None:
+    # a, b is in the wrong order: 1/2, and one more call of a does not raise it
+    expected = [call("b"), call("a")]
+    for used in ([call("a"), call("b")], [call("a"), call("b"), call("a")]):
+        assert tool_correctness(used, expected, sequence_matters=True).sequence == 1 / 2
+    in_order = [call("b"), call("b"), call("a")]  # in order, whichever b is the expected one
+    assert tool_correctness(in_order, expected, sequence_matters=True).sequence == 1
+
+
+def test_of_repeated_calls_the_one_with_the_expected_arguments_counts_for_the_order() -> None:
+    used, expected = [call("a", x=9), call("b"), call("a", x=1)], [call("b"), call("a", x=1)]
     assert tool_correctness(used, expected, sequence_matters=True).sequence == 1
 
 
@@ -191,10 +200,10 @@ def test_none_expected_and_none_used_is_not_applicable() -> None:
 
 
 def test_overall_is_over_the_known_aspects_and_names_the_others() -> None:
-    # selection 1/2, parameters 1/2, sequence 1, utilisation unknown: (1/2 + 1/2 + 1) / 3
-    used, expected = [call("a", x=1)], [call("a", x=1), call("b", y=2)]
+    # selection 1/2, parameters 2/3, sequence 1/2, utilisation unknown: (1/2 + 2/3 + 1/2) / 3
+    used, expected = [call("a", x=1, z=1)], [call("a", x=1, z=1), call("b", y=2)]
     score = tool_correctness(used, expected, results_used=None)
-    assert score.overall == 2 / 3
+    assert score.overall == 5 / 9
     assert score.known_aspects == ("selection", "parameters", "sequence")
     assert score.unknown_aspects == ("utilisation",)
     assert (score.status, score.reason) == ("scored", "it is not known whether the results were used")
@@ -203,10 +212,10 @@ def test_overall_is_over_the_known_aspects_and_names_the_others() -> None:
 @pytest.mark.parametrize(
     ("threshold", "is_correct"),
     [
-        (1.0, False),  # with perfect utilisation (1/2 + 1/2 + 1 + 1) / 4 = 0.75
-        (0.76, False),
-        (0.75, None),
-        (0.5, None),  # the known three reach it, utilisation could still be 0
+        (1.0, False),  # with perfect utilisation (1/2 + 1/2 + 1/2 + 1) / 4 = 0.625
+        (0.63, False),
+        (0.625, None),
+        (0.375, None),  # the known three reach it, utilisation could still be 0
         (0.0, None),
     ],
 )
@@ -236,7 +245,7 @@ def test_an_aspect_without_a_weight_is_not_missed() -> None:
 
 
 def test_reaching_the_threshold_is_correct() -> None:
-    used, expected = [call("a")], [call("a"), call("b")]  # selection 1/2, the rest 1: 0.875
+    used, expected = [call("a"), call("b")], [call("a")]  # selection 1/2, the rest 1: 0.875
     assert tool_correctness(used, expected, threshold=0.875).is_correct is True
     assert tool_correctness(used, expected, threshold=0.875 + 1e-10).is_correct is True
     assert tool_correctness(used, expected, threshold=0.876).is_correct is False
@@ -310,45 +319,58 @@ def test_without_order_the_order_does_not_matter(used: Any, expected: Any, rando
 
 
 def reference(used: list[dict[str, Any]], expected: list[dict[str, Any]]) -> tuple[float, float, float]:
-    """Selection, parameters and sequence by the words of their definitions: every matching is tried."""
-    have, want = (sorted(c["name"] for c in side) for side in (used, expected))
+    """Selection, parameters and sequence by the words of their definitions: every choice is tried."""
+    have, want = ([c["name"] for c in side] for side in (used, expected))
     common = sum(min(have.count(name), want.count(name)) for name in set(have))
-    per_tool = []
-    for name in sorted(set(want)):
+
+    def right(i: int, j: int) -> int:
+        hits = sum(used[j]["arguments"].get(k, "absent") == v for k, v in expected[i]["arguments"].items())
+        return hits if expected[i]["arguments"] else 1
+
+    def weight(i: int) -> int:
+        return max(1, len(expected[i]["arguments"]))
+
+    n_right, choices = 0, []
+    for name in sorted(set(want) & set(have)):
         rows = [i for i, c in enumerate(expected) if c["name"] == name]
         columns = [j for j, c in enumerate(used) if c["name"] == name]
         size = min(len(rows), len(columns))
-        per_tool.append(
-            [
-                list(zip(r, c, strict=True))
-                for r in itertools.combinations(rows, size)
-                for c in itertools.permutations(columns, size)
-            ]
-        )
-    matchings = [[pair for part in parts for pair in part] for parts in itertools.product(*per_tool)]
-    right = [
-        sum(
-            sum(used[j]["arguments"].get(k, "absent") == v for k, v in expected[i]["arguments"].items())
-            for i, j in matching
-        )
-        for matching in matchings
-    ]
-    best = [m for m, r in zip(matchings, right, strict=True) if r == max(right)]
-    n_parameters = sum(len(c["arguments"]) for c in expected)
-    longest = max(longest_chain(m) for m in best)
+        totals = {
+            chosen: max(
+                sum(right(i, j) for i, j in zip(order, chosen, strict=True))
+                for order in itertools.permutations(rows, size)
+            )
+            for chosen in itertools.combinations(columns, size)
+        }
+        n_right += max(totals.values())
+        choices.append([chosen for chosen, total in totals.items() if total == max(totals.values())])
+
+    def may_stand(i: int, j: int) -> bool:
+        of_tool = [e for e, c in enumerate(expected) if c["name"] == expected[i]["name"]]
+        return right(i, j) in (weight(i), max(right(e, j) for e in of_tool))
+
+    n_in_order = min(
+        (
+            longest_chain(sorted(itertools.chain(*choice)), want, have, may_stand)
+            for choice in itertools.product(*choices)
+        ),
+        default=0,
+    )
     return (
         common / (len(have) + len(want) - common),
-        max(right) / n_parameters if n_parameters else 1.0,
-        longest / common if common else 0.0,
+        n_right / sum(map(weight, range(len(expected)))),
+        n_in_order / len(want),
     )
 
 
-def longest_chain(matching: list[tuple[int, int]]) -> int:
-    longest: list[int] = []
-    ordered = [j for _, j in sorted(matching)]
-    for at, j in enumerate(ordered):
-        longest.append(1 + max((longest[i] for i in range(at) if ordered[i] < j), default=0))
-    return max(longest, default=0)
+def longest_chain(columns: list[int], want: list[str], have: list[str], may_stand: Any) -> int:
+    """The longest common subsequence, by its textbook recursion."""
+    best = [[0] * (len(columns) + 1) for _ in range(len(want) + 1)]
+    for i, c in itertools.product(range(len(want)), range(len(columns))):
+        j = columns[c]
+        is_pair = want[i] == have[j] and may_stand(i, j)
+        best[i + 1][c + 1] = max(best[i][c + 1], best[i + 1][c], best[i][c] + is_pair)
+    return best[-1][-1]
 
 
 def test_two_thousand_random_traces_score_as_trying_all_matchings_does() -> None:
@@ -363,16 +385,177 @@ def test_two_thousand_random_traces_score_as_trying_all_matchings_does() -> None
     for _ in range(2000):
         used, expected, is_used = trace(), trace(), random.random() < 0.5
         score = tool_correctness(used, expected, sequence_matters=True, results_used=is_used)
+        is_used = is_used and bool({c["name"] for c in used} & {c["name"] for c in expected})
         wanted = (*reference(used, expected), float(is_used))
         assert aspects(score) == pytest.approx(wanted, abs=1e-12), (used, expected)
         assert score.overall == pytest.approx(sum(wanted) / 4, abs=1e-12)
+
+
+def test_a_wrong_tool_and_one_of_ten_expected_tools_are_not_good() -> None:
+    score = tool_correctness([call("delete_account")], [call("get_account")], threshold=0.75)
+    assert (*aspects(score), score.overall) == (0, 0, 0, 0, 0)
+    assert (score.is_correct, score.band) == (False, "poor")
+    one_of_ten = tool_correctness([call("t0")], [call(f"t{i}") for i in range(10)], threshold=0.75)
+    assert aspects(one_of_ten) == (0.1, 0.1, 0.1, 1)
+    assert (one_of_ten.overall, one_of_ten.is_correct, one_of_ten.band) == (0.325, False, "poor")
+
+
+@pytest.mark.parametrize("how", [{"match": "ignore"}, {"compare_args": []}, {"compare": {"x": "ignore"}}])
+def test_a_call_without_compared_arguments_weighs_as_much_as_one_argument(how: Any) -> None:
+    expected = [call("a", x=1) | how, call("b", y=1)]
+    assert tool_correctness([call("b", y=1)], expected).parameters == 1 / 2
+    assert tool_correctness([call("b", y=1), call("a")], expected).parameters == 1
+    assert tool_correctness([call("b", y=2), call("a")], expected).parameters == 1 / 2
+
+
+def test_an_exact_call_without_arguments_is_wrong_with_an_argument() -> None:
+    assert tool_correctness([call("f", x=1)], [call("f") | {"match": "exact"}]).parameters == 0
+    assert tool_correctness([call("f", x=1)], [call("f")]).parameters == 1
+
+
+@pytest.mark.parametrize("results_used", [True, None])
+def test_without_an_expected_call_there_are_no_results_to_use(results_used: bool | None) -> None:
+    score = tool_correctness([call("x")], [call("f")], results_used=results_used, weights={"utilisation": 1})
+    assert (score.utilisation, score.overall, score.is_correct) == (0, 0, False)
+
+
+ARGUMENTS = st.dictionaries(st.sampled_from("xy"), st.sampled_from([0, 1, "a"]), max_size=2)
+MADE = st.builds(call, st.sampled_from("fgh"), ARGUMENTS)
+HOW = st.fixed_dictionaries(
+    {},
+    optional={
+        "match": st.sampled_from(["exact", "partial", "ignore"]),
+        "compare_args": st.sampled_from([[], ["x"], ["x", "y"]]),
+        "compare": st.dictionaries(
+            st.sampled_from("xy"),
+            st.sampled_from(["ignore", "subset", {"tolerance": 1}, {"regex": "[0a]"}]),
+            max_size=2,
+        ),
+    },
+)
+WANTED = st.builds(lambda made, how: made | how, MADE, HOW)
+WEIGHTS = st.fixed_dictionaries({aspect: st.integers(0, 3) for aspect in ASPECTS}).filter(
+    lambda weights: any(weights.values())
+)
+RULES = st.fixed_dictionaries(
+    {
+        "sequence_matters": st.booleans(),
+        "weights": WEIGHTS,
+        "results_used": st.sampled_from([True, False, None]),
+    }
+)
+
+
+def n_calls(trace: list[dict[str, Any]], name: str) -> int:
+    return sum(c["name"] == name for c in trace)
+
+
+def parameters_of(used: list[dict[str, Any]], expected: list[dict[str, Any]]) -> float:
+    return tool_correctness(used, expected).parameters or 0.0
+
+
+def is_wrong(extra: dict[str, Any], used: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
+    """A call of a tool that was not expected, or one more than expected with nothing that the others lack."""
+    is_surplus = n_calls(used, extra["name"]) >= n_calls(expected, extra["name"])
+    return is_surplus and parameters_of([*used, extra], expected) <= parameters_of(used, expected)
+
+
+def most(score: ToolCorrectness) -> float:
+    return 0.0 if score.overall is None else score.overall
+
+
+def assert_law(used: list[Any], expected: list[Any], rules: Any, extra: Any, at: int, dropped: int) -> int:
+    """No wrong call more, and no expected call less, raises the score or an aspect; return the number of changes."""
+    before, n = tool_correctness(used, expected, **rules), 0
+    changes = (
+        [[*used[: at % (len(used) + 1)], extra, *used[at % (len(used) + 1) :]]]
+        if is_wrong(extra, used, expected)
+        else []
+    )
+    if used:
+        left = list(used)
+        gone = left.pop(dropped % len(used))["name"]
+        changes += [left] if 0 < n_calls(used, gone) <= n_calls(expected, gone) else []
+        changes += [[*left, call("never expected")]] if n_calls(used, gone) <= n_calls(expected, gone) else []
+    for changed in changes:
+        after = tool_correctness(changed, expected, **rules)
+        assert most(after) <= most(before), (used, changed, expected, rules)
+        assert after.band != "perfect" or before.band == "perfect"
+        assert not (after.is_correct and before.is_correct is False)
+        for old, new in zip(aspects(before), aspects(after), strict=True):
+            assert old is None or new is None or 0 <= new <= old <= 1, (used, changed, expected, rules)
+        n += 1
+    return n
+
+
+@given(
+    st.lists(MADE, max_size=5),
+    st.lists(WANTED, min_size=1, max_size=5),
+    RULES,
+    MADE,
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+def test_no_wrong_call_and_no_lost_call_raises_the_score(
+    used: Any, expected: Any, rules: Any, extra: Any, at: int, dropped: int
+) -> None:
+    assert_law(used, expected, rules, extra, at, dropped)
+
+
+def test_two_thousand_random_changes_keep_the_law() -> None:
+    random = Random(37)
+
+    def made() -> dict[str, Any]:
+        return call(
+            random.choice("fgh"), {k: random.choice([0, 1, "a"]) for k in "xy" if random.random() < 0.5}
+        )
+
+    n = 0
+    while n < 2_000:
+        expected = [made() | random.choice([{}, {"match": "exact"}]) for _ in range(random.randint(1, 5))]
+        kept = [call(c["name"], c["arguments"]) for c in expected if random.random() < 0.8]
+        used = kept + [made() for _ in range(random.randint(0, 2))]
+        random.shuffle(used)
+        weights = {aspect: random.choice([0, 1, 2.5]) for aspect in ASPECTS} | {random.choice(ASPECTS): 1}
+        rules = {
+            "weights": weights,
+            "sequence_matters": random.random() < 0.7,
+            "results_used": random.choice([True, False, None]),
+        }
+        n += assert_law(
+            used,
+            expected,
+            rules,
+            random.choice([made(), call("zzz")]),
+            random.randint(0, 9),
+            random.randint(0, 9),
+        )
+
+
+@given(st.lists(WANTED, min_size=1, max_size=5), WEIGHTS, st.booleans())
+def test_the_expected_calls_themselves_are_perfect_under_any_comparison(
+    expected: Any, weights: Any, ordered: bool
+) -> None:
+    satisfied = [
+        c for c in expected if {"regex": "[0a]"} not in c.get("compare", {}).values()
+    ]  # 1 does not match
+    if satisfied:
+        trace = [call(c["name"], c["arguments"]) for c in satisfied]
+        assert tool_correctness(trace, satisfied, sequence_matters=ordered, weights=weights).overall == 1
+
+
+def test_many_repeated_calls_are_scored_quickly_and_never_above_fewer_of_them() -> None:
+    expected = [call("f"), call("g")] * 20
+    used = [call("f")] * 40 + [call("g")] * 20
+    assert tool_correctness(used, expected, sequence_matters=True).sequence == 1 / 40 * 20
+    assert (tool_correctness([call("f")] * 300, expected, sequence_matters=True).sequence or 0) == 0
 
 
 def test_an_extra_argument_costs_a_right_one_only_where_exact_is_asked() -> None:
     used = [call("f", x=1, y=2, more=3)]
     assert tool_correctness(used, [call("f", x=1, y=2) | {"match": "exact"}]).parameters == 1 / 2
     assert tool_correctness(used, [call("f", x=1, y=2) | {"match": "partial"}]).parameters == 1
-    # arguments that are ignored are neither right nor wrong
+    # where arguments are ignored, the call itself counts
     assert tool_correctness(used, [call("f", x=9) | {"match": "ignore"}]).parameters == 1
 
 

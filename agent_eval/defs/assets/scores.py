@@ -69,7 +69,9 @@ def tool_correctness(
     """Score the tool calls of conversations with expected calls: selection, parameters, sequence, utilisation."""
     s = project.settings
     known = (transcripts, conversations, tool_calls, turn_judgments)
-    scored = tools.tool_correctness_table(*known, weights=s.tool_weights, threshold=s.tool_threshold)
+    scored = tools.tool_correctness_table(
+        *known, weights=s.tool_weights, threshold=s.tool_threshold, profile=s.tool_profile
+    )
     yield from check_and_store(context, {"tool_correctness": scored}, transcripts=transcripts)
 
 

@@ -1,4 +1,4 @@
-"""Use declared data: outcomes, tool results that need not be used, and recorded interventions."""
+"""Use declared data: outcomes, the use of tool results, and recorded interventions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,19 @@ AUTONOMY = "U5"
 
 
 def declared_use(question: Question) -> Verdict | None:
-    """Return not applicable if `expected` declares that the results of a turn need not be used, else None."""
+    """Return whether the results of a turn were used, if `expected` declares it, else None.
+
+    If the results need not be used, the verdict is not applicable.
+    """
     truth = expected_of(question.turn.turn_index, question.conversations[0].expected)
     if truth is not None and truth.results_should_be_used is False:
         return NotApplicable("declared: the results need not reach the answer")
-    return None
+    if truth is None or truth.results_used is None:
+        return None
+    said = "reached" if truth.results_used else "did not reach"
+    return Scored(
+        f"Declared: the results {said} the answer.", value=float(truth.results_used), answered_by=RULE
+    )
 
 
 def declared_outcome(conversation: Conversation) -> Verdict | None:

@@ -21,6 +21,7 @@ from agent_eval.transcripts.models import EXPECTED, Expected, n_turn_indexes
 from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
+NOTHING_REQUIRED = "it requires nothing: contains needs tools or forbidden calls"
 _KEYS = {"mode", "tools", "forbidden"}
 _CONVERSATION = ("agent_id", "conversation_id")
 Calls = Sequence[tuple[int, Mapping[str, object]]]
@@ -137,6 +138,8 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
     barred = [f if isinstance(f, str | Mapping) else {} for f in forbidden]
     names = ", ".join(str(call.get("name")) if isinstance(call, Mapping) else "?" for call in tools)
     said = f"{mode}: {names or 'no call'}{'; nothing forbidden' if barred else ''}"
+    if mode == "contains" and not tools and not barred:
+        return _unknown("trajectory", NOTHING_REQUIRED) | {"assertion": said}
     try:
         found = match(made, tools, mode=mode, forbidden=barred)  # type: ignore[arg-type]  # the mode is checked there
     except (MalformedCallError, UnknownModeError) as error:

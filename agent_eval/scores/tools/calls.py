@@ -61,6 +61,11 @@ class ExpectedCall(Call):
             name for name in self.arguments if self._counts(name) and self.compare.get(name) != "ignore"
         )
 
+    @property
+    def weight(self) -> int:
+        """Return the number of compared arguments; a call without any has the weight of one argument."""
+        return max(1, len(self.asked))
+
     def is_right(self, name: str, call: Call) -> bool:
         """Return whether the call has the expected value for this argument."""
         return name in call.texts and _agree(call, self, name)
@@ -73,8 +78,11 @@ class ExpectedCall(Call):
         return self.compare_args is None or name in self.compare_args
 
     def n_right(self, call: Call) -> int:
-        """Return the number of correct arguments, minus the number of extra ones if match is exact; at least 0."""
-        right = sum(self.is_right(name, call) for name in self.asked)
+        """Return the number of correct arguments, minus the number of extra ones if match is exact; at least 0.
+
+        If no argument is compared, the call itself counts as one correct argument.
+        """
+        right = sum(self.is_right(name, call) for name in self.asked) if self.asked else 1
         return max(0, right - len(self.extra(call))) if self.match == "exact" else right
 
     def fits(self, call: Call) -> bool:

@@ -9,14 +9,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from itertools import product
+from typing import Literal, get_args
 
 import polars as pl
 
 from agent_eval.errors import ArgumentError, InputError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.expected_calls import of_agent
-from agent_eval.scores.tools.matching import Worth, best_total, in_order
+from agent_eval.scores.tools.fair_forge import FAIR_FORGE, Step, fair_forge_aspects, steps_of
+from agent_eval.scores.tools.matching import Worth, best_choices, best_total, longest_chain
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts, TurnJudgments
 from agent_eval.transcripts.frames import has_ground_truth
@@ -25,11 +27,16 @@ from agent_eval.transcripts.models import EXPECTED, Expected
 ASPECTS = ("selection", "parameters", "sequence", "utilisation")
 UTILISATION_METRIC = "tool_result_utilisation"
 UNKNOWN_USE = "it is not known whether the results were used"
+NOT_USED = "the profile fair-forge gives no score if no tool was used"
 _TOLERANCE = Fraction(1, 10**9)
+_MOST_CHOICES = (
+    64  # of the calls that stand for repeated ones; beyond it, the order of these tools is not credited
+)
 _CONVERSATION = ("agent_id", "conversation_id")
 _ROW = ("methodology_version", *_CONVERSATION)
 
 Band = Literal["perfect", "good", "moderate", "poor"]
+Profile = Literal["standard", "fair-forge"]
 
 
 class ToolWeightsError(InputError, ValueError):
@@ -70,45 +77,53 @@ def tool_correctness(
     used: Sequence[Mapping[str, object]],
     expected: Sequence[Mapping[str, object]],
     *,
-    sequence_matters: bool = False,
+    sequence_matters: bool | None = None,
     results_used: bool | None = True,
     weights: Mapping[str, float] | None = None,
     threshold: float = 1.0,
+    profile: Profile = "standard",
 ) -> ToolCorrectness:
     """Score the tool calls of one interaction against the expected calls.
 
     - selection: the Jaccard index of the tool names as multisets, case-sensitive.
     - parameters: the share of correct parameters among the expected ones, under the best matching of expected to
-      used calls of the same tool. Extra arguments are ignored unless the expected call has `"match": "exact"`;
-      each extra argument then cancels a correct one.
-    - sequence: the share of matched expected calls that are in their relative order, under the best matching
-      that keeps the most order; 1 if order does not matter.
-    - utilisation: 1 or 0 according to `results_used`.
+      used calls of the same tool. A call without compared parameters counts as one, and a call that was not made is
+      wrong in all of them. Extra arguments are ignored unless the expected call has `"match": "exact"`; each extra
+      argument then cancels a correct one.
+    - sequence: the share of expected calls that were made in their relative order, or that were made at all if
+      order does not matter. A call stands for the expected calls that it satisfies or fits best. If a tool was called
+      more often than expected and it is open which calls were the expected ones, the least favourable choice counts.
+    - utilisation: 1 or 0 according to `results_used`; 0 if no expected tool was called.
     - overall: the weighted mean over the known aspects, computed exactly, so that a perfect trace scores 1 under
       any weights.
     - is_correct: whether overall reaches the threshold. If a weighted aspect is unknown, the value is False if the
       threshold cannot be reached even with perfect unknown aspects, and None otherwise.
 
     If tools were expected but none used, or used but none expected, every aspect is 0. If tools were neither
-    expected nor used, the status is not applicable.
+    expected nor used, the status is not applicable. A call of a tool that was not expected, a repeated call, and the
+    loss of an expected call never raise an aspect.
 
     Args:
         used: Calls in order, of the form `{"name": …, "arguments": {…}}`; arguments can be JSON text.
         expected: Expected calls in the same form, with `"match"` and `"compare"` as in `scores.tools.calls`
             (ignore, regex, tolerance or subset).
-        sequence_matters: Whether the order of the expected calls counts.
+        sequence_matters: Whether the order of the expected calls counts. Default: as in the profile, which is no for
+            `standard` and yes for `fair-forge`.
         results_used: Whether the results reached the answer. If this is None, utilisation is unknown, and
             overall is the mean over the other aspects (None if only utilisation has a weight).
         weights: Weights by aspect, which are normalised; a missing aspect has weight 0. Default: equal weights.
         threshold: The minimum of `overall` for a correct interaction, within 1e-9.
+        profile: `standard`, or `fair-forge` for the figures of that tool; see docs/howto/from-fair-forge.md.
 
     Returns:
         The score. An unreadable call gives status 'unscored' with the reason and does not raise an exception.
 
     Raises:
-        ArgumentError: If `used` or `expected` is not a list, or `weights` is not a dict.
+        ArgumentError: If `used` or `expected` is not a list, `weights` is not a dict, or the profile is unknown.
         ToolWeightsError: If a weight or the threshold is NaN, negative or not a number, or all weights are 0.
     """
+    if profile not in get_args(Profile):
+        raise ArgumentError("profile", profile, f"one of {', '.join(get_args(Profile))}")
     for name, calls_given in (("used", used), ("expected", expected)):
         if not isinstance(calls_given, list | tuple):
             raise ArgumentError(name, calls_given, "a list of calls")
@@ -121,17 +136,28 @@ def tool_correctness(
         return ToolCorrectness(status="unscored", reason=str(error))
     if not calls and not wanted:
         return ToolCorrectness(status="not_applicable", reason="no tools expected and none used")
+    if profile == FAIR_FORGE:
+        return _fair_forge(
+            steps_of(calls, used),
+            steps_of(wanted, expected),
+            sequence_matters=sequence_matters is not False,
+            results_used=bool(results_used),
+            weights=weights,
+            threshold=threshold,
+        )
     if not calls or not wanted:
         reason = "expected tools, none used" if wanted else "no tools expected, some used"
         weighted = tuple(aspect for aspect in ASPECTS if shares[aspect] > 0)
         return ToolCorrectness(0.0, 0.0, 0.0, 0.0, 0.0, limit <= 0, "scored", reason, weighted)
     groups = _by_tool(calls, wanted)
     right = sum(best_total(worth) for _, _, worth in groups)
+    n_in_order = _n_in_order(groups, wanted) if sequence_matters else _n_made(groups)
+    is_unknown = results_used is None and bool(groups)
     aspects = {
         "selection": _selection(calls, wanted),
-        "parameters": _share(right, sum(len(call.asked) for call in wanted)),
-        "sequence": _sequence(groups) if sequence_matters else Fraction(1),
-        "utilisation": None if results_used is None else Fraction(int(results_used)),
+        "parameters": Fraction(right, sum(call.weight for call in wanted)),
+        "sequence": Fraction(n_in_order, len(wanted)),
+        "utilisation": None if is_unknown else Fraction(int(bool(results_used) and bool(groups))),
     }
     notes = [call.note for call in (*calls, *wanted) if call.note]
     return _result(aspects, shares, limit, notes)
@@ -145,13 +171,15 @@ def tool_correctness_table(
     *,
     weights: Mapping[str, float] | None = None,
     threshold: float = 1.0,
+    profile: Profile = "standard",
 ) -> pl.DataFrame:
     """Return the tool scores of admitted conversations that have expected tools.
 
     Only calls that the agent makes or should make count (see `expected_calls`). An entry of `expected` without a
     turn is compared with all calls of the conversation; several entries for one turn are compared together. If
     an entry declares that results need not be used, utilisation is 1. Otherwise utilisation is the effective
-    judgment of the turn, or of all turns with calls for a whole conversation; it is null if not judged.
+    judgment of the turn, or of all turns with calls for a whole conversation, else the declaration `results_used`; it
+    is null if it is neither judged nor declared. Under the profile `fair-forge`, only declarations count.
 
     Returns:
         Table `tool_correctness`: one row per version, agent, conversation and turn, sorted. Equal cases of
@@ -171,7 +199,7 @@ def tool_correctness_table(
         .with_columns(
             pl.when(pl.col("results_should_be_used").eq_missing(False))
             .then(pl.lit(True))
-            .otherwise(pl.col("results_used"))
+            .otherwise(pl.coalesce(*([] if profile == FAIR_FORGE else ["results_used"]), "declared_used"))
             .alias("results_used")
         )
     )
@@ -190,6 +218,7 @@ def tool_correctness_table(
             results_used=results_used,
             weights=weights,
             threshold=threshold,
+            profile=profile,
         )
         scores.append(vars(score))
     target = table("tool_correctness")
@@ -234,10 +263,6 @@ def _selection(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> Fractio
     return Fraction((have & want).total(), (have | want).total())
 
 
-def _share(part: int, whole: int) -> Fraction:
-    return Fraction(part, whole) if whole else Fraction(1)
-
-
 _Groups = list[tuple[list[int], list[int], Worth]]
 
 
@@ -252,10 +277,74 @@ def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
     return groups
 
 
-def _sequence(groups: _Groups) -> Fraction:
-    """Return the share of matched expected calls that are in the longest chain in order on both sides."""
-    n_matched = sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
-    return Fraction(len(in_order(groups)), n_matched) if n_matched else Fraction(0)
+def _n_made(groups: _Groups) -> int:
+    return sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
+
+
+def _n_in_order(groups: _Groups, wanted: Sequence[ExpectedCall]) -> int:
+    """Return the number of expected calls in the longest chain that is in order on both sides.
+
+    Which pairs can be in the chain depends on no other call, and of a tool that was called too often, the choice of
+    calls with the shortest chain counts. Otherwise a wrong call more, or an expected one less, could raise the number.
+    """
+    pairs = [_may_stand_for(*group, wanted) for group in groups]
+    n_choices = math.prod(
+        math.comb(len(columns), len(rows)) for rows, columns, _ in groups if len(columns) > len(rows)
+    )
+    choices = [
+        [set(columns)]
+        if len(columns) <= len(rows)
+        else [{columns[j] for j in chosen} for chosen in best_choices(worth)]
+        if n_choices <= _MOST_CHOICES
+        else [set[int]()]
+        for rows, columns, worth in groups
+    ]
+    return min(
+        longest_chain(
+            pair
+            for of_tool, chosen in zip(pairs, choice, strict=True)
+            for pair in of_tool
+            if pair[1] in chosen
+        )
+        for choice in product(*choices)
+    )
+
+
+def _may_stand_for(
+    rows: Sequence[int], columns: Sequence[int], worth: Worth, wanted: Sequence[ExpectedCall]
+) -> list[tuple[int, int]]:
+    """Return the pairs of an expected and a used call in which the used call is right, or fits no other one better."""
+    best = [max(values) for values in zip(*worth, strict=True)]
+    return [
+        (i, j)
+        for i, row in zip(rows, worth, strict=True)
+        for j, value, most in zip(columns, row, best, strict=True)
+        if value in (most, wanted[i].weight)
+    ]
+
+
+def _fair_forge(
+    used: Sequence[Step],
+    expected: Sequence[Step],
+    *,
+    sequence_matters: bool,
+    results_used: bool,
+    weights: Mapping[str, float] | None,
+    threshold: float,
+) -> ToolCorrectness:
+    """Return the score of the profile; the weights are not normalised, as in the source."""
+    shares, limit = _shares(weights), _limit(threshold)
+    scale = sum(map(Fraction, (weights or dict.fromkeys(ASPECTS, 0.25)).values()))
+    if scale > 1 + _TOLERANCE:
+        raise ToolWeightsError(
+            f"The weights sum to {float(scale):g}; the profile {FAIR_FORGE} does not normalise them, so that the sum must be at most 1"
+        )
+    if not used:
+        return ToolCorrectness(status="unscored", reason=NOT_USED)
+    aspects = fair_forge_aspects(used, expected, sequence_matters=sequence_matters, results_used=results_used)
+    score = _result(aspects, shares, limit, [])
+    overall = sum((shares[aspect] * value for aspect, value in aspects.items()), Fraction(0)) * min(scale, 1)
+    return replace(score, overall=float(overall), is_correct=overall >= limit)
 
 
 def _result(
@@ -305,21 +394,24 @@ def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
 def _merge_expectations(first: Expected, second: Expected) -> Expected:
     """Merge two entries for one turn by their stricter requirements, with None stricter than False."""
     uses = (first.results_should_be_used, second.results_should_be_used)
+    declared = (first.results_used, second.results_used)
     return Expected(
         turn_index=first.turn_index,
         tools=(first.tools or ()) + (second.tools or ()),
         tool_sequence_matters=first.tool_sequence_matters or second.tool_sequence_matters,
         results_should_be_used=True if True in uses else None if None in uses else False,
+        results_used=False if False in declared else None if None in declared else True,
     )
 
 
 def _keys(truths: Mapping[_Key, Expected]) -> pl.DataFrame:
-    rows = [(*key, truth.results_should_be_used) for key, truth in truths.items()]
+    rows = [(*key, truth.results_should_be_used, truth.results_used) for key, truth in truths.items()]
     schema = {
         "agent_id": pl.String,
         "conversation_id": pl.String,
         "turn_index": pl.Int64,
         "results_should_be_used": pl.Boolean,
+        "declared_used": pl.Boolean,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
 

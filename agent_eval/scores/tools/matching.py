@@ -4,8 +4,10 @@ Functions work on indices; callers define the worth of a pair. Matchings are opt
 """
 
 import contextlib
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 Worth = Sequence[Sequence[int]]  # one row per expected call, one column per used call; ≥ 0
 Pair = tuple[int, int]
@@ -46,6 +48,24 @@ def best_pairs(worth: Worth) -> set[Pair]:
         if row[at := kept.index(kind)] + best_total(_without(few, {i}, {at})) == total
     }
     return {(i, j) for i in range(len(worth)) for j, kind in enumerate(columns) if (i, kind) in good}
+
+
+def best_choices(worth: Worth) -> list[tuple[int, ...]]:
+    """Return each set of columns that some matching with the largest total worth uses, one column per row.
+
+    The columns must not be fewer than the rows.
+    """
+    sets = list(combinations(range(len(worth[0])), len(worth)))
+    totals = [best_total([[row[j] for j in columns] for row in worth]) for columns in sets]
+    return [columns for columns, total in zip(sets, totals, strict=True) if total == max(totals)]
+
+
+def longest_chain(pairs: Iterable[Pair]) -> int:
+    """Return the largest number of pairs that ascend on both sides."""
+    ends: list[int] = []  # for each length, the lowest last column of a chain
+    for _, column in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):
+        ends[(at := bisect_left(ends, column)) : at + 1] = [column]
+    return len(ends)
 
 
 def in_order(groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]], *, least: int = 0) -> set[Pair]:

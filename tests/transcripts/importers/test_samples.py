@@ -267,6 +267,39 @@ def test_fair_forge_gives_truth_per_turn_and_its_context_to_judges(tmp_path: Pat
     assert conversation.knowledge == ("A weather desk.",)
 
 
+@pytest.mark.parametrize(
+    ("made", "wanted", "used", "ordered"),
+    [
+        ({"final_answer_uses_tools": True}, {}, True, True),
+        ({}, {}, False, True),  # the defaults of the source
+        ({"final_answer_uses_tools": False}, {"tool_sequence_matters": False}, False, False),
+        ({"final_answer_uses_tools": None}, {"tool_sequence_matters": None}, False, False),
+    ],
+)
+def test_fair_forge_has_the_defaults_of_its_source(
+    made: Any, wanted: Any, used: bool, ordered: bool, tmp_path: Path
+) -> None:
+    steps = [{"tool_name": name, "parameters": {}, "step": step} for name, step in (("b", 2), ("a", 1))]
+    turn = {
+        "query": "q",
+        "assistant": "r",
+        "agentic": {"tools_used": steps} | made,
+        "ground_truth_agentic": {"expected_tools": steps} | wanted,
+    }
+    record = {
+        "session_id": "s1",
+        "assistant_id": "x",
+        "conversation": [
+            turn,
+            {"query": "q", "assistant": "r", "ground_truth_agentic": {"expected_tools": []}},
+        ],
+    }
+    first, second = one("fair-forge", tmp_path, json.dumps([record]).encode()).expected
+    assert (first.results_used, first.tool_sequence_matters) == (used, ordered)
+    assert [tool["name"] for tool in first.tools or ()] == ["a", "b"]  # in the order of their steps
+    assert second.results_used is None  # no tool was used
+
+
 def test_responses_that_follow_one_another_are_one_conversation(tmp_path: Path) -> None:
     conversation = one("openai-responses", tmp_path)
     assert conversation.conversation_id == "s:r1"

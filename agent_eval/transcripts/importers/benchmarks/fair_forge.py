@@ -62,10 +62,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     yield {"role": "user", "content": text_of(turn.get("query"))}
-    used = sorted(
-        map(mapping, listed(mapping(turn.get("agentic")).get("tools_used"))),
-        key=lambda call: number_of(call.get("step")) or 0.0,
-    )
+    used = _in_steps(mapping(turn.get("agentic")).get("tools_used"))
     calls = [
         {"id": f"t{index}-{i}", "name": call.get("tool_name"), "arguments": call.get("parameters")}
         for i, call in enumerate(used)
@@ -77,21 +74,31 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     yield {"role": "assistant", "content": text_of(turn.get("assistant"))}
 
 
+def _in_steps(calls: JsonValue) -> list[Mapping[str, JsonValue]]:
+    return sorted(map(mapping, listed(calls)), key=lambda call: number_of(call.get("step")) or 0.0)
+
+
 def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
-    """Return the expected answer and calls of a turn; empty if the file contains neither."""
-    agentic = mapping(turn.get("ground_truth_agentic"))
+    """Return the expected answer and calls of a turn; empty if the file contains neither.
+
+    The defaults are those of the source: order matters if the file does not state it, and the results of calls were
+    not used if the file does not state it.
+    """
+    agentic, made = mapping(turn.get("ground_truth_agentic")), mapping(turn.get("agentic"))
     answer = text_of(turn.get("ground_truth_assistant"))
     tools = [
         {"name": call.get("tool_name"), "arguments": call.get("parameters") or {}}
-        for call in map(mapping, listed(agentic.get("expected_tools")))
+        for call in _in_steps(agentic.get("expected_tools"))
     ]
-    if not answer and "expected_tools" not in agentic:
+    has_tools = "expected_tools" in agentic
+    if not answer and not has_tools:
         return []
     return [
         {
             "turn_index": index,
             "answer": answer,
-            "tools": tools if "expected_tools" in agentic else None,
-            "tool_sequence_matters": agentic.get("tool_sequence_matters") is True,
+            "tools": tools if has_tools else None,
+            "tool_sequence_matters": has_tools and bool(agentic.get("tool_sequence_matters", True)),
+            "results_used": bool(made.get("final_answer_uses_tools")) if made.get("tools_used") else None,
         }
     ]
