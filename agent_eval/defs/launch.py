@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import mean
-from typing import Literal, get_args
 
 import dagster as dg
 import polars as pl
@@ -38,15 +37,14 @@ from agent_eval.tables.made_from import below
 
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
-Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 CLUSTERING = ("error_clusters", "error_rates", "failures")
 """Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
 JUDGING = ("transcripts", "turn_judgments", "conversation_judgments")
 """Tables that are computed for all versions of a large agent in one run, because versions share most answers."""
-_PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
+_PlannedRun = tuple[str, Sequence[dg.AssetKey], str, str]
 """A run to be started: its stage, its assets, and the first and last of its partitions."""
 LONGEST_WHY = 600  # characters of the cause of a failure; an error names its fix at the end
-GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
+AUDITS = dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
 
@@ -106,15 +104,15 @@ def dagster_home(root: Path) -> Path:
 class Launch:
     """Materialise stale partitions in ranges, stage by stage.
 
-    The stages are: agents, pairs of agent and version, gates, boards and the report. Use this class only while
-    holding the store's lock for runs.
+    The stages and their order follow from the asset graph (see `by_stage`). Use this class only while holding the
+    store's lock for runs.
     """
 
     project: Project
     defs: dg.Definitions
     instance: dg.DagsterInstance
     sources: Sources
-    _stages: dict[Stage, list[dg.AssetKey]] = field(default_factory=dict[Stage, list[dg.AssetKey]])
+    _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
 
     @classmethod
     def at(cls, project: Project, defs: dg.Definitions, sources: Sources) -> "Launch":
@@ -155,9 +153,7 @@ class Launch:
 
         Neighbouring partitions with the same stale assets share a run, up to `max_conversations_per_run`. The
         conversations of a larger agent are judged in one run for all versions; its other tables are computed in one
-        run per version. Gates are evaluated after all pairs that they compare (in the same run if a single run
-        computes all of these).
-        Boards are built last.
+        run per version. The stages run in order, so an asset is computed after everything that it reads.
 
         Args:
             stale: The partitions to compute: asset, agent_id and methodology_version, as in table run_state.
@@ -196,46 +192,63 @@ class Launch:
             raise UnknownPartitionError(unknown, versions)
         limit = self.project.settings.max_conversations_per_run
         sizes = self.project.n_conversations(agents) if limit else {}
-        ingests: list[_PlannedRun] = [
-            ("agent", assets, part[0], part[-1])
-            for assets, rows in self._together(stale, "agent")
-            for stretch in stretches(set(rows["agent_id"]), agents)
-            for part in chunks(stretch, sizes, limit)
-        ]
-        gates = self._of_pairs(stale, "gates", agents, versions, sizes)
-        pairs = self._of_pairs(stale, "agent x version", agents, versions, sizes)
-        if len(pairs) == len(gates) == 1 and pairs[0][2:] == gates[0][2:]:
-            pairs, gates = [(pairs[0][0], [*pairs[0][1], *gates[0][1]], *pairs[0][2:])], []
-        elif len(pairs) > 1:
-            is_clustered = pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)])
-            large = [agent for agent, n in sizes.items() if limit and n * len(versions) > limit]
-            is_judged = pl.col("agent_id").is_in(large) & pl.col("asset").is_in(JUDGING)
-            pairs = [
-                *self._of_pairs(
-                    stale.filter(is_judged), "agent x version", agents, versions, sizes, splits_agents=False
-                ),
-                *self._of_pairs(
-                    stale.filter(~is_judged, ~is_clustered), "agent x version", agents, versions, sizes
-                ),
-                *self._of_pairs(stale.filter(is_clustered), "agent x version", agents, versions, sizes),
-            ]
         forced = [
             {"asset": key.path[-1], "methodology_version": version}
-            for key in self._stages["version"]
+            for stage, keys in self._stages.items()
+            for key in keys
             for version in boards_of
+            if self._shape(stage) == "version"
         ]
         every = pl.concat([stale, pl.DataFrame(forced, schema=stale.schema)])
-        boards: list[_PlannedRun] = [
-            ("version", assets, stretch[0], stretch[-1])
-            for assets, rows in self._together(every, "version")
-            for stretch in stretches(set(rows["methodology_version"]), versions)
+        planned: list[_PlannedRun] = []
+        for stage in self._stages:
+            if self._shape(stage) == "agent":
+                planned += [
+                    (stage, assets, part[0], part[-1])
+                    for assets, rows in self._together(stale, stage)
+                    for stretch in stretches(set(rows["agent_id"]), agents)
+                    for part in chunks(stretch, sizes, limit)
+                ]
+            elif self._shape(stage) == "version":
+                planned += [
+                    (stage, assets, stretch[0], stretch[-1])
+                    for assets, rows in self._together(every, stage)
+                    for stretch in stretches(set(rows["methodology_version"]), versions)
+                ]
+            elif self._shape(stage) == "agent x version":
+                planned += self._of_stage(stale, stage, agents, versions, sizes)
+        return planned
+
+    def _shape(self, stage: str) -> str:
+        graph = self.defs.resolve_asset_graph()
+        return shape_of(graph.get(self._stages[stage][0]).partitions_def)
+
+    def _of_stage(
+        self,
+        stale: pl.DataFrame,
+        stage: str,
+        agents: Sequence[str],
+        versions: Sequence[str],
+        sizes: Mapping[str, int],
+    ) -> list[_PlannedRun]:
+        """Return the planned runs of a stage of pairs; several are divided so that clusters follow all judgments."""
+        pairs = self._of_pairs(stale, stage, agents, versions, sizes)
+        if len(pairs) < 2:
+            return pairs
+        limit = self.project.settings.max_conversations_per_run
+        is_clustered = pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)])
+        large = [agent for agent, n in sizes.items() if limit and n * len(versions) > limit]
+        is_judged = pl.col("agent_id").is_in(large) & pl.col("asset").is_in(JUDGING)
+        return [
+            *self._of_pairs(stale.filter(is_judged), stage, agents, versions, sizes, splits_agents=False),
+            *self._of_pairs(stale.filter(~is_judged, ~is_clustered), stage, agents, versions, sizes),
+            *self._of_pairs(stale.filter(is_clustered), stage, agents, versions, sizes),
         ]
-        return [*ingests, *pairs, *gates, *boards]
 
     def _of_pairs(
         self,
         stale: pl.DataFrame,
-        stage: Stage,
+        stage: str,
         agents: Sequence[str],
         versions: Sequence[str],
         sizes: Mapping[str, int],
@@ -252,9 +265,7 @@ class Launch:
             )
         ]
 
-    def _together(
-        self, stale: pl.DataFrame, stage: Stage
-    ) -> Iterator[tuple[list[dg.AssetKey], pl.DataFrame]]:
+    def _together(self, stale: pl.DataFrame, stage: str) -> Iterator[tuple[list[dg.AssetKey], pl.DataFrame]]:
         """Yield the stale partitions of a stage, grouped by their stale assets.
 
         The assets include those that the same op computes.
@@ -290,7 +301,7 @@ class Launch:
 
     def _run(
         self,
-        stage: Stage,
+        stage: str,
         assets: Sequence[dg.AssetKey],
         first: str = "",
         last: str = "",
@@ -376,14 +387,31 @@ def cause_of_failure(result: dg.ExecuteInProcessResult) -> str:
     return textwrap.shorten(error.message, LONGEST_WHY, placeholder=" …").rstrip(".")
 
 
-def by_stage(defs: dg.Definitions) -> dict[Stage, list[dg.AssetKey]]:
-    """Return the assets of each stage of `Launch`, without audits, which are not part of a run."""
+def by_stage(defs: dg.Definitions) -> dict[str, list[dg.AssetKey]]:
+    """Return the assets of each stage of `Launch`, in the order of the asset graph, without audits.
+
+    A stage has assets with the same partitions. An asset is in a later stage than every asset that it reads, unless
+    both have the same partitions: then one run can compute both. A stage is named after its partitions, and a later
+    stage with the same partitions after its assets.
+    """
     graph = defs.resolve_asset_graph()
-    stages: dict[Stage, list[dg.AssetKey]] = {stage: [] for stage in get_args(Stage)}
-    for key in graph.materializable_asset_keys:
-        if key != AUDITS:
-            stages["gates" if key == GATES else shape_of(graph.get(key).partitions_def)].append(key)
-    return stages
+    levels: dict[dg.AssetKey, int] = {}
+    stages: dict[tuple[int, str], list[dg.AssetKey]] = {}
+    for key in graph.toposorted_asset_keys:
+        shape = shape_of(graph.get(key).partitions_def)
+        if key not in graph.materializable_asset_keys or key == AUDITS:
+            continue
+        parents: list[tuple[int, str]] = [
+            (levels[parent], str(shape_of(graph.get(parent).partitions_def)))
+            for parent in graph.get(key).parent_keys
+            if parent in levels
+        ]
+        levels[key] = max((level + (of != shape) for level, of in parents), default=0)
+        stages.setdefault((levels[key], shape), []).append(key)
+    named: dict[str, list[dg.AssetKey]] = {}
+    for (_, of), keys in sorted(stages.items(), key=lambda stage: stage[0][0]):
+        named[of if of not in named else ", ".join(sorted(key.path[-1] for key in keys))] = sorted(keys)
+    return named
 
 
 def _pairs(frame: pl.DataFrame) -> list[AgentVersion]:

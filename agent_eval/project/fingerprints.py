@@ -15,10 +15,13 @@ import polars as pl
 from agent_eval import __version__
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.spill import Rows
+from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.project.data_versions import Sources, open_judgments
+from agent_eval.project.gates import baselines
 from agent_eval.project.project import Project
 from agent_eval.storage import Replacement
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.made_from import MADE_FROM, SOURCES, Shape, shape_of
 
 RUN_STATE = table("run_state")
@@ -39,14 +42,18 @@ class Fingerprints:
     sources: Sources
     agents: tuple[str, ...]
     stored: dict[Place, str] = field(repr=False)
+    baselines: Mapping[tuple[str | None, str | None], AgentVersion] = field(default_factory=dict, repr=False)
+    """The pair that the gates of a pair compare it with, if the gates name a baseline."""
 
     @classmethod
     def of(cls, project: Project, sources: Sources) -> "Fingerprints":
         """Read the stored fingerprints of a project."""
         rows = project.store.read(RUN_STATE).select(*_KEY, "fingerprint")
+        agents = tuple(project.with_sessions[0])
         return cls(
             sources=sources,
-            agents=tuple(project.with_sessions[0]),
+            agents=agents,
+            baselines=baselines(project, agents),
             stored={
                 (asset, agent, version): mark for asset, agent, version, mark in rows.iter_rows() if asset
             },
@@ -88,19 +95,34 @@ class Fingerprints:
             for parent in MADE_FROM[asset]
             for mark in self._read(parent, shape_of(asset), agent, version, tables)
         ]
+        compared = self.baselines.get((agent, version)) if asset == "gate_results" else None
+        if compared is not None:
+            read += [(name, tables.get((name, *_partition(name, *compared)))) for name in COMPARED]
         return digest(__version__, list(table(asset).schema), asset, read)
 
     def _read(
         self, parent: str, by: Shape, agent: str | None, version: str | None, tables: Mapping[Place, str]
     ) -> Iterator[str | None]:
-        """Yield the fingerprints of the parent's partitions that a partition reads: its own, or those of all agents."""
+        """Yield the fingerprints of the parent's partitions that a partition reads.
+
+        These are the parent's own partition of the agent and version, or those of all agents. A parent is looked up by
+        its own partitions: one that has none per agent is read by the version alone.
+        """
         shape = shape_of(parent)
-        if parent in SOURCES:
-            key = {"agent": agent, "version": version}.get(shape) or f"{agent}|{version}"
-            yield self.sources.by_name()[parent].get(key)
-            return
-        for each in self.agents if by == "version" and shape != "version" else (agent,):
-            yield tables.get((parent, each, None if shape == "agent" else version))
+        of_version = None if shape == "agent" else version
+        every = (None,) if shape == "version" else self.agents if by == "version" else (agent,)
+        for each in every:
+            if parent in SOURCES:
+                key = {"agent": each, "version": version}.get(shape) or f"{each}|{version}"
+                yield self.sources.by_name()[parent].get(key)
+            else:
+                yield tables.get((parent, each, of_version))
+
+
+def _partition(name: str, agent: str, version: str) -> tuple[str | None, str | None]:
+    """Return the agent and the version of the table's partition that holds the rows of a pair."""
+    shape = shape_of(name)
+    return (None if shape == "version" else agent, None if shape == "agent" else version)
 
 
 def _places(asset: str, agents: Sequence[str], versions: Sequence[str]) -> Iterator[Place]:

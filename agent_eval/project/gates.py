@@ -127,6 +127,18 @@ def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mappi
     return found
 
 
+def baselines(project: Project, agents: Collection[str]) -> dict[tuple[str | None, str | None], AgentVersion]:
+    """Return the pair that each pair of these agents is compared with, by agent and version, if the gates name one."""
+    pairs = [
+        AgentVersion.of(agent_id=a, methodology_version=v) for a in agents for v in project.registry.versions
+    ]
+    named = {(p.agent_id, p.methodology_version): project.settings.gates.rules(*p).baseline for p in pairs}
+    others = {
+        p: _other(AgentVersion.of(agent_id=p[0], methodology_version=p[1]), b) for p, b in named.items() if b
+    }
+    return {p: other for p, other in others.items() if (other.agent_id, other.methodology_version) != p}
+
+
 def _other(pair: AgentVersion, baseline: Baseline) -> AgentVersion:
     return AgentVersion.of(
         agent_id=baseline.agent or pair.agent_id,

@@ -33,7 +33,7 @@ def planned(limit: int | None, missing: int) -> list[tuple[str, tuple[str, ...],
     stale = pl.DataFrame(
         [
             (key.path[-1], agent, version)
-            for stage in ("agent x version", "gates")
+            for stage in ("agent x version", "gate_results")
             for key in stages[stage]
             for agent in AGENTS
             for version in VERSIONS

@@ -10,7 +10,7 @@ from agent_eval.definitions import defs
 from agent_eval.defs.checks import SET_ASIDE, check_specs
 from agent_eval.defs.gate_checks import gate_check_specs
 from agent_eval.defs.instance import LAUNCHED_BY
-from agent_eval.defs.launch import AUDITS, GATES, UnknownPartitionError, by_stage, dagster_home, started_by
+from agent_eval.defs.launch import AUDITS, UnknownPartitionError, by_stage, dagster_home, started_by
 from agent_eval.defs.observations import DATA_VERSION, NAMES, new_observations, observed, report
 from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, Shape, key_frame, shape_of
 from agent_eval.defs.resources import is_automatic
@@ -113,7 +113,10 @@ def test_a_run_of_the_command_says_so_and_a_run_of_a_run_names_its_parent(
 
 def test_every_asset_belongs_to_one_stage_except_the_audit() -> None:
     stages = by_stage(defs)
-    assert stages["gates"] == [GATES]
+    assert list(stages) == ["agent", "agent x version", "version", "gate_results", "whole"]
+    of = {key: i for i, keys in enumerate(stages.values()) for key in keys}
+    graph = defs.resolve_asset_graph()
+    assert all(of[parent] <= of[key] for key in of for parent in graph.get(key).parent_keys if parent in of)
     keys = [key for of in stages.values() for key in of]
     assert len(keys) == len(set(keys))
     assert {*defs.resolve_asset_graph().materializable_asset_keys} - {*keys} == {AUDITS}

@@ -1,0 +1,73 @@
+"""What a table's fingerprint covers: every partition that the table reads, and no other."""
+
+import dataclasses
+
+import pytest
+
+from agent_eval.gates.regression import INPUTS as COMPARED
+from agent_eval.project.data_versions import Sources
+from agent_eval.project.fingerprints import Fingerprints, Place
+from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
+
+AGENTS, VERSIONS = ("ada", "bob"), ("1.2.0", "1.3.0")
+
+
+def keys_of(name: str) -> list[str]:
+    return {
+        "agent": [*AGENTS],
+        "version": [*VERSIONS],
+        "agent x version": [f"{agent}|{version}" for agent in AGENTS for version in VERSIONS],
+    }[shape_of(name)]
+
+
+def places_of(name: str) -> list[Place]:
+    shape = shape_of(name)
+    agents = (None,) if shape == "version" else AGENTS
+    return [(name, a, v) for a in agents for v in ((None,) if shape == "agent" else VERSIONS)]
+
+
+def fingerprints(*changed: tuple[str, str] | Place, **more: object) -> Fingerprints:
+    """All tables are stored; the `changed` partitions of tables (places) and sources (name, key) have another mark."""
+    sources = {name: {key: str((name, key) in changed) for key in keys_of(name)} for name in SOURCES}
+    stored = {place: f"{place} {place in changed}" for name in MADE_FROM for place in places_of(name)}
+    given = {"sources": Sources(**sources), "agents": AGENTS, "stored": stored, **more}
+    return Fingerprints(**given)  # type: ignore[arg-type]
+
+
+def reads(child: Place, agent: str | None, version: str | None) -> bool:
+    """Return whether a partition reads the parent's partition of this agent and version (None: it has none)."""
+    _, own_agent, own_version = child
+    is_of_agent = agent is None or own_agent is None or agent == own_agent
+    return is_of_agent and (version is None or own_version is None or version == own_version)
+
+
+EDGES = [(child, parent) for child, parents in MADE_FROM.items() for parent in parents]
+
+
+@pytest.mark.parametrize(("child", "parent"), EDGES)
+def test_a_change_of_an_input_makes_stale_what_reads_it_and_nothing_else(child: str, parent: str) -> None:
+    before = fingerprints()
+    for place in places_of(child):
+        for _, agent, version in places_of(parent):
+            key = agent if version is None else version if agent is None else f"{agent}|{version}"
+            after = fingerprints((parent, str(key)) if parent in SOURCES else (parent, agent, version))
+            is_stale = after.made_now(place) != before.made_now(place)
+            assert is_stale == reads(place, agent, version), (place, agent, version)
+
+
+@pytest.mark.parametrize("parent", COMPARED)
+def test_gates_with_a_baseline_read_its_rows_too(parent: str) -> None:
+    baselines = {("ada", "1.3.0"): AgentVersion.of(agent_id="bob", methodology_version="1.3.0")}
+    of_bob = (parent, "bob", None if shape_of(parent) == "agent" else "1.3.0")
+    before, after = (fingerprints(*changed, baselines=baselines) for changed in ([], [of_bob]))
+    assert after.made_now(("gate_results", "ada", "1.3.0")) != before.made_now(
+        ("gate_results", "ada", "1.3.0")
+    )
+    assert after.made_now(("gate_results", "ada", "1.2.0")) == before.made_now(
+        ("gate_results", "ada", "1.2.0")
+    )
+    alone = dataclasses.replace(after, baselines={})
+    assert alone.made_now(("gate_results", "ada", "1.3.0")) == dataclasses.replace(
+        before, baselines={}
+    ).made_now(("gate_results", "ada", "1.3.0"))
