@@ -17,7 +17,7 @@ import polars as pl
 from agent_eval.errors import ArgumentError, InputError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.expected_calls import of_agent
-from agent_eval.scores.tools.fair_forge import FAIR_FORGE, Step, fair_forge_aspects, steps_of
+from agent_eval.scores.tools.fair_forge import FAIR_FORGE, UsedStep, fair_forge_aspects, steps_of
 from agent_eval.scores.tools.matching import Worth, best_choices, best_total, longest_chain
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts, TurnJudgments
@@ -91,7 +91,7 @@ def tool_correctness(
       wrong in all of them. Extra arguments are ignored unless the expected call has `"match": "exact"`; each extra
       argument then cancels a correct one.
     - sequence: the share of expected calls that were made in their relative order, or that were made at all if
-      order does not matter. A call stands for the expected calls that it satisfies or fits best. If a tool was called
+      order does not matter. A call is matched with the expected calls that it satisfies or fits best. If a tool was called
       more often than expected and it is open which calls were the expected ones, the least favourable choice counts.
     - utilisation: 1 or 0 according to `results_used`; 0 if no expected tool was called.
     - overall: the weighted mean over the known aspects, computed exactly, so that a perfect trace scores 1 under
@@ -107,8 +107,8 @@ def tool_correctness(
         used: Calls in order, of the form `{"name": …, "arguments": {…}}`; arguments can be JSON text.
         expected: Expected calls in the same form, with `"match"` and `"compare"` as in `scores.tools.calls`
             (ignore, regex, tolerance or subset).
-        sequence_matters: Whether the order of the expected calls counts. Default: as in the profile, which is no for
-            `standard` and yes for `fair-forge`.
+        sequence_matters: Whether the order of the expected calls counts. Default: as in the profile, where it does not count for
+            `standard` but counts for `fair-forge`.
         results_used: Whether the results reached the answer. If this is None, utilisation is unknown, and
             overall is the mean over the other aspects (None if only utilisation has a weight).
         weights: Weights by aspect, which are normalised; a missing aspect has weight 0. Default: equal weights.
@@ -324,8 +324,8 @@ def _may_stand_for(
 
 
 def _fair_forge(
-    used: Sequence[Step],
-    expected: Sequence[Step],
+    used: Sequence[UsedStep],
+    expected: Sequence[UsedStep],
     *,
     sequence_matters: bool,
     results_used: bool,

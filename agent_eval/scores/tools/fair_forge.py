@@ -15,20 +15,22 @@ FAIR_FORGE = "fair-forge"
 
 
 @dataclass(frozen=True)
-class Step:
+class UsedStep:
     """Hold a call and its step: the key `step`, else its position from 1."""
 
     call: Call
     step: object
 
 
-def steps_of(calls: Sequence[Call], given: Sequence[Mapping[str, object]]) -> list[Step]:
+def steps_of(calls: Sequence[Call], given: Sequence[Mapping[str, object]]) -> list[UsedStep]:
     """Return the calls with their steps; `given` are the same calls as they were passed."""
-    return [Step(call, one.get("step", i)) for i, (call, one) in enumerate(zip(calls, given, strict=True), 1)]
+    return [
+        UsedStep(call, one.get("step", i)) for i, (call, one) in enumerate(zip(calls, given, strict=True), 1)
+    ]
 
 
 def fair_forge_aspects(
-    used: Sequence[Step], expected: Sequence[Step], *, sequence_matters: bool, results_used: bool
+    used: Sequence[UsedStep], expected: Sequence[UsedStep], *, sequence_matters: bool, results_used: bool
 ) -> dict[str, Fraction]:
     """Return the four aspects by the definitions of Fair Forge.
 
@@ -61,8 +63,8 @@ def fair_forge_aspects(
     }
 
 
-def _by_name(steps: Sequence[Step]) -> Mapping[str, list[Step]]:
-    by_name = defaultdict[str, list[Step]](list)
+def _by_name(steps: Sequence[UsedStep]) -> Mapping[str, list[UsedStep]]:
+    by_name = defaultdict[str, list[UsedStep]](list)
     for one in steps:
         by_name[one.call.name].append(one)
     return dict(by_name)
