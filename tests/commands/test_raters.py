@@ -32,9 +32,10 @@ def board_row(project: Project) -> dict[str, Any]:
 
 
 def made_stale() -> set[str]:
-    """The agents that the files as they are make stale under the version."""
+    """The agents whose judgments and scores the files as they are make stale; gates read the calibration of all agents."""
     project = Project.open()
-    return set(what_is_stale(project, project.known_agents(), [VERSION])[1]["agent_id"].drop_nulls())
+    stale = what_is_stale(project, project.known_agents(), [VERSION])[1]
+    return set(stale.filter(stale["asset"] != "gate_results")["agent_id"].drop_nulls())
 
 
 def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
