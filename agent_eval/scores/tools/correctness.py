@@ -100,8 +100,9 @@ def tool_correctness(
       threshold cannot be reached even with perfect unknown aspects, and None otherwise.
 
     If tools were expected but none used, or used but none expected, every aspect is 0. If tools were neither
-    expected nor used, the status is not applicable. A call of a tool that was not expected, a repeated call, and the
-    loss of an expected call never raise an aspect.
+    expected nor used, the status is not applicable. A call of a tool that was not expected never raises an
+    aspect, nor does the loss of a call of a tool that was not called more often than expected. Dropping one of several
+    calls of a tool can raise `selection`, and a further call can raise `parameters` if its arguments fit better.
 
     Args:
         used: Calls in order, of the form `{"name": …, "arguments": {…}}`; arguments can be JSON text.

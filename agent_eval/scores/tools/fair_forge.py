@@ -1,6 +1,6 @@
 """Score a tool trace as Fair Forge's `Agentic` metric does, for people who compare figures with that tool.
 
-Source: fair_forge/metrics/agentic.py of github.com/Alquimia-ai/fair-forge, releases 1 to 3. See
+Source: fair_forge/metrics/agentic.py of github.com/Alquimia-ai/fair-forge, as of 2411cbd. See
 docs/howto/from-fair-forge.md.
 """
 
