@@ -28,7 +28,7 @@ def measure(agents: int = AGENTS) -> Iterator[str]:
         stages = {name: len(keys) for name, keys in by_stage(defs).items()}
         shapes = {
             "agent": stages["agent"],
-            "agent x version": stages["agent x version"] + stages["gates"],
+            "agent x version": stages["agent x version"] + stages["gate_results"],
             "version": stages["version"],
         }
         n = agents * shapes["agent"] + 4 * agents * shapes["agent x version"] + 4 * shapes["version"]
