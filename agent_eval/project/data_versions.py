@@ -47,10 +47,13 @@ def _pair(agent: str, version: str) -> AgentVersion:
 
 
 def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str]) -> Sources:
-    """Return the data versions of the sources for these agents and versions; missing files also have a data version."""
+    """Return the data versions of the sources for these agents and versions; missing files also have a data version.
+
+    Ratings have those of all agents, because the calibration of a version reads the ratings of every agent.
+    """
     return Sources(
         agent_sessions=session_versions(project, agents),
-        human_ratings=rating_versions(project, agents),
+        human_ratings=rating_versions(project, sorted({*agents, *project.with_sessions[0]})),
         judge_config=judge_versions(project, [_pair(a, v) for a in agents for v in versions]),
         scoring_spec=scoring_versions(project, versions),
         cluster_spec=cluster_versions(project, versions),

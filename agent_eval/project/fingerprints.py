@@ -66,14 +66,16 @@ class Fingerprints:
     def wanted(self, agents: Collection[str], versions: Collection[str]) -> pl.DataFrame:
         """Return the rows of run_state that a run of all these agents and versions would store.
 
-        An agent without sessions has no rows. Boards use the stored rows of all other agents.
+        An agent without sessions has no rows. Boards use the stored rows of all other agents. A table of pairs that reads
+        a table of versions includes the other agents that have rows: the run can change what they read.
         """
         present = [agent for agent in sorted(agents) if agent in self._with_sessions]
         known = {place: mark for place, mark in self.stored.items() if place[1] in (None, *self.agents)}
         made: dict[Place, str] = {}
         for asset in MADE_FROM:
-            for place in _places(asset, present, sorted(versions)):
-                if self._is_known(place):
+            of_all = _reads_all_agents(asset)
+            for place in _places(asset, sorted(self.agents) if of_all else present, sorted(versions)):
+                if self._is_known(place) or (of_all and place in self.stored and self._has_version(place)):
                     known[place] = made[place] = self._of(place, known)
         return RUN_STATE.frame(_named(place) | {"fingerprint": mark} for place, mark in made.items())
 
@@ -83,10 +85,11 @@ class Fingerprints:
 
     def _is_known(self, place: Place) -> bool:
         """Return whether the sources of the partition's agent and version were read."""
-        _, agent, version = place
-        return (agent is None or agent in self.sources.agent_sessions) and (
-            version is None or version in self.sources.scoring_spec
-        )
+        _, agent, _ = place
+        return (agent is None or agent in self.sources.agent_sessions) and self._has_version(place)
+
+    def _has_version(self, place: Place) -> bool:
+        return place[2] is None or place[2] in self.sources.scoring_spec
 
     def _of(self, place: Place, tables: Mapping[Place, str]) -> str:
         asset, agent, version = place
@@ -123,6 +126,12 @@ def _partition(name: str, agent: str, version: str) -> tuple[str | None, str | N
     """Return the agent and the version of the table's partition that holds the rows of a pair."""
     shape = shape_of(name)
     return (None if shape == "version" else agent, None if shape == "agent" else version)
+
+
+def _reads_all_agents(asset: str) -> bool:
+    """Return whether a table of pairs reads a table of versions, which is computed from the rows of all agents."""
+    tables = [parent for parent in MADE_FROM[asset] if parent not in SOURCES]
+    return shape_of(asset) == "agent x version" and any(shape_of(parent) == "version" for parent in tables)
 
 
 def _places(asset: str, agents: Sequence[str], versions: Sequence[str]) -> Iterator[Place]:

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -31,11 +32,13 @@ def board_row(project: Project) -> dict[str, Any]:
     return next(row for row in board_of(project, VERSION).to_dicts() if row["agent_id"] == LUMEN)
 
 
-def made_stale() -> set[str]:
-    """The agents whose judgments and scores the files as they are make stale; gates read the calibration of all agents."""
+def made_stale() -> tuple[set[str], set[str]]:
+    """The agents whose judgments and scores, and those whose gates, the files as they are make stale under the version."""
     project = Project.open()
     stale = what_is_stale(project, project.known_agents(), [VERSION])[1]
-    return set(stale.filter(stale["asset"] != "gate_results")["agent_id"].drop_nulls())
+    is_gate = pl.col("asset") == "gate_results"
+    of_scores, of_gates = (stale.filter(which)["agent_id"].drop_nulls() for which in (~is_gate, is_gate))
+    return {*of_scores}, {*of_gates}
 
 
 def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
@@ -60,9 +63,10 @@ def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
     assert "not counted: 2 by human (ben)" in text
 
     # the setting decides, and makes stale only agents with several raters
-    assert made_stale() == set()
+    assert made_stale() == (set(), set())
     monkeypatch.setenv("AGENT_EVAL_RATER_RULE", "median")
-    assert made_stale() == {LUMEN}
+    everyone = {*Project.open().known_agents()}  # their gates read the calibration of the version
+    assert made_stale() == ({LUMEN}, everyone)
     run(Project.open(), [LUMEN], [VERSION])
     decided = board_row(Project.open())
     assert (decided["status"], decided["disputed"], decided["missing"]) == ("published", [], [])

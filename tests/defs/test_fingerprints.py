@@ -71,3 +71,21 @@ def test_gates_with_a_baseline_read_its_rows_too(parent: str) -> None:
     assert alone.made_now(("gate_results", "ada", "1.3.0")) == dataclasses.replace(
         before, baselines={}
     ).made_now(("gate_results", "ada", "1.3.0"))
+
+
+@pytest.mark.parametrize("agents", [("ada",), AGENTS])
+def test_a_run_of_one_agent_also_wants_what_reads_a_table_of_its_version(agents: tuple[str, ...]) -> None:
+    """A label of ada changes the calibration of the version, and with it the gates of bob."""
+    of_versions = dict.fromkeys(VERSIONS, "")
+    rated = {"human_ratings": dict.fromkeys(AGENTS, "another label")}
+    of_agents = {name: dict.fromkeys(agents, "") for name in ("agent_sessions",)}
+    configs = {"judge_config": {f"{a}|{v}": "" for a in agents for v in VERSIONS}}
+    specs = dict.fromkeys(("scoring_spec", "cluster_spec", "gate_spec"), of_versions)
+    sources = Sources(**of_agents, **rated, **configs, **specs)
+    wanted = fingerprints(sources=sources).wanted(agents, ["1.3.0"])
+    gates = wanted.filter(asset="gate_results").select("agent_id", "methodology_version").rows()
+    assert gates == [("ada", "1.3.0"), ("bob", "1.3.0")]
+    others = wanted.filter(wanted["asset"] != "gate_results")["agent_id"].drop_nulls().unique().sort()
+    assert others.to_list() == [*agents]
+    never_run = fingerprints(sources=sources, stored={})
+    assert never_run.wanted(agents, ["1.3.0"]).filter(asset="gate_results").height == len(agents)
