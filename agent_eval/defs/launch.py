@@ -6,9 +6,10 @@ import os
 import shutil
 import textwrap
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -216,43 +217,41 @@ class Launch:
                     for stretch in stretches(set(rows["methodology_version"]), versions)
                 ]
             elif self._shape(stage) == "agent x version":
-                planned += self._of_stage(stale, stage, agents, versions, sizes)
+                of_pairs = partial(self._of_pairs, stage=stage, agents=agents, versions=versions, sizes=sizes)
+                large = [agent for agent, n in sizes.items() if limit and n * len(versions) > limit]
+                planned += self._clusters_last(stale, of_pairs, large)
         return planned
 
     def _shape(self, stage: str) -> str:
         graph = self.defs.resolve_asset_graph()
         return shape_of(graph.get(self._stages[stage][0]).partitions_def)
 
-    def _of_stage(
-        self,
-        stale: pl.DataFrame,
-        stage: str,
-        agents: Sequence[str],
-        versions: Sequence[str],
-        sizes: Mapping[str, int],
+    def _clusters_last(
+        self, stale: pl.DataFrame, of_pairs: Callable[..., list[_PlannedRun]], large: Sequence[str]
     ) -> list[_PlannedRun]:
-        """Return the planned runs of a stage of pairs; several are divided so that clusters follow all judgments."""
-        pairs = self._of_pairs(stale, stage, agents, versions, sizes)
-        if len(pairs) < 2:
-            return pairs
-        limit = self.project.settings.max_conversations_per_run
+        """Return the planned runs of a stage of pairs; if there are several, clusters are computed after all judgments.
+
+        The `large` agents are judged in one run for all versions.
+        """
+        runs = of_pairs(stale)
+        if len(runs) < 2:
+            return runs
         is_clustered = pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)])
-        large = [agent for agent, n in sizes.items() if limit and n * len(versions) > limit]
         is_judged = pl.col("agent_id").is_in(large) & pl.col("asset").is_in(JUDGING)
         return [
-            *self._of_pairs(stale.filter(is_judged), stage, agents, versions, sizes, splits_agents=False),
-            *self._of_pairs(stale.filter(~is_judged, ~is_clustered), stage, agents, versions, sizes),
-            *self._of_pairs(stale.filter(is_clustered), stage, agents, versions, sizes),
+            *of_pairs(stale.filter(is_judged), splits_agents=False),
+            *of_pairs(stale.filter(~is_judged, ~is_clustered)),
+            *of_pairs(stale.filter(is_clustered)),
         ]
 
     def _of_pairs(
         self,
         stale: pl.DataFrame,
+        *,
         stage: str,
         agents: Sequence[str],
         versions: Sequence[str],
         sizes: Mapping[str, int],
-        *,
         splits_agents: bool = True,
     ) -> list[_PlannedRun]:
         """Return the planned runs of a stage whose partitions are pairs of agent and version."""

@@ -91,8 +91,9 @@ def tool_correctness(
       wrong in all of them. Extra arguments are ignored unless the expected call has `"match": "exact"`; each extra
       argument then cancels a correct one.
     - sequence: the share of expected calls that were made in their relative order, or that were made at all if
-      order does not matter. A call is matched with the expected calls that it satisfies or fits best. If a tool was called
-      more often than expected and it is open which calls were the expected ones, the least favourable choice counts.
+      order does not matter. A used call is paired with the expected calls that it satisfies or fits best. If a tool was
+      called more often than expected and it is open which calls were the expected ones, the least favourable choice
+      counts.
     - utilisation: 1 or 0 according to `results_used`; 0 if no expected tool was called.
     - overall: the weighted mean over the known aspects, computed exactly, so that a perfect trace scores 1 under
       any weights.
@@ -100,16 +101,17 @@ def tool_correctness(
       threshold cannot be reached even with perfect unknown aspects, and None otherwise.
 
     If tools were expected but none used, or used but none expected, every aspect is 0. If tools were neither
-    expected nor used, the status is not applicable. A call of a tool that was not expected never raises an
-    aspect, nor does the loss of a call of a tool that was not called more often than expected. Dropping one of several
-    calls of a tool can raise `selection`, and a further call can raise `parameters` if its arguments fit better.
+    expected nor used, the status is not applicable. A call never raises an aspect if its tool was not
+    expected, or if it is beyond the expected number and gets no more parameters right; nor does the loss of a call of a
+    tool that was not called more often than expected. If it was, dropping one of its calls can raise `selection`, even
+    if it was the right one, because every further call costs `selection`.
 
     Args:
         used: Calls in order, of the form `{"name": …, "arguments": {…}}`; arguments can be JSON text.
         expected: Expected calls in the same form, with `"match"` and `"compare"` as in `scores.tools.calls`
             (ignore, regex, tolerance or subset).
-        sequence_matters: Whether the order of the expected calls counts. Default: as in the profile, where it does not count for
-            `standard` but counts for `fair-forge`.
+        sequence_matters: Whether the order of the expected calls counts. By default, it counts only in the profile
+            `fair-forge`.
         results_used: Whether the results reached the answer. If this is None, utilisation is unknown, and
             overall is the mean over the other aspects (None if only utilisation has a weight).
         weights: Weights by aspect, which are normalised; a missing aspect has weight 0. Default: equal weights.
