@@ -55,10 +55,9 @@ class JudgmentFacts:
             judgments[name] if name in judgments else table(name).empty()
             for name in ("turn_judgments", "conversation_judgments")
         )
-        needed = pl.col("metric").is_in(list(mean_of))
         return cls(
             put_to_a_model(turns, whole),
-            means(turns.filter(needed), whole.filter(needed), transcripts),
+            means(turns, whole, transcripts, mean_of),
             looked_for_failures(turns, failure_metrics),
             silences(turns, transcripts),
             _models(turns, whole),

@@ -6,7 +6,7 @@ failure. Means are exact fractions, so a mean equal to the limit passes.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.reliability.trials import GOAL_METRIC
-from agent_eval.scores.statistics.compared_values import DECLARED
+from agent_eval.scores.statistics.compared_values import DECLARED, is_left_out
 from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.settings.gate_spec import Rules, exact
@@ -62,13 +62,16 @@ Scores = Mapping[str, Mapping[str, Fraction]]
 
 
 def means(
-    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, transcripts: pl.DataFrame
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    metrics: Collection[str],
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
-    """Return, per pair, the mean of every metric in every scenario.
+    """Return, per pair, the mean of each of these metrics in every scenario.
 
     The means cover the effective judgments of admitted conversations. An answer is open if people disagree, or if
     the metric applies but has no answer because the judge failed, a model is needed, the harness failed, or there
-    was nothing to read.
+    was nothing to read. Answers of rules in conversations outside the judged sample are omitted.
     """
     columns = [*PAIR, "conversation_id", "metric", "judge", "is_effective", "status", "unscored_reason"]
     is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
@@ -84,6 +87,8 @@ def means(
     counted = (
         pl.concat([turn_judgments.select(columns), conversation_judgments.select(columns)])
         .filter("is_effective")
+        .filter(~(is_by_rule & is_left_out()))
+        .filter(pl.col("metric").is_in(list(metrics)))
         .with_columns(
             answer=pl.when(pl.col("status") == "scored").then(answer), is_open=is_open.fill_null(False)
         )

@@ -5,7 +5,7 @@ import datetime
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -309,19 +309,21 @@ class Conversation(Frozen):
     @field_validator("expected", "interventions", mode="after")
     @classmethod
     def _of_turns(cls, value: tuple[Any, ...] | None, info: ValidationInfo) -> tuple[Any, ...] | None:
-        """Assign an entry that names any user message of a turn to the turn."""
+        """Assign an entry that names any user message of a turn to the turn; its answer is added to that of the turn."""
         if not any(entry.turn_index for entry in value or ()):
             return value
         messages = info.data.get("messages", ())
         starts = [index for index, _ in _starts(messages)]
         n_indexes = n_turn_indexes(len(messages), sum(m.role == "user" for m in messages))
         turns = {i: starts[bisect.bisect_right(starts, i) - 1] for i in range(n_indexes)}
-        return value and tuple(
-            entry.model_copy(update={"turn_index": turns[entry.turn_index]})
-            if turns.get(entry.turn_index, entry.turn_index) != entry.turn_index
-            else entry
-            for entry in value
-        )
+        moved = {i: at for i, at in turns.items() if at != i and any(e.turn_index == i for e in value or ())}
+        if not moved:
+            return value
+        placed = [
+            entry.model_copy(update={"turn_index": moved.get(entry.turn_index, entry.turn_index)})
+            for entry in value or ()
+        ]
+        return tuple(_with_joined_answers(placed, {*moved.values()}))
 
     @property
     def policy(self) -> str | None:
@@ -445,6 +447,20 @@ class Agent(Frozen):
     policy: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = (
         None  # file with the rules given to the agent, relative to the data folder
     )
+
+
+def _with_joined_answers(entries: Sequence[Any], joined: Collection[int]) -> Iterator[Any]:
+    """Yield the entries; in a joined turn, the first one with an answer has the answers of all of them."""
+    answers: dict[int, list[str]] = {index: [] for index in joined}
+    for entry in entries:
+        if entry.turn_index in answers and getattr(entry, "answer", None):
+            answers[entry.turn_index].append(entry.answer)
+    for entry in entries:
+        if entry.turn_index in answers and getattr(entry, "answer", None):
+            yield entry.model_copy(update={"answer": "\n\n".join(answers[entry.turn_index]) or None})
+            answers[entry.turn_index].clear()
+        else:
+            yield entry
 
 
 def n_turn_indexes(n_messages: int, n_user_messages: int) -> int:

@@ -12,6 +12,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.gates import exit_code, gates
 from agent_eval.gates.names import check_names
 from agent_eval.gates.thresholds import Mean, threshold_findings
+from agent_eval.judge.sampling import NOT_SAMPLED
 from agent_eval.metrics.base import HARNESS_ERROR, Metric
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.settings.gate_spec import GateSpec
@@ -397,3 +398,12 @@ def test_a_mean_that_only_rules_gave_is_unknown_while_questions_are_open() -> No
     assert results(spec(overall={"helpfulness": 4}), [*rated("d", 5, 5), of_rule("c", 0)]) == {
         "helpfulness": "failed"
     }
+
+
+def test_rules_outside_the_judged_sample_turn_no_gate() -> None:
+    left_out = {"judge": "rule", "status": "not_applicable", "unscored_reason": NOT_SAMPLED}
+    silent = [of_rule(f"s{i}", 0) for i in range(9)]
+    others = [judgment(f"s{i}", "coherence", None, turn_index=0, **left_out) for i in range(9)]
+    rules = spec(overall={"helpfulness": 4})
+    assert results(rules, [*rated("d", 5), *silent, *others]) == {"helpfulness": "passed"}
+    assert results(rules, [*rated("d", 5), *silent]) == {"helpfulness": "failed"}

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agent_eval.judge.sampling import UNASKED
+from agent_eval.judge.sampling import NOT_SAMPLED, UNASKED
 from agent_eval.scores.statistics.clustered import clustered_interval
 from agent_eval.scores.statistics.compared_values import conversation_metrics, known_metrics
 from agent_eval.scores.statistics.quality import (
@@ -200,3 +200,15 @@ def test_declared_values_count_because_either_value_can_be_declared() -> None:
     ]
     row = summary_of(rows, correct={"a1": None, "a2": None, "a3": None})["goal_completion"]
     assert (row["mean"], row["n_unasked"]) == (0.5, 1)
+
+
+def test_answers_of_rules_outside_the_judged_sample_do_not_count() -> None:
+    """Rules look at every conversation, so silent ones outside the sample would outweigh the judged ones."""
+    left_out = {"judge": "rule", "status": "not_applicable", "unscored_reason": NOT_SAMPLED}
+    rows = [
+        judged("a1", 0, "helpfulness", rating_1to5=5),
+        *(judged(f"b{i}", 0, "helpfulness", judge="rule", rating_1to5=1) for i in range(9)),
+        *(judged(f"b{i}", 0, "coherence", **left_out) for i in range(9)),
+    ]
+    row = summary_of(rows, correct={r["conversation_id"]: None for r in rows})["helpfulness"]
+    assert (row["mean"], row["n_conversations"]) == (5.0, 1)

@@ -95,7 +95,9 @@ def test_ground_truth_and_interventions_of_any_user_message_belong_to_its_turn()
         expected=[{"turn_index": i, "answer": str(i)} for i in (0, 1, 2, 3, 9)] + [{"answer": "whole"}],
         interventions=[{"kind": "help", "turn_index": i} for i in (1, 3, None)],
     )
-    assert [entry.turn_index for entry in conversation.expected] == [0, 0, 2, 2, 9, None]
+    assert [(entry.turn_index, entry.answer) for entry in conversation.expected] == [
+        (0, "0\n\n1"), (0, None), (2, "2\n\n3"), (2, None), (9, "9"), (None, "whole"),
+    ]  # fmt: skip
     assert [entry.turn_index for entry in conversation.interventions or ()] == [0, 2, None]
     assert Conversation.model_validate(conversation.model_dump(mode="json")) == conversation
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from agent_eval.scores.composite.board_facts import NOT_SAMPLED
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.scores.tools.correctness import UTILISATION_METRIC
@@ -161,13 +162,12 @@ def conversation_metrics(
     answer = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     reason = pl.col("unscored_reason").fill_null("")
     is_open = pl.any_horizontal(pl.lit(value=False), *(reason.str.starts_with(start) for start in unasked))
-    is_declared = pl.col("metric").is_in(DECLARED)
     return (
         rows.select(
             *key,
             "judge",
             value=pl.when(pl.col("status") == "scored").then(answer),
-            is_open=is_open & ~is_declared,
+            is_open=(is_open | is_left_out()) & ~pl.col("metric").is_in(DECLARED),
         )
         .filter(pl.col("value").is_not_null() | pl.col("is_open"))
         .sort(*key, "value")  # sorted because float sums depend on the order of addition
@@ -179,6 +179,15 @@ def conversation_metrics(
         )
         .rename({"metric": "quantity"})
     )
+
+
+def is_left_out() -> pl.Expr:
+    """Return whether no model is asked about the conversation of a judgment, because it is not in the judged sample.
+
+    The answers of rules in such a conversation do not count: rules look at all conversations, so there would be more of
+    them than of the answers beside which they count.
+    """
+    return (pl.col("unscored_reason") == NOT_SAMPLED).fill_null(value=False).any().over(TRIAL)
 
 
 def known_metrics(metrics: pl.DataFrame) -> pl.DataFrame:
