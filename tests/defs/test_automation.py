@@ -237,12 +237,20 @@ def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(sample_cop
         assert not found & {"agents", "conversations", "turns"}
         for asset in [name for name in MADE_FROM if shape_of(name) == "agent x version"]:
             made_by_hand(asset, pair)
-        assert stale_of(Project.open(), "quill-help", "1.3.0") == {
-            n for n in MADE_FROM if shape_of(n) == "version"
-        }
+        boards = [name for name in MADE_FROM if shape_of(name) == "version"]
+        assert stale_of(Project.open(), "quill-help", "1.3.0") == {*boards, "gate_results"}  # of all agents
+        for board in boards:
+            made_by_hand(board, "1.3.0")
+        made_by_hand("gate_results", pair)
+        project = Project.open()
+        stale = stale_places(project, fingerprints_of(project, "1.3.0"), ["quill-help"], ["1.3.0"])
+        assert set(stale["asset"]) <= {"gate_results"}
+        assert "quill-help" not in stale["agent_id"].to_list()
 
 
 def stale_of(project: Project, agent: str, version: str) -> set[str]:
-    found = Fingerprints.of(project, read_sources(project, project.known_agents(), [version]))
-    stale = stale_places(project, found, [agent], [version])
-    return set(stale["asset"])
+    return set(stale_places(project, fingerprints_of(project, version), [agent], [version])["asset"])
+
+
+def fingerprints_of(project: Project, version: str) -> Fingerprints:
+    return Fingerprints.of(project, read_sources(project, project.known_agents(), [version]))

@@ -42,7 +42,7 @@ ROWS = (
         "rater",
     ),
 )
-SHEETS = (("", "", ""), ("2.5", "s", "r"))
+SHEETS = (("", "", "", ""), ("2.5", "s", "r", "t"))
 HEADER = (*COLUMNS, *OPTIONAL)
 
 
