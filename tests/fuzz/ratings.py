@@ -74,7 +74,7 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
     frame, refusals = read_ratings(folder)
     check_refusals(refusals, longest=1_000)  # a header is shown whole
     check_text(frame)
-    if not any(r.line <= 1 or "no CSV" in r.reason for r in refusals):
+    if not any(r.line <= 1 or "invalid CSV" in r.reason for r in refusals):
         is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
         reader = csv.reader(io.StringIO(text, newline=""))
