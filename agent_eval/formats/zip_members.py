@@ -93,6 +93,10 @@ def members(path: Path) -> list[ZipMember]:
         raise _unreadable(error) from error
     if len(entries) > MOST_MEMBERS:
         raise OSError(f"the archive has {len(entries):,} entries; at most {MOST_MEMBERS:,} are read")
-    files = [entry for entry in entries if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")]
+    files = [
+        entry
+        for entry in entries
+        if not entry.filename.endswith("/") and not entry.filename.startswith("__MACOSX/")
+    ]
     found = [ZipMember(path, entry.filename, entry.file_size, entry.compress_size) for entry in files]
     return sorted(found, key=lambda member: member.name)

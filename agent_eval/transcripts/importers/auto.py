@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.formats.zip_members import ZipMember
 from agent_eval.transcripts.importers.agent_ids import AgentIds
-from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.importers.importing import ImportReport, import_file
 from agent_eval.transcripts.importers.inputs import InputFile, session_ids
@@ -58,21 +59,20 @@ def import_files(
     """
     ids = AgentIds(sessions_folder / agent_id)
     names = [session_id] if session_id is not None and len(files) == 1 else session_ids(files)
-    for file, session in zip(files, names, strict=True):
-        if file.path is None:
-            yield FileReport(file.name, None, None, file.reason)
-            continue
-        source = Source(file.path, session, file.file)
-        found = detect(source) if format_name == AUTO or not file.is_named else None
-        is_skipped = found is not None and not found.may_hold_transcripts and not file.is_named
-        name = found.format_name if found is not None and format_name == AUTO else format_name
-        if found is not None and (name is None or is_skipped):
-            yield FileReport(file.name, None, None, found.reason, is_skipped=is_skipped)
-            continue
+
+    def imported(file: InputFile, path: Path | ZipMember, session: str) -> FileReport:
+        name = None if format_name == AUTO else format_name
         try:
+            found = None
+            if format_name == AUTO or not file.is_named:
+                found = detect(Source(path, session, file.file))
+                name = name or found.format_name
+            is_skipped = found is not None and not found.may_hold_transcripts and not file.is_named
+            if found is not None and (name is None or is_skipped):
+                return FileReport(file.name, None, None, found.reason, is_skipped=is_skipped)
             report = import_file(
                 str(name),
-                file.path,
+                path,
                 sessions_folder=sessions_folder,
                 agent_id=agent_id,
                 session_id=session,
@@ -84,6 +84,15 @@ def import_files(
                 may_join=session_id is None,
             )
         except AgentEvalError as error:
-            yield FileReport(file.name, name, None, str(error))
+            return FileReport(file.name, name, None, str(error))
+        except PASSED_ON:
+            raise
+        except Exception as error:  # last resort: the files after this one are still imported
+            return FileReport(file.name, name, None, f"{file.name}: {fault_of(name or AUTO, error)}.")
+        return FileReport(file.name, name, report, is_recognised=format_name == AUTO)
+
+    for file, session in zip(files, names, strict=True):
+        if file.path is None:
+            yield FileReport(file.name, None, None, file.reason)
         else:
-            yield FileReport(file.name, name, report, is_recognised=format_name == AUTO)
+            yield imported(file, file.path, session)

@@ -22,6 +22,7 @@ from agent_eval.transcripts.models import Conversation, id_key
 from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error, final_exception
 
 LONGEST_ID = 512
+_LONGEST_FAULT = 160
 RECORDED_REWARD = "recorded_reward"
 """Key of `metadata`: the unchanged reward, if it is true or false in the file."""
 DEFINITION_REFUSED = "task_definition_refused"
@@ -63,6 +64,16 @@ Success = bool | Literal["contradicting"] | None
 Found = Conversation | Refusal | LeftOut
 """The items that an importer yields."""
 Importer = Callable[[Source], Iterator[Found]]
+
+
+PASSED_ON = (OSError, MemoryError)
+"""Errors of the machine, which the last resort for faults of an importer passes on."""
+
+
+def fault_of(format_name: str, error: Exception) -> str:
+    """Return the reason of a `Refusal` for an exception that an importer did not expect, with its class."""
+    said = shorten(f"{type(error).__name__}: {error}".rstrip(": "))[:_LONGEST_FAULT]
+    return f"the importer of {format_name} failed ({said}); this is a fault of agent_eval, please report it"
 
 
 class Ids:
@@ -138,6 +149,10 @@ def conversations(
             yield Refusal(source.file, record.number, explain(error, Conversation))
         except RecursionError:
             yield Refusal(source.file, record.number, "the record is nested too deeply")
+        except PASSED_ON:
+            raise
+        except Exception as error:  # last resort: the records after this one are still read
+            yield Refusal(source.file, record.number, fault_of(format_name, error))
 
 
 def _converted(source: Source, format_name: str, record: Record, convert: Convert, ids: Ids) -> Conversation:

@@ -9,9 +9,9 @@ from pydantic import JsonValue
 from agent_eval.formats.json_arrays import TruncatedJsonError, top_level_keys
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
-from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.benchmarks import inspect
-from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record
+from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Format, Record, Unsupported
 from agent_eval.transcripts.importers.shared.csv_rows import columns
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
@@ -124,14 +124,28 @@ def _named(samples: list[JsonValue]) -> Detected:
     lists = [value for value in samples if isinstance(value, list) and value]
     records: list[Record] = [value for value in samples if isinstance(value, dict)]
     records += [{"messages": value} for value in lists if is_chat_message(value[0])]
+    faults: list[str] = []
     for entry in RECOGNISED:
-        if any(entry.looks_like(record) for record in records):
+        if _is_any(entry, records, faults):
             return Detected(entry.name)
     for other in UNSUPPORTED:
-        if any(other.looks_like(record) for record in records):
+        if _is_any(other, records, faults):
             may_hold = not other.is_beside
             return Detected(None, f"{other.name}: {other.reason}", may_hold_transcripts=may_hold)
+    if faults:
+        return Detected(None, f"its format is not recognised: {faults[0]}")
     keys = ", ".join(repr(key)[:40] for key in list(next(iter(records), {}))[:8])
     description = f"its first record has the keys {keys}" if keys else "its records are not objects"
     names = ", ".join(entry.name for entry in RECOGNISED)
     return Detected(None, f"its format is not recognised: {description}. Formats: {names}; or {_AS_LINES}")
+
+
+def _is_any(entry: Format | Unsupported, records: list[Record], faults: list[str]) -> bool:
+    """Return whether a record is in the format; if the test fails by an exception, add the reason to `faults`."""
+    try:
+        return any(entry.looks_like(record) for record in records)
+    except PASSED_ON:
+        raise
+    except Exception as error:  # last resort: the other formats are still tested
+        faults.append(fault_of(entry.name, error))
+        return False

@@ -18,7 +18,7 @@ from agent_eval.formats.atomic_files import locked
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal, n_records
-from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
+from agent_eval.formats.streams import BREAKS, KEPT, Record, broken, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.formats.zip_members import ZipMember
@@ -31,11 +31,13 @@ from agent_eval.transcripts.importers.agent_ids import (
 )
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
+    PASSED_ON,
     RECORDED_REWARD,
     Found,
     Importer,
     LeftOut,
     Source,
+    fault_of,
 )
 from agent_eval.transcripts.importers.catalog import FORMATS, TASK_SETS
 from agent_eval.transcripts.importers.import_errors import (
@@ -242,7 +244,7 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
         session_text = _session_text(wanted)
         seen = _Seen(not_seen=ids.of(session))
         n_before, before = len(seen.not_seen), SessionParts(wanted.folder)
-        found = content.watching(importer(wanted.source))
+        found = content.watching(_read(wanted, importer))
         found = _with_slots(found, slots, wanted.source) if slots else found
         found = _new_to_agent(found, ids, wanted, seen)
         n_imported, n_refused, refusals = write_records(new, seen.watching(_with_parts(found, before)))
@@ -367,6 +369,22 @@ class _Seen:
         if self.n_flags:
             notes.append(f"{self.n_flags} {of} the reward is true or false and is read as 1 or 0.")
         return (*notes, *(f"{n:,} × {why}." for why, n in sorted(self.left_out.items())))
+
+
+def _read(wanted: _Wanted, importer: Importer) -> Iterator[Found]:
+    """Yield the items of the file; an exception that the importer did not expect is a `Refusal` for the rest of it."""
+    format_name, file, number = wanted.origin.partition(":")[0], wanted.source.file, 0
+    try:
+        for item in importer(wanted.source):
+            if not isinstance(item, LeftOut):
+                number = max(number, item.line if isinstance(item, Refusal) else _number(item))
+            yield item
+    except OSError as error:  # importers only read, so it is an error of the file
+        yield Refusal(file, number + 1, broken(error))
+    except PASSED_ON:
+        raise
+    except Exception as error:  # last resort: other files are still read
+        yield Refusal(file, number + 1, f"{fault_of(format_name, error)}; {KEPT}")
 
 
 def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:

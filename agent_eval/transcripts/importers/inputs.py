@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.streams import LARGEST_UNZIPPED, MEGABYTE
+from agent_eval.formats.validation_messages import shorten
 from agent_eval.formats.zip_members import ZipMember, is_zip, members
 from agent_eval.transcripts.importers.benchmarks import inspect
 from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
@@ -171,3 +172,9 @@ def _file(path: Path, shown: str, *, is_named: bool) -> Iterator[InputFile]:
                 yield InputFile(f"{shown}/{clean(member.name)}", member, is_named=False)
     except OSError as error:
         yield InputFile(shown, None, f"it cannot be read ({error.strerror or error})", is_named)
+    except MemoryError:
+        raise
+    except Exception as error:  # last resort: the files after this one are still imported
+        yield InputFile(
+            shown, None, shorten(f"it cannot be read ({type(error).__name__}: {error})"), is_named
+        )

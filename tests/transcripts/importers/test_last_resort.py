@@ -1,0 +1,177 @@
+"""An importer that fails by an exception of its own: other records and other files are still read, and it is said."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval.transcripts.importers import FORMATS, catalog, detection, inputs, openai
+from agent_eval.transcripts.importers.auto import FileReport, import_files
+from agent_eval.transcripts.importers.base import Found, Source
+from agent_eval.transcripts.importers.inputs import input_files
+from tests.transcripts.importers.samples import CHAT, SAMPLES
+from tests.transcripts.making import lines, zipped
+
+GOOD = SAMPLES["openai"].to_bytes()
+FAULTS = [
+    *(KeyError("content"), IndexError("list index out of range"), AttributeError("'int' has no 'get'")),
+    *(TypeError("unhashable"), ZeroDivisionError(), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogate")),
+    *(ValueError("x" * 5000), StopIteration(), RuntimeError("\x1b[31m"), RecursionError(), AssertionError()),
+]
+
+
+def take(root: Path, folder: Path, format_name: str = "auto") -> dict[str, FileReport]:
+    files = input_files([str(folder)])
+    reports = import_files(format_name, files, sessions_folder=root / "sessions", agent_id="a")
+    return {report.name: report for report in reports}
+
+
+def n_read(report: FileReport) -> int:
+    return report.report.n_imported if report.report else 0
+
+
+def failing(on: str, fault: BaseException) -> Callable[..., Any]:
+    """The conversion of chats, which raises at each record that mentions a text."""
+    convert = openai._conversation
+
+    def converted(record: Mapping[str, Any], *more: Any) -> Any:
+        if on in json.dumps(record):
+            raise fault
+        return convert(record, *more)
+
+    return converted
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("bad", [0, 1, 3])
+def test_a_record_on_which_an_importer_fails_is_refused_alone(
+    bad: int, fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats = [{"id": f"chat-{n}", "messages": CHAT} for n in range(4)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_bytes(lines(chats))
+    (tmp_path / "in/b.jsonl").write_bytes(GOOD)
+    monkeypatch.setattr(openai, "_conversation", failing(f'"chat-{bad}"', fault))
+    reports = take(tmp_path, tmp_path / "in")
+    assert {name: n_read(one) for name, one in reports.items()} == {"a.jsonl": 3, "b.jsonl": 1}
+    report = reports["a.jsonl"].report
+    assert report
+    (refusal,) = report.refusals
+    assert (refusal.file, refusal.line, report.n_refused) == ("a.jsonl", bad + 1, 1)
+    if not isinstance(fault, RecursionError):
+        assert type(fault).__name__ in refusal.reason
+        assert "importer of openai" in refusal.reason
+        assert "please report it" in refusal.reason
+    assert len(refusal.reason) <= 300
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_each_format_that_breaks_off_is_named_and_other_files_are_read(
+    n_before: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = FORMATS[name]
+
+    def broken_off(source: Source) -> Iterator[Found]:
+        for number, item in enumerate(read(source)):
+            if number >= n_before:
+                raise KeyError("parts")
+            yield item
+        raise KeyError("parts")
+
+    monkeypatch.setitem(dict_of(FORMATS), name, broken_off)
+    other = "sharegpt" if name == "openai" else "openai"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_bytes(SAMPLES[name].to_bytes())
+    (tmp_path / "in/b").write_bytes(SAMPLES[other].to_bytes())
+    reports = take(tmp_path, tmp_path / "in")
+    assert n_read(reports["b"]) == SAMPLES[other].n_conversations
+    report = reports["a"].report
+    assert report
+    assert report.n_imported == n_before
+    assert "KeyError" in report.refusals[-1].reason
+    assert report.refusals[-1].line > 0, "the rest of the file counts as missing"
+
+
+def test_a_member_of_an_archive_on_which_an_importer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.zip").write_bytes(
+        zipped(**{"a.jsonl": GOOD, "b.json": SAMPLES["sharegpt"].to_bytes(), "c.jsonl": GOOD[:-1] + b" \n"})
+    )
+
+    def broken_off(_: Source) -> Iterator[Found]:
+        raise TypeError("unhashable type")
+
+    monkeypatch.setitem(dict_of(FORMATS), "sharegpt", broken_off)
+    reports = take(tmp_path, tmp_path / "in.zip")
+    assert [n_read(one) for one in reports.values()] == [1, 0, 1]
+    assert "TypeError: unhashable type" in reports["in.zip/b.json"].report.refusals[0].reason  # type: ignore[union-attr]
+
+
+def test_a_test_of_a_format_that_fails_hides_no_other_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Mapping[str, Any]) -> bool:
+        raise IndexError("list index out of range")
+
+    wrong = tuple(
+        replace(entry, looks_like=fails) if entry.name != "openai" else entry for entry in catalog.RECOGNISED
+    )
+    monkeypatch.setattr(detection, "RECOGNISED", wrong)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_bytes(SAMPLES["chatgpt"].to_bytes())
+    (tmp_path / "in/b").write_bytes(GOOD)
+    reports = take(tmp_path, tmp_path / "in")
+    assert [n_read(one) for one in reports.values()] == [0, 1]
+    assert "IndexError: list index out of range" in reports["a"].reason
+
+
+def test_an_archive_with_a_member_without_a_name_and_one_that_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zipfile raises IndexError when it is asked whether a member without a name is a folder."""
+    (tmp_path / "in").mkdir()
+    archive = zipped(**{"@notes.md": b"# notes", "a.jsonl": GOOD})
+    (tmp_path / "in/a.zip").write_bytes(archive.replace(b"@notes", b"\0notes"))
+    (tmp_path / "in/b.jsonl").write_bytes(GOOD[:-1] + b" \n")
+    assert sorted(n_read(one) for one in take(tmp_path, tmp_path / "in").values()) == [0, 1, 1]
+
+    def fails(_: Path) -> list[object]:
+        raise OverflowError("timestamp out of range")
+
+    monkeypatch.setattr(inputs, "members", fails)
+    reports = take(tmp_path / "again", tmp_path / "in")
+    assert [n_read(one) for one in reports.values()] == [0, 1]
+    assert "OverflowError: timestamp out of range" in reports["a.zip"].reason
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), MemoryError(), SystemExit(1)], ids=repr)
+def test_what_is_no_fault_of_an_importer_ends_the_import(
+    fault: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_bytes(GOOD)
+    monkeypatch.setattr(openai, "_conversation", failing("role", fault))
+    with pytest.raises(type(fault)):
+        take(tmp_path, tmp_path / "in")
+    assert not list((tmp_path / "sessions").rglob("*.jsonl")), "half an import was stored"
+
+
+def test_a_full_disk_is_no_fault_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_bytes(GOOD)
+    monkeypatch.setattr("agent_eval.transcripts.importers.importing.write", full)
+    with pytest.raises(OSError, match="No space left"):
+        take(tmp_path, tmp_path / "in")
+
+
+def dict_of(formats: Mapping[str, Any]) -> dict[str, Any]:
+    assert isinstance(formats, dict)
+    return formats
