@@ -6,13 +6,16 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.gates.coverage import NO_QUESTIONS, Asked
 from agent_eval.gates.finding import GateFinding, listed, short
 from agent_eval.settings.gate_spec import CalibrationLimits, Rules, exact
 
 SHEET = "label some with agent-eval labels sheet"
 
 
-def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFinding]:
+def calibration_findings(
+    rules: Rules, standings: pl.DataFrame, asked: Asked = NO_QUESTIONS
+) -> list[GateFinding]:
     """Return one finding per judge and metric of a pair, or an empty list if the rules do not require calibration.
 
     If the rules do not list `metrics`, the gate covers the metrics that people labelled. For a judge without a labelled
@@ -21,18 +24,21 @@ def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFind
     Args:
         rules: The gate rules with the limits.
         standings: Rows of `judge_standings` for the pair.
+        asked: The questions of the pair. If nothing is left to ask a model, the result without a judge is passed.
     """
     limits = rules.calibration
     if limits is None:
         return []
     if standings.is_empty():
-        return [GateFinding("calibration", "unknown", "no judge other than people and rules answered")]
+        reason = "no judge other than people and rules answered"
+        return [GateFinding("calibration", asked.without_judge, reason)]
     findings: list[GateFinding] = []
     for (judge,), of_judge in standings.group_by("judge", maintain_order=True):
         rows = {row["metric"]: row for row in of_judge.iter_rows(named=True)}
         labelled = [metric for metric, row in rows.items() if row["n"] is not None]
         findings += [
-            _of_metric(str(judge), metric, rows.get(metric), limits) for metric in limits.metrics or labelled
+            _of_metric(str(judge), metric, rows.get(metric), limits, asked)
+            for metric in limits.metrics or labelled
         ]
         if not limits.metrics and not labelled:
             reason = f"no answer of {short(str(judge))} was compared with labels by people: {SHEET}"
@@ -45,9 +51,11 @@ def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFind
 
 
 def _of_metric(
-    judge: str, metric: str, row: Mapping[str, Any] | None, limits: CalibrationLimits
+    judge: str, metric: str, row: Mapping[str, Any] | None, limits: CalibrationLimits, asked: Asked
 ) -> GateFinding:
     subject = f"{metric} by {judge}"
+    if row is None and asked.is_any and asked.n_unscored == asked.n_waiting == 0:
+        return GateFinding("calibration", "passed", "the judge answered no question about it", subject)
     if row is None or row["n"] is None:
         return GateFinding("calibration", "unknown", f"no labels by people: {SHEET}", subject)
     said = f"judge and people on n = {row['n']:,}"

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import polars as pl
 
 from agent_eval.gates.finding import GateFinding, Result, worst
+from agent_eval.metrics.base import HARNESS_ERROR, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
+from agent_eval.scores.composite.board_facts import NOT_SAMPLED
 from agent_eval.scores.composite.disclosures import is_present
 from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -25,18 +27,62 @@ OF_STATUS: Mapping[str, Result] = {
     "invalid": "unknown",
     "not_applicable": "unknown",
 }
+NOTHING_TO_READ = (HARNESS_ERROR, UNEXPLAINED_ERROR, NO_TURNS)
+"""Reasons for a missing answer that say nothing about the agent."""
 MIN_SEEN_SHARE = 0.5
 TOO_LITTLE_SEEN = "judged on less than half of the evidence"
-Asked = tuple[int, int, list[str]]
-"""Number of questions asked of a model, number of those that no judge scored, and the reasons."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Count questions of a pair. A question is one metric of a turn or conversation.
+
+    Questions that are neither put to a model nor waiting were settled by people, rules or declared outcomes, or do
+    not apply.
+    """
+
+    n: int = 0  # questions put to a model
+    n_unscored: int = 0  # those that no judge scored
+    reasons: tuple[str, ...] = ()
+    n_waiting: int = 0  # questions that a model or a person can answer, and that were put to no model
+    n_settled: int = 0
+
+    def __add__(self, other: "Asked") -> "Asked":
+        """Return the counts of both parts of a pair's conversations."""
+        return Asked(
+            self.n + other.n,
+            self.n_unscored + other.n_unscored,
+            tuple(sorted({*self.reasons, *other.reasons})),
+            self.n_waiting + other.n_waiting,
+            self.n_settled + other.n_settled,
+        )
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether the pair has a question, so that its gates have something to evaluate."""
+        return self.n + self.n_waiting + self.n_settled > 0
+
+    @property
+    def is_all_settled(self) -> bool:
+        """Return whether the pair has questions, and none is left for a model."""
+        return self.n_settled > 0 and self.n == self.n_waiting == 0
+
+    @property
+    def without_judge(self) -> Result:
+        """Return the result of a gate about judges if the pair has none: unknown while a question is left to ask."""
+        return "passed" if self.is_all_settled else "unknown"
+
+
+NO_QUESTIONS = Asked()
 
 
 def put_to_a_model(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, Asked]:
-    """Count, per pair, the questions that a model was asked. A question is one metric of a turn or conversation.
+    """Count, per pair, the questions that a model was asked, those that wait for one, and those that are settled.
 
-    An answer based on less than MIN_SEEN_SHARE of the evidence counts as unscored.
+    An answer based on less than MIN_SEEN_SHARE of the evidence counts as unscored. Questions about what the harness
+    lost, and about conversations without turns, are none of the three.
     """
     columns = [
         *(*PAIR, "conversation_id", "turn_index", "metric"),
@@ -49,19 +95,34 @@ def put_to_a_model(
     said = pl.when(scarce).then(pl.lit(TOO_LITTLE_SEEN)).otherwise(pl.col("unscored_reason"))
     is_ours = ~pl.col("judge").is_in(["rule", "human"]) & ~is_imported_judge()
     by_model = is_ours & pl.col("status").is_in(["scored", "unscored"])
+    put = by_model | unscored
+    reason = pl.col("unscored_reason")
+    waits = reason.is_in(UNANSWERED).fill_null(False)
+    is_scored = pl.col("status").is_in(["scored", "disputed"])
+    is_settled = is_scored | ~reason.is_in([*UNANSWERED, *NOTHING_TO_READ, NOT_SAMPLED]).fill_null(False)
     questions = (
         pl.concat([turns, whole])
-        .filter(by_model | unscored)
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
-        .agg(is_unscored=unscored.all(), reason=said.drop_nulls().min())
+        .agg(
+            is_put=put.any(),
+            is_unscored=unscored.filter(put).all(),
+            reason=said.filter(put).drop_nulls().min(),
+            is_waiting=waits.any() & ~is_scored.any(),
+            is_settled=is_settled.any(),
+        )
     )
+    is_put, is_waiting = pl.col("is_put"), pl.col("is_waiting") & ~pl.col("is_put")
+    is_lost = is_put & pl.col("is_unscored")
     per_pair = questions.group_by(PAIR).agg(
-        pl.len(),
-        pl.col("is_unscored").sum(),
-        pl.col("reason").filter("is_unscored").drop_nulls().unique().sort(),
+        is_put.sum(),
+        is_lost.sum().alias("n_unscored"),
+        pl.col("reason").filter(is_lost).drop_nulls().unique().sort(),
+        is_waiting.sum(),
+        (pl.col("is_settled") & ~is_put & ~is_waiting).sum(),
     )
     return {
-        AgentVersion(agent, version): (n, lost, why) for version, agent, n, lost, why in per_pair.iter_rows()
+        AgentVersion(agent, version): Asked(n, lost, tuple(why), waiting, settled)
+        for version, agent, n, lost, why, waiting, settled in per_pair.iter_rows()
     }
 
 
@@ -73,11 +134,19 @@ def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
 
 
 def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
-    """Return unknown if no question was asked or scored, failed if more than the allowed share is unscored."""
-    n_asked, n_unscored, reasons = asked
+    """Return the result for the questions put to a model: failed if more than the allowed share is unscored.
+
+    It is passed if there was nothing to ask, because people, rules and declared outcomes settled every question. It is
+    unknown if questions wait for a model, if no question of those asked was scored, or if there is no question at all.
+    """
+    n_asked, n_unscored = asked.n, asked.n_unscored
+    if asked.is_all_settled:
+        settled = f"{asked.n_settled:,} question{'s are' if asked.n_settled > 1 else ' is'} settled"
+        return GateFinding("coverage", "passed", f"nothing to ask a model: {settled}")
     if n_asked == 0:
-        return GateFinding("coverage", "unknown", "no model was asked a question")
-    why = f" ({', '.join(reasons)})" if reasons else ""
+        waiting = f"; {asked.n_waiting:,} wait for one" if asked.n_waiting else ""
+        return GateFinding("coverage", "unknown", f"no model was asked a question{waiting}")
+    why = f" ({', '.join(asked.reasons)})" if asked.reasons else ""
     share = Fraction(n_unscored, n_asked)
     evidence = (
         f"{n_asked - n_unscored} of {n_asked} questions scored, {rounded(share * 100)} % unscored{why}; "

@@ -43,7 +43,7 @@ def severity_finding(
     """Return the finding of the severity gate, or None if the gate is switched off.
 
     It is failed if a cluster is at or above the level, else unknown if too many failure questions are unanswered,
-    else passed. Severities come from the cluster registry, where a severity set by a person takes precedence.
+    else passed, also if no question about failures arises. Severities come from the cluster registry, where a severity set by a person takes precedence.
 
     Args:
         rules: The gate rules with the level and the allowed share of unanswered questions.
@@ -72,6 +72,10 @@ def severity_finding(
         )
     n, n_judged = looked
     judged = f"{n_judged} of {n} questions about failures answered"
+    if n == 0:
+        return GateFinding(
+            "errors", "passed", "nothing to look for: no question about failures arises", level
+        )
     if n_judged == 0 or Fraction(n - n_judged, n) > rules.max_unscored_share:
         return GateFinding("errors", "unknown", f"none {wanted} found, but {judged}", level)
     return GateFinding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)

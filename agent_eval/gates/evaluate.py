@@ -1,21 +1,30 @@
 """Evaluate every gate of each agent and version, and compute the exit code for CI."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import polars as pl
 
 from agent_eval.gates.assertions import assertion_finding
 from agent_eval.gates.calibration import calibration_findings
-from agent_eval.gates.coverage import benchmark_findings, both, coverage_finding, slotted, trial_finding
+from agent_eval.gates.coverage import (
+    Asked,
+    benchmark_findings,
+    both,
+    coverage_finding,
+    slotted,
+    trial_finding,
+)
 from agent_eval.gates.error_severity import severity_finding
 from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.judgment_facts import JudgmentFacts
 from agent_eval.gates.silence import Silence, silence_finding
 from agent_eval.gates.thresholds import agent_scores, doubted_goals, score_bounds, threshold_findings
+from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.scores.composite.ratings import PAIR
-from agent_eval.settings.gate_spec import GateSpec
+from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.vocabularies import GATE
@@ -41,6 +50,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "conversation_judgments": _ANSWER,
 }
 """Columns that the gates read from the large judgment tables. From other tables they read every column."""
+GATE_KEYS = {"errors": "fail_on_error_severity", "silent_turns": "silent_turns"}
+"""The key of `[gates]` of each gate that every agent has unless it is switched off."""
 KINDS: tuple[str, ...] = tuple(GATE.categories)
 
 
@@ -51,6 +62,7 @@ def gates(
     facts: JudgmentFacts | None = None,
     pairs: pl.DataFrame | None = None,
     failure_metrics: Collection[str] = (),
+    metrics: Collection[str] | None = None,
     regressions: Mapping[AgentVersion, GateFinding] | None = None,
     judge_drift: pl.DataFrame | None = None,
     calibration: pl.DataFrame | None = None,
@@ -71,6 +83,7 @@ def gates(
         pairs: Expected pairs (columns agent_id and methodology_version). A pair without a row in composite_scores
             gets the gate `status` with the result unknown.
         failure_metrics: The turn metrics whose labels are failures and that models are asked.
+        metrics: The names of the metrics that are switched on; by default, all.
         regressions: The finding of the comparison with the baseline, for each pair that has one.
         judge_drift: Drift per judge model and metric in the latest audits, from `judge.audits.drift`.
         calibration: Agreement of the judges with people, from `judge_standings`.
@@ -89,6 +102,11 @@ def gates(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
     bounds_of = score_bounds(given["reliability"])
+    on = None if metrics is None else frozenset(metrics)
+    off = {
+        "errors": on is not None and not on.intersection(failure_metrics),
+        "silent_turns": on is not None and not on & OF_SILENCE,
+    }
     found: list[tuple[AgentVersion, GateFinding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
     for row in universe.sort(PAIR).iter_rows(named=True):
@@ -97,7 +115,8 @@ def gates(
         of_pair = (pl.col("methodology_version") == pair.methodology_version) & (
             pl.col("agent_id") == pair.agent_id
         )
-        several = [coverage_finding(facts.asked.get(pair, (0, 0, [])), rules.max_unscored_share)]
+        asked = facts.asked.get(pair, Asked())
+        several = [coverage_finding(asked, rules.max_unscored_share)]
         if has_scores:
             of_trials = trial_finding(row, given["reliability"].filter(of_pair), rules.max_unscored_share)
             several = [both(several[0], of_trials)]
@@ -110,28 +129,54 @@ def gates(
             row.get("n_refused") or 0,
             doubted_goals(row),
         )
+        errors = severity_finding(
+            rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair, (0, 0))
+        )
+        silence = facts.silent.get(pair, Silence())
+        if unasked := [
+            gate for gate, is_it in off.items() if is_it and GATE_KEYS[gate] not in rules.configured
+        ]:
+            why = f"not evaluated, because their metrics are switched off: {', '.join(unasked)}"
+            several[0] = replace(several[0], evidence=f"{several[0].evidence}; {why}")
         several += [
             one
             for one in (
-                severity_finding(
-                    rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair, (0, 0))
-                ),
-                silence_finding(rules, facts.silent.get(pair, Silence())),
+                _of_metrics(errors, rules, off["errors"], asked),
+                _of_metrics(silence_finding(rules, silence), rules, off["silent_turns"], asked),
                 assertion_finding(rules, given["assertion_results"].filter(of_pair)),
                 (regressions or {}).get(pair),
             )
             if one is not None
         ]
         if judge_drift is not None:
-            several += drift_findings(rules, judge_drift, sorted(facts.models.get(pair, ())))
+            several += drift_findings(rules, judge_drift, sorted(facts.models.get(pair, ())), asked)
         if calibration is not None:
-            several += calibration_findings(rules, calibration.filter(of_pair))
+            several += calibration_findings(rules, calibration.filter(of_pair), asked)
         found += [(pair, finding) for finding in several]
     if pairs is not None:
         unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)
         nothing = GateFinding("status", "unknown", "no transcripts: not run yet, or every record was refused")
         found += [(AgentVersion(agent, version), nothing) for version, agent in unseen.iter_rows()]
     return _frame(found, version)
+
+
+def _of_metrics(finding: GateFinding | None, rules: Rules, is_off: bool, asked: Asked) -> GateFinding | None:
+    """Return the finding of a gate that has a default, as it is with its metrics switched off or nothing judged.
+
+    A gate without questions is passed by its own rule, because its subject does not exist. That says something only
+    if anything was judged. If its metrics are switched off, the gate is evaluated only if it is configured.
+    """
+    if finding is None or finding.result == "failed":
+        return finding
+    if not asked.is_any:
+        return replace(finding, result="unknown", evidence="nothing was judged")
+    if not is_off:
+        return finding
+    if GATE_KEYS[finding.gate] not in rules.configured:
+        return None
+    return replace(
+        finding, result="unknown", evidence="the metrics of this gate are switched off", value=None
+    )
 
 
 def exit_code(gates: pl.DataFrame) -> int:

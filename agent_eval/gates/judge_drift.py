@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.gates.coverage import NO_QUESTIONS, Asked
 from agent_eval.gates.finding import GateFinding, Result, worst
 from agent_eval.judge.audits.drift import ALL_METRICS
 from agent_eval.settings.gate_spec import DriftLimits, Rules, exact
@@ -13,19 +14,22 @@ from agent_eval.settings.gate_spec import DriftLimits, Rules, exact
 TAIL = 0.025  # probability of each tail of a two-sided 95 % interval
 
 
-def drift_findings(rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str]) -> list[GateFinding]:
+def drift_findings(
+    rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str], asked: Asked = NO_QUESTIONS
+) -> list[GateFinding]:
     """Return one finding per judge model of a pair, or an empty list if the rules do not limit drift.
 
     Args:
         rules: The gate rules with the limits.
         judge_drift: Drift per judge model and metric, from `judge.audits.drift`.
         judges: The judge models that answered for the pair.
+        asked: The questions of the pair. If nothing is left to ask a model, the result without a judge is passed.
     """
     limits = rules.judge_drift
     if limits is None:
         return []
     if not judges:
-        return [GateFinding("judge_drift", "unknown", "no judge model answered")]
+        return [GateFinding("judge_drift", asked.without_judge, "no judge model answered")]
     rows = {row["judge"]: row for row in judge_drift.filter(metric=ALL_METRICS).iter_rows(named=True)}
     return [_of_judge(judge, rows.get(judge), limits) for judge in sorted(judges)]
 

@@ -70,7 +70,7 @@ class JudgmentFacts:
 
     def __add__(self, other: "JudgmentFacts") -> "JudgmentFacts":
         return JudgmentFacts(
-            _merged(self.asked, other.asked, _both_asked),
+            _merged(self.asked, other.asked, Asked.__add__),
             _merged(self.means, other.means, _both_means),
             _merged(self.looked, other.looked, lambda a, b: (a[0] + b[0], a[1] + b[1])),
             _merged(self.silent, other.silent, Silence.__add__),
@@ -83,10 +83,6 @@ def _merged(first: _ByPair[V], second: _ByPair[V], add: Callable[[V, V], V]) -> 
     for pair, value in second.items():
         merged[pair] = add(merged[pair], value) if pair in merged else value
     return merged
-
-
-def _both_asked(first: Asked, second: Asked) -> Asked:
-    return first[0] + second[0], first[1] + second[1], sorted({*first[2], *second[2]})
 
 
 def _both_means(first: Means, second: Means) -> Means:

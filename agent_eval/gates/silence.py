@@ -101,9 +101,9 @@ def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVer
 def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
     """Return the finding of the silent_turns gate, or None if the gate is switched off.
 
-    It is failed if the share of silent turns exceeds the limit. It is unknown if no turn required a reply, if the
-    metrics that detect missing replies are switched off, or if a whole conversation has no reply by the agent: its
-    last turn ended the conversation and does not count as silent, but nothing shows that the agent works.
+    It is failed if the share of silent turns exceeds the limit. It is unknown if the metrics that detect missing
+    replies were not asked, or if a whole conversation has no reply by the agent: its last turn ended the conversation
+    and does not count as silent, but nothing shows that the agent works. Otherwise it is passed, also if no turn required a reply.
     """
     allowed = rules.silent_turns
     if allowed is None:
@@ -117,7 +117,8 @@ def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
         off = ", ".join(sorted(OF_SILENCE))
         return GateFinding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
     if not found.n_due:
-        return GateFinding("silent_turns", "unknown", f"no turn required a reply{ended}", threshold=allowed)
+        none: Result = "unknown" if found.unanswered else "passed"
+        return GateFinding("silent_turns", none, f"no turn required a reply{ended}", threshold=allowed)
     share = Fraction(len(found.silent), found.n_due)
     where = f": {listed(found.silent)}" if found.silent else ""
     evidence = (

@@ -43,11 +43,12 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
 
 def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.DataFrame:
     frames = {name: project.store.read(table(name), pairs) for name in INPUTS if name not in COLUMNS}
+    failure_metrics = _failure_metrics(project)
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             part,
             frames["transcripts"],
-            failure_metrics=_failure_metrics(project),
+            failure_metrics=failure_metrics,
             mean_of=rules.threshold_names,
         )
         for part in judgments_in_parts(project, pairs, COLUMNS)
@@ -58,6 +59,8 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             {name: _of_version(frame, version) for name, frame in frames.items()},
             rules,
             facts=facts,
+            failure_metrics=failure_metrics,
+            metrics=project.metrics.names,
             pairs=_of_version(pairs, version),
             regressions=_regressions(project, rules, _of_version(pairs, version)),
             judge_drift=latest_drift(project.store.read(table("judge_audits"))),
@@ -73,19 +76,26 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
 def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
     """Evaluate those gates whose inputs are among these rows (by table); names in the rules are not checked."""
     given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
-    settings = project.settings
+    settings, failure_metrics = project.settings, _failure_metrics(project)
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             {name: part},
             given.get("transcripts", table("transcripts").empty()),
-            failure_metrics=_failure_metrics(project),
+            failure_metrics=failure_metrics,
             mean_of=settings.gates.threshold_names,
         )
         for name in COLUMNS
         if isinstance(rows := frames.get(name), Rows)
         for part in frames_of(rows)
     )
-    return gates(given, settings.gates, facts=facts, max_unscored_share=settings.max_unscored_share)
+    return gates(
+        given,
+        settings.gates,
+        facts=facts,
+        failure_metrics=failure_metrics,
+        metrics=project.metrics.names,
+        max_unscored_share=settings.max_unscored_share,
+    )
 
 
 def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:

