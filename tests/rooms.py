@@ -51,7 +51,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "report": _room(
         "renders results: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
-        "errors formats methodology scores tables",
+        "errors formats methodology metrics scores tables",
     ),
     "gates": _room(
         "evaluates the gates: whether an agent passes, fails or is unknown",
@@ -68,7 +68,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "scores": _room(
         "computes scores: `composite/`, `reliability/`, `tools/`, `statistics/`, and `explain`",
-        "errors formats methodology tables transcripts",
+        "errors formats methodology metrics tables transcripts",
     ),
     "metrics": _room(
         "defines the metrics: one module per built-in metric in `builtin/`; loads custom metrics",

@@ -88,6 +88,7 @@ class Metric:
     is_binary: bool = False
     items: Items | None = None  # set if the answer is computed from items
     is_ruled: bool = False  # always decided by a rule
+    best: str = ""  # meaning of the highest answer, if the name suggests the opposite; not part of the rubric
     version: str = ""  # increment it if the results of `measure` change, because code is not hashed
 
     @property

@@ -163,6 +163,23 @@ class MetricSet:
 
 DEFAULT = MetricSet((*TURN_METRICS, *CONVERSATION_METRICS))
 BUILT_IN_NAMES = DEFAULT.names
+_BEST = {m.name: m.best for m in DEFAULT.metrics if m.best}
+
+
+def best_answer(name: str) -> str:
+    """Return the meaning of a metric's highest answer: 'best', unless the name suggests the opposite.
+
+    Example: 'none' for user_frustration, whose rating 5 means no frustration.
+    """
+    return _BEST.get(name, "best")
+
+
+def directed(name: str) -> str:
+    """Return the name of a metric; if it suggests the opposite, with the meaning of the highest answer.
+
+    Example: 'user_frustration (5 = none)'.
+    """
+    return f"{name} (5 = {_BEST[name]})" if name in _BEST else name
 
 
 def expected_of(turn_index: int, expected: Iterable[Expected]) -> Expected | None:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from agent_eval.metrics.metric_set import best_answer
 from agent_eval.scores.statistics.quality import COST, HEADLINES, by_rule
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
 
+DIRECTION = "Higher is better, except for failures and cost."
 HEADINGS = {
     "success_rate": "success",
-    "helpfulness_1to5": "helpful (1–5)",
+    "helpfulness_1to5": "helpful (1–5, 5 = best)",
     "behavior_failure_rate": "behavior failures",
     "tool_failure_rate": "tool failures",
     "cost_usd_per_conversation": "cost each",
@@ -66,14 +68,19 @@ def interval_of(row: Mapping[str, Any]) -> str:
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """Return the name of the quantity, e.g. 'helpfulness (1 to 5)' or 'turns with agent behavior'."""
+    """Return the name of the quantity, e.g. 'helpfulness (1 to 5, 5 = best)' or 'turns with agent behavior'."""
     name = str(row["quantity"])
     if row["scale_high"] is None:
         return "cost per conversation"
     if name.startswith(FAILURE_RATE):
         return f"turns with {name.removeprefix(FAILURE_RATE).replace('_', ' ')}"
-    words = name.replace("_", " ")
-    return words if is_rate(row) else f"{words} ({row['scale_low']:g} to {row['scale_high']:g})"
+    words, low, high = name.replace("_", " "), row["scale_low"], row["scale_high"]
+    if is_rate(row):
+        return words
+    best = (
+        f", 5 = {best_answer(name)}" if (low, high) == (1, 5) else ""
+    )  # other scales are those of custom metrics
+    return f"{words} ({low:g} to {high:g}{best})"
 
 
 def answers_of(row: Mapping[str, Any]) -> str:

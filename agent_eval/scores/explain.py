@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.errors import NotFoundError
 from agent_eval.formats.timestamps import as_text
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
+from agent_eval.metrics.metric_set import directed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
 from agent_eval.scores.composite.ratings import Rated, RatedTarget, effective, rated
 from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounded
@@ -370,12 +371,15 @@ def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _value(row: Row) -> str:
-    """Format a metric and its answer, such as 'helpfulness 5' or 'relevance unscored'."""
+    """Format a metric and its answer, such as 'helpfulness 5' or 'relevance unscored'.
+
+    A name that suggests the opposite is followed by the meaning of the highest answer: 'user_frustration (5 = none) 4'.
+    """
     if row["status"] != "scored":
         return f"{row['metric']} {row['status']}"
     value = next((v for v in (row["rating_1to5"], row["label"], row["value"]) if v is not None), None)
     shown = f"{value:g}" if isinstance(value, float) else value
-    return " + ".join([f"{row['metric']} {shown}", *_texts(row["further_labels"])])
+    return " + ".join([f"{directed(str(row['metric']))} {shown}", *_texts(row["further_labels"])])
 
 
 def _words(row: Row) -> str:

@@ -77,6 +77,11 @@ _BOARD = (
         B,
         "Whether no other agent of the template has both a composite at least as high and a cost per conversation at least as low, one of them strictly better; null if the cost is unknown",
     ),
+    Column(
+        "cost_usd_per_conversation",
+        F,
+        "Cost of the admitted conversations divided by their number, US dollars; null if any cost is unknown",
+    ),
     Column("n_sessions", I, "Number of sessions averaged", nullable=False),
     *DISCLOSED,
     Column(

@@ -117,6 +117,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
                 _RANKED,
             ),
             "is_pareto": (*_RANKED, "cost_usd"),
+            "cost_usd_per_conversation": ("cost_usd", "n_conversations"),
         },
         "reliability": dict.fromkeys(("n_tasks", "n_known", "n_unknown", "is_pareto"), ("pass_at_1", "k")),
         "judge_calibration": _CALIBRATED,

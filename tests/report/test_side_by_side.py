@@ -38,7 +38,7 @@ def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
     assert [name for name, _ in page["agents"]] == ["c", "a", "b"]
     figures = {f.name: f.values for _, rows in page["sections"] for f in rows}
     assert [v and v[0] for v in figures["composite"]] == ["80.0", "70.0", None]
-    assert figures["helpfulness (1 to 5)"] == [None, ("4.00", "3.50 to 4.50"), None]
+    assert figures["helpfulness (1 to 5, 5 = best)"] == [None, ("4.00", "3.50 to 4.50"), None]
 
 
 def test_a_long_board_names_how_many_agents_are_left_out() -> None:

@@ -13,8 +13,10 @@ from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.formats.plain_text import sanitize
 from agent_eval.judge.sampling import UNASKED
+from agent_eval.metrics.metric_set import directed
 from agent_eval.project import Project
 from agent_eval.project.quality import values_of_conversations
+from agent_eval.report.quality import DIRECTION
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
@@ -118,6 +120,7 @@ def _tested(rows: pl.DataFrame) -> list[str]:
     )  # fmt: skip
     return [
         *unpaired,
+        DIRECTION,
         "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks. Verdicts are at 5 %.",
         "Primary: none (no composite, pass@1 or metric with a threshold has two units or more)."
         if primary is None
@@ -183,7 +186,8 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable:
 
 
 def _named(row: dict[str, str]) -> str:
-    return f"{row['quantity']} (primary)" if row["role"] == comparing.PRIMARY else row["quantity"]
+    name = directed(row["quantity"])
+    return f"{name} (primary)" if row["role"] == comparing.PRIMARY else name
 
 
 def detectable(shows: float | None, width: float) -> str:

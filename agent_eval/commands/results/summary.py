@@ -16,6 +16,7 @@ from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.report.board import NOT_CALIBRATED, calibration
 from agent_eval.report.quality import (
+    DIRECTION,
     HEADINGS,
     answers_of,
     headline,
@@ -71,7 +72,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
         print_errors(out, errors.filter(agent_id=agent))
     shown = [CORRECTED_MEANS] if rows["corrected"].count() else []
     shown += [
-        "mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."
+        f"{DIRECTION} mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."
     ]
     if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
         shown.append("no judge called: only a judge model can answer; agent-eval run --judge MODEL.")
@@ -140,7 +141,7 @@ def print_errors(out: Console, clusters: pl.DataFrame) -> None:
 def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
     """Return the `log_leaderboard` table as a terminal table, by agent id and without ranks."""
     grid = FittingTable(
-        f"Logs · methodology {version} · not ranked, because each agent has different conversations",
+        f"Logs · methodology {version} · not ranked, because each agent has different conversations · {DIRECTION}",
         ("agent", "conversations", *HEADINGS.values(), "unscored answers", "by"),
         numbers=("conversations", "unscored answers"),
     )

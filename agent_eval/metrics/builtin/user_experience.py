@@ -14,6 +14,7 @@ USER_FRUSTRATION = Metric(
         "2": "Strong: complains about the agent, demands a person, threatens to leave.",
         "1": "Gives up, insults, or breaks off because of the agent.",
     },
+    best="none",
     notes="Judge the user's words of this turn in the light of what came before. Plain short messages are no frustration.",
 )
 

@@ -14,5 +14,6 @@ VERBOSITY = Metric(
         "2": "Clearly too long or too short for its content.",
         "1": "Bloated, or so terse that it cannot be used.",
     },
+    best="right length",
     notes="About length only: a wrong reply of the right length has a high rating here.",
 )

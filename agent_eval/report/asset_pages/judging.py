@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from agent_eval.formats.spill import Rows, in_memory
+from agent_eval.metrics.metric_set import directed
 from agent_eval.report.calibration import (
     CELL,
     LEFT,
@@ -154,7 +155,7 @@ def ratings_plot(counted: pl.DataFrame) -> str:
         of_row[rating] = of_row.get(rating, 0) + n
     drawn = [
         Bar(
-            row,
+            directed(row),
             tuple(
                 _rating_part(rating, n / sum(counts.values()))
                 for rating, n in sorted(counts.items(), key=_order)
@@ -163,7 +164,7 @@ def ratings_plot(counted: pl.DataFrame) -> str:
         )
         for row, counts in parts.items()
     ]
-    return bars("Shares of the ratings 1 to 5", drawn, largest=1)
+    return bars("Shares of the ratings 1 to 5; 5 is best", drawn, largest=1)
 
 
 def grid_table(counted: pl.DataFrame) -> str:

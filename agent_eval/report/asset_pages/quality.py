@@ -8,7 +8,7 @@ import polars as pl
 from agent_eval.report.asset_pages.clusters import clusters_page
 from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
-from agent_eval.report.quality import answers_of, interval_of, name_of, reading_order, value_of
+from agent_eval.report.quality import DIRECTION, answers_of, interval_of, name_of, reading_order, value_of
 from agent_eval.report.svg import BLUE, RED, IntervalBar, spans
 from agent_eval.scores.statistics.quality import HEADLINES, top_errors
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
@@ -23,7 +23,9 @@ def summary_plot(summary: pl.DataFrame) -> str:
     rows = sorted(known.to_dicts(), key=reading_order)
     if not rows:
         return "no known values yet"
-    return spans("Means with 95 % intervals, in percent of the scale", [_bar(row) for row in rows])
+    return spans(
+        f"Means with 95 % intervals, in percent of the scale. {DIRECTION}", [_bar(row) for row in rows]
+    )
 
 
 def _bar(row: dict[str, Any]) -> IntervalBar:
@@ -69,7 +71,7 @@ def logs_table(board: pl.DataFrame) -> str:
         pl.coalesce("name", "agent_id").alias("agent"),
         pl.col("n_conversations").alias("conversations"),
         *((100 * pl.col(name)).round(1).alias(f"{name.replace('_', ' ')} %") for name in rates),
-        pl.col("helpfulness_1to5").round(2).alias("helpfulness (1 to 5)"),
+        pl.col("helpfulness_1to5").round(2).alias("helpfulness (1 to 5, 5 = best)"),
         pl.col("cost_usd_per_conversation").round(4).alias("US dollars per conversation"),
         pl.col("top_error").alias("most severe error"),
         "judges",

@@ -89,9 +89,9 @@ def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int
     for template in dict.fromkeys(s.row["template"] for s in ranked):
         of = [s for s in ranked if s.row["template"] == template]
         drawn = [
-            (s.name, s.row["composite_score"], s.row["low"], s.row["high"], s.row["cost_usd"] / s.row["n_conversations"], bool(s.row["is_pareto"]))
+            (s.name, s.row["composite_score"], s.row["low"], s.row["high"], s.row["cost_usd_per_conversation"], bool(s.row["is_pareto"]))
             for s in of
-            if s.row["cost_usd"] is not None and s.row["n_conversations"]
+            if s.row["cost_usd_per_conversation"] is not None
         ]  # fmt: skip
         if len(drawn) > 1:
             yield template, scatter(drawn), len(of) - len(drawn)

@@ -10,8 +10,10 @@ from typing import Any
 import jinja2
 
 from agent_eval.formats.timestamps import as_text
+from agent_eval.metrics.metric_set import directed
 from agent_eval.report.board import one_decimal
 from agent_eval.report.html.texts import clean
+from agent_eval.report.quality import DIRECTION
 
 ASSETS = ("report.css", "report.js")
 FILE = ""
@@ -82,7 +84,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"score": _score, "number": _number, "money": _money, "words": _words}
+    environment.filters |= {
+        "score": _score,
+        "number": _number,
+        "money": _money,
+        "words": _words,
+        "metric": _metric,
+    }
+    environment.globals["direction"] = DIRECTION
     return environment
 
 
@@ -107,6 +116,11 @@ def _number(value: float | None, places: int = 2) -> str:
 def _money(value: float | None) -> str:
     """Return an amount in US dollars with four decimals; 'unknown' for None."""
     return "unknown" if value is None else f"${value:,.4f}"
+
+
+def _metric(name: str) -> str:
+    """Return the name of a metric in words, e.g. 'user frustration (5 = none)'."""
+    return _words(directed(name))
 
 
 def _words(value: object) -> str:

@@ -74,6 +74,7 @@ def leaderboard(
             row
             | {"name": names.get(pair.agent_id) or pair.agent_id, "point_0to100": None}
             | {"rank": None, "rank_overall": overall.get(pair)}
+            | {"cost_usd_per_conversation": _cost_each(row)}
             | {"superseded_by": successors.get(pair.methodology_version)}
             | standings.get(pair, {})
             | passes.get(pair, {})
@@ -252,7 +253,7 @@ def board_interval(row: Mapping[str, Any], interval: IntervalMethod) -> Interval
 
 def _entry(row: Mapping[str, Any]) -> BoardEntry:
     exact, sessions = from_text(row["composite_exact"]), row["session_scores"] or []
-    n_sessions, n_conversations = row["n_sessions"], row["n_conversations"]
+    n_sessions = row["n_sessions"]
     is_known = len(sessions) == n_sessions and None not in sessions
     point = Fraction(row["point_0to100"] or 0).limit_denominator(10**6) / max(1, n_sessions)
     return BoardEntry(
@@ -264,8 +265,14 @@ def _entry(row: Mapping[str, Any]) -> BoardEntry:
         values=tuple(sessions) if is_known else (),
         n_sessions=n_sessions,
         point=point,
-        cost=row["cost_usd"] / n_conversations if row["cost_usd"] is not None and n_conversations else None,
+        cost=_cost_each(row),
     )
+
+
+def _cost_each(row: Mapping[str, Any]) -> float | None:
+    """Return the cost per conversation of a row of composite_scores in US dollars; None if it is unknown."""
+    cost, n = row["cost_usd"], row["n_conversations"]
+    return cost / n if cost is not None and n else None
 
 
 def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, dict[str, object]]:

@@ -50,15 +50,26 @@
 
   const isGroup = (row) => row.classList.contains("group");
 
-  // Headings of groups fit the first column's order only; in any other they are taken out of sight.
+  // Rows of different groups (templates, task sets) are not comparable: rows are sorted within their group, below its
+  // heading. If a column has one value per group, the groups are sorted by it instead.
   function sortBy(table, header, direction) {
     const column = header.cellIndex;
     const body = table.tBodies[0];
-    table.classList.toggle("ungrouped", column > 0 || direction === "descending");
-    const rows = [...body.rows].map((row) => [isGroup(row) && column > 0 ? "" : valueOf(row, column), row]);
     const sign = direction === "ascending" ? 1 : -1;
-    rows.sort(([a], [b]) => (a === "") - (b === "") || sign * compare(a, b));
-    body.append(...rows.map(([, row]) => row));
+    const inOrder = (a, b) => (a === "") - (b === "") || sign * compare(a, b);
+    const groups = new Map();
+    for (const row of body.rows) {
+      const name = row.dataset.group || "";
+      if (!groups.has(name)) groups.set(name, { headings: [], rows: [] });
+      groups.get(name)[isGroup(row) ? "headings" : "rows"].push([isGroup(row) ? "" : valueOf(row, column), row]);
+    }
+    const parts = [...groups.values()];
+    const isConstant = parts.every(({ rows }) => rows.every(([value]) => value === rows[0][0]));
+    if (isConstant) parts.sort((one, other) => inOrder(one.rows[0]?.[0] ?? "", other.rows[0]?.[0] ?? ""));
+    for (const { headings, rows } of parts) {
+      rows.sort(([a], [b]) => inOrder(a, b));
+      body.append(...[...headings, ...rows].map(([, row]) => row));
+    }
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", direction);
   }
@@ -99,7 +110,7 @@
         n += row.hidden ? 0 : 1;
       }
       for (const group of groups) {
-        group.hidden = !rows.some((row) => !row.hidden && row.dataset.template === group.dataset.template);
+        group.hidden = !rows.some((row) => !row.hidden && row.dataset.group === group.dataset.group);
       }
       output.textContent = `${n} of ${rows.length} rows`;
     };
