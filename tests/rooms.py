@@ -55,7 +55,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "gates": _room(
         "evaluates the gates: whether an agent passes, fails or is unknown",
-        "errors judge metrics scores settings tables",
+        "errors judge metrics scores settings tables transcripts",
     ),
     "judge": _room(
         "asks the questions of the metrics and collects the answers: engine, rubric, `llm/` (calls to models), `rules/`, `inputs/` (people and recorded verdicts), "

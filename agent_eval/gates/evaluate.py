@@ -21,7 +21,7 @@ from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.judgment_facts import JudgmentFacts
 from agent_eval.gates.silence import Silence, silence_finding
-from agent_eval.gates.thresholds import agent_scores, doubted_goals, score_bounds, threshold_findings
+from agent_eval.gates.thresholds import agent_scores, score_bounds, threshold_findings
 from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import GateSpec, Rules
@@ -127,7 +127,6 @@ def gates(
             scores_of.get(pair, {}),
             bounds_of.get(pair, {}),
             row.get("n_refused") or 0,
-            doubted_goals(row),
         )
         errors = severity_finding(
             rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair, (0, 0))

@@ -22,6 +22,7 @@ from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.outcomes import is_unexplained_error
 
 _ROUNDING = Fraction(1, 10**9)
 """Tolerance for values that were stored as floats: a share of 0.7 may be stored as 0.6999…"""
@@ -31,7 +32,8 @@ _ROUNDING = Fraction(1, 10**9)
 class Mean:
     """Accumulate a mean: the sum and number of scored answers, and the number of open answers.
 
-    `doubted` is the amount by which the sum may be too low, because errors of unknown cause may be the harness's.
+    `doubted` is the amount by which the sum may be too low, because errors of unknown cause may be the harness's: such a
+    conversation may have missed its goal through the harness, and only the best case counts the goal as reached.
     `total_by_rule` and `n_by_rule` are the part of the answers that rules gave.
     """
 
@@ -71,7 +73,8 @@ def means(
 
     The means cover the effective judgments of admitted conversations. An answer is open if people disagree, or if
     the metric applies but has no answer because the judge failed, a model is needed, the harness failed, or there
-    was nothing to read. Answers of rules in conversations outside the judged sample are omitted.
+    was nothing to read. `transcripts` may have the column outcome_class of table conversations: a goal that was
+    missed in an error of unknown cause is doubted. Answers of rules in conversations outside the judged sample are omitted.
     """
     columns = [*PAIR, "conversation_id", "metric", "judge", "is_effective", "status", "unscored_reason"]
     is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
@@ -84,6 +87,8 @@ def means(
     lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR, UNEXPLAINED_ERROR])
     is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | lacking
     scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
+    has_classes = "outcome_class" in transcripts.columns
+    is_doubted = (is_unexplained_error() if has_classes else pl.lit(value=False)).alias("is_doubted")
     counted = (
         pl.concat([turn_judgments.select(columns), conversation_judgments.select(columns)])
         .filter("is_effective")
@@ -94,19 +99,21 @@ def means(
         )
         .filter(pl.col("answer").is_not_null() | pl.col("is_open"))
         .join(
-            transcripts.filter("is_admitted").select(*PAIR, "conversation_id", scenario),
+            transcripts.filter("is_admitted").select(*PAIR, "conversation_id", scenario, is_doubted),
             on=[*PAIR, "conversation_id"],
         )
-        .group_by(*PAIR, "metric", "scenario", "answer", is_by_rule)
+        .group_by(*PAIR, "metric", "scenario", "answer", is_by_rule, "is_doubted")
         .len()
     )
     found: dict[AgentVersion, dict[str, dict[str, Mean]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(Mean))
     )
-    for version, agent, metric, name, value, by_rule, n in counted.iter_rows():
+    for version, agent, metric, name, value, by_rule, doubted, n in counted.iter_rows():
         total = exact(value or 0) * n
         of_rule = {"total_by_rule": total, "n_by_rule": n} if by_rule else {}
         part = Mean(n_open=n) if value is None else Mean(total, n, **of_rule)
+        if doubted and metric == GOAL_METRIC and value is not None:
+            part += Mean(doubted=n - total)
         found[AgentVersion(agent, version)][metric][name] += part
     return found
 
@@ -173,7 +180,6 @@ def threshold_findings(
     scores: Scores,
     bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
     n_refused: int = 0,
-    doubted: Fraction = Fraction(),
 ) -> Iterator[GateFinding]:
     """Yield one finding per threshold and scenario, and one per threshold for the agent as a whole.
 
@@ -191,7 +197,6 @@ def threshold_findings(
         bounds: Bounds of the pair's scores, from `score_bounds`.
         n_refused: Number of the agent's records that were rejected at import. They count as open answers on goal
             completion for the agent as a whole.
-        doubted: From `doubted_goals`, for the agent as a whole.
     """
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
@@ -200,7 +205,7 @@ def threshold_findings(
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
             if name == GOAL_METRIC and whole.n:
-                whole += Mean(n_open=n_refused, doubted=doubted)
+                whole += Mean(n_open=n_refused)
             yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
@@ -208,21 +213,6 @@ def threshold_findings(
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}))
-
-
-def doubted_goals(row: Mapping[str, object]) -> Fraction:
-    """Return how many goals of a row of composite_scores may have been missed by the harness rather than the agent.
-
-    These are the failures that ended in an error of unknown cause, which only the best case counts as reached.
-    """
-    value, best = row.get("goal_completion"), row.get("goal_completion_best")
-    n, n_planned = row.get("n_goal_completion"), row.get("n_planned")
-    if not (isinstance(value, float) and isinstance(best, float)):
-        return Fraction()
-    if not (isinstance(n, int) and isinstance(n_planned, int)):
-        return Fraction()
-    doubted = _near(best) * n_planned - _near(value) * n - (n_planned - n)
-    return max(doubted, Fraction()) if doubted > _ROUNDING * n_planned else Fraction()
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:

@@ -22,6 +22,7 @@ from agent_eval.settings.gate_spec import Baseline, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
+_CLASSES = ["agent_id", "conversation_id", "outcome_class"]
 _SCORES = ("composite", "raw composite", "universal", "domain")
 
 
@@ -43,11 +44,13 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
 
 def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.DataFrame:
     frames = {name: project.store.read(table(name), pairs) for name in INPUTS if name not in COLUMNS}
+    classes = project.store.read(table("conversations"), pairs.select("agent_id").unique(), columns=_CLASSES)
+    transcripts = frames["transcripts"].join(classes, on=_CLASSES[:2], how="left", maintain_order="left")
     failure_metrics = _failure_metrics(project)
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             part,
-            frames["transcripts"],
+            transcripts,
             failure_metrics=failure_metrics,
             mean_of=rules.threshold_names,
         )

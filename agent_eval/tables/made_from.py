@@ -50,7 +50,7 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
         *("conversation_judgments", "import_errors", "scoring_spec"),
     ),
     "gate_results": (
-        *("agents", "transcripts", "turn_judgments", "conversation_judgments", "error_clusters"),
+        *("agents", "conversations", "transcripts", "turn_judgments", "conversation_judgments", "error_clusters"),
         *("assertion_results", "universal_scores", "domain_scores", "composite_scores", "reliability", "judge_calibration",
         "gate_spec",),
     ),

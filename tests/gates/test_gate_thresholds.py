@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.gates import exit_code, gates
+from agent_eval.gates.judgment_facts import JudgmentFacts
 from agent_eval.gates.names import check_names
 from agent_eval.gates.thresholds import Mean, threshold_findings
 from agent_eval.judge.sampling import NOT_SAMPLED
@@ -351,28 +352,44 @@ def test_records_refused_at_import_are_open_answers_on_goal_completion() -> None
         assert found == {"goal_completion": result}
 
 
+def of_goals(
+    rules: GateSpec, goals: list[dict[str, Any]], held: list[dict[str, Any]], classes: list[str]
+) -> dict[str, str]:
+    """Subject → result, of goals of conversations with these outcome classes."""
+    transcripts = table("transcripts").frame(held)
+    facts = JudgmentFacts.of(
+        {"conversation_judgments": table("conversation_judgments").frame(goals)},
+        transcripts.with_columns(outcome_class=pl.Series(classes)),
+        failure_metrics=(),
+        mean_of=rules.threshold_names,
+    )
+    frames = {"composite_scores": table("composite_scores").frame([COMPOSITE]), "transcripts": transcripts}
+    found = gates(frames, rules, facts=facts).filter(pl.col("gate").is_in(["threshold", "overall"]))
+    return dict(found.select("subject", "result").iter_rows())
+
+
 @pytest.mark.parametrize(("limit", "result"), [(0.5, "passed"), (0.6, "unknown"), (0.8, "failed")])
 def test_goal_completion_is_unknown_where_errors_of_unknown_cause_could_turn_it(
     limit: float, result: str
 ) -> None:
     # 2 of 4 reached; one of the two failures ended in an error of unknown cause: from 2/4 to 3/4
     goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([1.0, 1.0, 0.0, 0.0])]
-    held = [transcript(str(i)) for i in range(4)]
-    composite = COMPOSITE | {
-        "n_refused": 0,
-        "n_planned": 4,
-        "n_goal_completion": 4,
-        "n_unexplained_errors": 1,
+    classes = ["passed", "passed", "failed", "unexplained_error"]
+    held = [transcript(str(i), "D1") for i in range(4)]
+    for rules, subject in (("overall", "goal_completion"), ("thresholds", "goal_completion in D1")):
+        said = spec(**{rules: {"goal_completion": limit}})
+        assert of_goals(said, goals, held, classes) == {subject: result}
+
+
+def test_an_error_of_unknown_cause_leaves_other_scenarios_and_goals_that_were_reached_alone() -> None:
+    goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([0.0, 1.0, 0.5])]
+    held = [transcript(str(i), slot) for i, slot in enumerate(["D1", "D2", "D3"])]
+    rules = spec(thresholds={"goal_completion": 0.6})
+    assert of_goals(rules, goals, held, ["unexplained_error"] * 3) == {
+        "goal_completion in D1": "unknown",
+        "goal_completion in D2": "passed",
+        "goal_completion in D3": "unknown",
     }
-    composite |= {"goal_completion": 0.5, "goal_completion_worst": 0.5, "goal_completion_best": 0.75}
-    found = results(
-        spec(overall={"goal_completion": limit}),
-        [],
-        held,
-        conversation_judgments=goals,
-        composite_scores=[composite],
-    )
-    assert found == {"goal_completion": result}
 
 
 def of_rule(conversation: str, turn: int) -> dict[str, Any]:

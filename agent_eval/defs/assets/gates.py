@@ -18,7 +18,12 @@ from agent_eval.tables.frames import Agents
     group_name="boards",
     partitions_def=PAIRS,
     ins=mapped_inputs(agents=TO_AGENT),
-    deps=[*INPUTS, dep("judge_calibration", TO_VERSION), dep("gate_spec", TO_VERSION)],
+    deps=[
+        *INPUTS,
+        dep("conversations", TO_AGENT),
+        dep("judge_calibration", TO_VERSION),
+        dep("gate_spec", TO_VERSION),
+    ],
 )
 def gate_results(
     context: dg.AssetExecutionContext, agents: Agents, project: dg.ResourceParam[Project]
