@@ -1,6 +1,7 @@
 """Read members of zip archives as streams, without unpacking them to disk or using their names as paths."""
 
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MOST_MEMBERS = 100_000
-_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, ValueError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)

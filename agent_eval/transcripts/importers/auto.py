@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.formats.files import is_slug
 from agent_eval.formats.zip_members import ZipMember
 from agent_eval.transcripts.importers.agent_ids import AgentIds
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.import_errors import InvalidAgentIdError
 from agent_eval.transcripts.importers.importing import ImportReport, import_file
 from agent_eval.transcripts.importers.inputs import InputFile, session_ids
 from agent_eval.transcripts.importers.slots import Slots
@@ -55,8 +57,10 @@ def import_files(
         slots: Slots and disclosures by task.
 
     Raises:
-        AgentEvalError: If the agent's id is invalid.
+        InvalidAgentIdError: If the agent's id is invalid.
     """
+    if not is_slug(agent_id):
+        raise InvalidAgentIdError(agent_id)
     ids = AgentIds(sessions_folder / agent_id)
     names = [session_id] if session_id is not None and len(files) == 1 else session_ids(files)
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Literal, TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from agent_eval.formats.hashing import canonical, digest
 from agent_eval.formats.json_arrays import TruncatedJsonError, iter_array_elements
@@ -147,7 +148,7 @@ def conversations(
             yield Refusal(source.file, record.number, shorten(str(error)))
         except ValidationError as error:
             yield Refusal(source.file, record.number, explain(error, Conversation))
-        except RecursionError:
+        except (RecursionError, PydanticSerializationError):
             yield Refusal(source.file, record.number, "the record is nested too deeply")
         except PASSED_ON:
             raise
@@ -164,6 +165,7 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     conversation = Conversation.model_validate(fields | {"source": origin})
     if problem := conversation.problem():
         raise NotThisFormatError(problem)
+    conversation.model_dump_json()  # fails on values that can be read but are nested too deeply to be written
     name = conversation.conversation_id
     if ids.is_claimed(name):
         raise NotThisFormatError(
@@ -207,11 +209,13 @@ def _fingerprint(record: Record) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
+def array_records(
+    source: Source, prefix: str, prepared: Callable[[bytes], bytes] = bytes
+) -> Iterator[Record | Refusal]:
     """Yield the elements of an array in a JSON file; `prefix` is `item` or a path such as `simulations.item`.
 
     An unreadable element yields a `Refusal`. If the file is truncated, the preceding elements are kept and a `Refusal`
-    for the truncation is yielded.
+    for the truncation is yielded. `prepared` changes the text of an element before it is parsed.
     """
     number = 0
     keys = prefix.split(".")[:-1]
@@ -219,7 +223,7 @@ def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
         with opened(source.path) as stream:
             for element in iter_array_elements(stream, keys, LONGEST_LINE):
                 number += 1
-                yield record_of(element, number, source.file)
+                yield record_of(element if element is None else prepared(element), number, source.file)
     except TruncatedJsonError as error:
         yield Refusal(source.file, number + 1, shorten(f"{error}; {KEPT}"))
     except BREAKS as error:

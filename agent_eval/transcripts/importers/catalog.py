@@ -22,15 +22,16 @@ class Format:
     name: str
     read: Importer
     looks_like: Callable[[Record], bool]
+    is_document: bool = False  # a file is one object that contains the records in an array
 
 
 RECOGNISED = (
-    Format(inspect.NAME, inspect.read, inspect.looks_like),
+    Format(inspect.NAME, inspect.read, inspect.looks_like, is_document=True),
     Format(atif.NAME, atif.read, atif.looks_like),
-    Format(tau2.NAME, tau2.read, tau2.looks_like),
+    Format(tau2.NAME, tau2.read, tau2.looks_like, is_document=True),
     Format(tau_bench.NAME, tau_bench.read, tau_bench.looks_like),
     Format(whowhen.NAME, whowhen.read, whowhen.looks_like),
-    Format(agentest.NAME, agentest.read, agentest.looks_like),
+    Format(agentest.NAME, agentest.read, agentest.looks_like, is_document=True),
     Format(fair_forge.NAME, fair_forge.read, fair_forge.looks_like),
     Format(sharegpt.NAME, sharegpt.read, sharegpt.looks_like),
     Format(swe_agent.NAME, swe_agent.read, swe_agent.looks_like),

@@ -1,6 +1,7 @@
 """Detect the format of a file from its content, independent of its name."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -67,9 +68,21 @@ def detect(source: Source) -> Detected:
     except (*BREAKS, TruncatedJsonError) as error:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
     if not samples and refused:
+        named = _named(_keys(source, head))
+        if any(entry.is_document and entry.name == named.format_name for entry in RECOGNISED):
+            return named
         first = f"record {refused[0].line}: {refused[0].reason}"
         return Detected(None, f"none of its records are JSON; {first}{_hint(refused[0].reason)}")
     return _named(samples)
+
+
+def _keys(source: Source, head: bytes) -> list[JsonValue]:
+    """Return an object with the keys of a document of which a part cannot be read; its other parts may be records."""
+    if not head.lstrip().startswith(b"{"):
+        return []
+    with suppress(*BREAKS, TruncatedJsonError), opened(source.path) as stream:
+        return [dict.fromkeys(top_level_keys(stream))]
+    return []
 
 
 def _hint(reason: str) -> str:
@@ -94,9 +107,11 @@ def _packed(head: bytes) -> str | None:
 def _no_json(head: bytes) -> str | None:
     if other := _kind(head, _OTHER):
         return other
+    if head.lstrip()[:1] in (b"{", b"["):
+        return None
     if b"\x00" in head:
         return "it is binary, not JSON"
-    if head.lstrip()[:1] in (b"{", b"[") or columns(head):
+    if columns(head):
         return None
     return f"it is not JSON; expected an object, an array or JSON lines, or {_TABLE}"
 

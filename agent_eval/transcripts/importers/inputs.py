@@ -145,7 +145,8 @@ def _walked(folder: Path) -> Iterator[InputFile]:
     Symbolic links to folders are not followed; links to files are followed only if the file is below the folder.
     """
     root = Path(os.path.realpath(folder))
-    for base, folders, names in os.walk(folder, onerror=None, followlinks=False):
+    unread: list[OSError] = []
+    for base, folders, names in os.walk(folder, onerror=unread.append, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(base) / name
@@ -156,14 +157,17 @@ def _walked(folder: Path) -> Iterator[InputFile]:
                 yield InputFile(shown, None, "a link to a file outside the folder; specify the file itself")
             else:
                 yield from _file(path, shown, is_named=False)
+    for error in unread:
+        shown = os.path.relpath(str(error.filename or folder), folder)
+        yield InputFile(clean(shown), None, f"the folder cannot be read ({error.strerror or error})")
 
 
 def _file(path: Path, shown: str, *, is_named: bool) -> Iterator[InputFile]:
     shown = clean(shown)
-    if not path.is_file():
-        yield InputFile(shown, None, "not a regular file", is_named)
-        return
     try:
+        if not path.is_file():
+            yield InputFile(shown, None, "not a regular file", is_named)
+            return
         if not is_zip(path) or inspect.is_archive(path):
             yield InputFile(shown, path, is_named=is_named)
             return

@@ -1,6 +1,7 @@
 """An importer that fails by an exception of its own: other records and other files are still read, and it is said."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from agent_eval.transcripts.importers import FORMATS, catalog, detection, inputs, openai
 from agent_eval.transcripts.importers.auto import FileReport, import_files
 from agent_eval.transcripts.importers.base import Found, Source
+from agent_eval.transcripts.importers.import_errors import InvalidAgentIdError
 from agent_eval.transcripts.importers.inputs import input_files
 from tests.transcripts.importers.samples import CHAT, SAMPLES
 from tests.transcripts.making import lines, zipped
@@ -175,3 +177,96 @@ def test_a_full_disk_is_no_fault_of_the_file(tmp_path: Path, monkeypatch: pytest
 def dict_of(formats: Mapping[str, Any]) -> dict[str, Any]:
     assert isinstance(formats, dict)
     return formats
+
+
+@pytest.mark.parametrize("depth", [100, 250, 253, 254, 255, 400, 5000])
+def test_a_value_that_is_nested_too_deeply_to_be_written_is_refused_alone(depth: int, tmp_path: Path) -> None:
+    deep = f'{{"messages": {json.dumps(CHAT)}, "metadata": {{"x": {"[" * depth}{"]" * depth}}}}}\n'.encode()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_bytes(GOOD + deep + lines([{"id": "chat-9", "messages": CHAT}]))
+    report = take(tmp_path, tmp_path / "in")["a.jsonl"].report
+    assert report
+    n_stored = len((report.folder / "conversations.jsonl").read_bytes().splitlines())
+    assert report.n_imported == n_stored == (3 if depth < 200 else 2 if depth > 300 else n_stored)
+    assert [one.line for one in report.refusals] == ([2] if n_stored == 2 else [])
+
+
+SIMULATION = {
+    "task_id": "1",
+    "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"reward": 1', b'"reward": NaN'),
+        (b'"task_id": "1"', b'"task_id": "1", "task_id": "1"'),
+        (b'"reward": 1', b'"x": ' + b"[" * 100_000 + b"]" * 100_000),
+        (b'"content": "q"', b'"content": "\xff"'),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_document_with_a_record_that_cannot_be_read_keeps_its_format_and_the_others(
+    indent: int | None, old: bytes, new: bytes, tmp_path: Path
+) -> None:
+    simulations = [SIMULATION | {"id": f"s{n}", "trial": n, "reward_info": {"reward": 1}} for n in range(3)]
+    document = json.dumps({"info": {}, "tasks": [], "simulations": simulations}, indent=indent).encode()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_bytes(document.replace(old, new, 1))
+    report = take(tmp_path, tmp_path / "in")["a.json"]
+    assert (report.format_name, n_read(report)) == ("tau2", 2)
+    assert report.report
+    assert [one.line for one in report.report.refusals] == [1]
+
+
+def test_lines_with_a_null_byte_are_read_and_not_skipped_as_binary(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_bytes(GOOD + b"\0\0\0\n" + lines([{"id": "chat-9", "messages": CHAT}]))
+    report = take(tmp_path, tmp_path / "in")["a.jsonl"]
+    assert n_read(report) == 2
+    assert report.report
+    assert [one.line for one in report.report.refusals] == [2]
+
+
+def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root, permissions do not count, so the system calls are made to fail."""
+    for name in ("closed", "open"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "a.jsonl").write_bytes(GOOD if name == "open" else GOOD[:-1] + b" \n")
+    scan = os.scandir
+
+    def scanned(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scanned)
+        reports = take(tmp_path, tmp_path / "in")
+    assert {name: n_read(one) for name, one in reports.items()} == {"closed": 0, "open/a.jsonl": 1}
+    assert reports["closed"].reason == "the folder cannot be read (Permission denied)"
+    assert not reports["closed"].is_skipped
+
+    is_file = Path.is_file
+
+    def asked(path: Path) -> bool:
+        if "closed" in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_file", asked)
+        reports = take(tmp_path / "again", tmp_path / "in")
+    assert {name: n_read(one) for name, one in reports.items()} == {"closed/a.jsonl": 0, "open/a.jsonl": 1}
+    assert "Permission denied" in reports["closed/a.jsonl"].reason
+
+
+def test_an_invalid_agent_is_said_once_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_bytes(GOOD)
+    files = input_files([str(tmp_path / "in")])
+    with pytest.raises(InvalidAgentIdError):
+        list(import_files("auto", files, sessions_folder=tmp_path / "s", agent_id="../x"))

@@ -1,5 +1,6 @@
 """Read Inspect evaluation logs: `.eval` archives, and `.json` logs {"version", "eval": {…}, "samples": […]}."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -36,6 +37,9 @@ NAME = "inspect"
 EXPECTED = 'an Inspect log: an .eval archive, or {"version": …, "eval": {…}, "samples": […]}'
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's grades as numbers: correct, incorrect, partial, no answer."""
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+"""Words that Inspect reads as numbers, in any case (`value_to_float`)."""
+_NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?\b(?:NaN|Infinity)\b')
 _ATTACHMENT = "attachment://"
 _STARTS = ("header.json", "_journal/start.json")
 
@@ -95,7 +99,7 @@ def _samples(source: Source) -> Iterator[Record | Refusal]:
         yield Refusal(source.file, 0, broken(error))
         return
     if not is_packed:
-        yield from array_records(source, "samples.item")
+        yield from array_records(source, "samples.item", _without_nan)
         return
     found = [
         m
@@ -106,9 +110,17 @@ def _samples(source: Source) -> Iterator[Record | Refusal]:
         try:
             with opened(sample) as stream:
                 text = stream.read(LONGEST_LINE + 1)
-            yield record_of(text if len(text) <= LONGEST_LINE else None, number, source.file)
+            whole = _without_nan(text) if len(text) <= LONGEST_LINE else None
+            yield record_of(whole, number, source.file)
         except BREAKS as error:
             yield Refusal(source.file, number, f"{sample.name[:80]}: {broken(error)}")
+
+
+def _without_nan(text: bytes) -> bytes:
+    """Return the JSON text with null instead of NaN, which Inspect writes for the score of an unscored sample."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text
+    return _NOT_FINITE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", text)
 
 
 def _order(sample: ZipMember) -> tuple[int, str]:
@@ -192,8 +204,7 @@ def _resolved(value: JsonValue, attachments: Mapping[str, JsonValue]) -> JsonVal
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     scores: list[JsonValue] = [
-        without_nulls({"name": name, **mapping(score)})
-        for name, score in mapping(record.get("scores", record.get("score"))).items()
+        without_nulls({"name": name, **mapping(score)}) for name, score in _scores(record).items()
     ]
     return without_nulls(
         {
@@ -202,19 +213,33 @@ def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
             "usage": record.get("model_usage") or None,
             "duration": number_of(record.get("total_time")),
             "limit": record.get("limit"),
+            "invalidation": record.get("invalidation"),
         }
     )
 
 
 def _outcome(record: Mapping[str, JsonValue]) -> Fields:
-    """Return the outcome from the scores if all numbers and grades agree, else from the error, else unknown."""
-    values = {_reward(mapping(score).get("value")) for score in mapping(record.get("scores")).values()} - {
-        None
-    }
-    reward = values.pop() if len(values) == 1 else None
+    """Return the outcome from the scores if all numbers and grades agree, else from the error, else unknown.
+
+    The scores of an invalidated sample decide nothing.
+    """
+    values = {_reward(mapping(score).get("value")) for score in _scores(record).values()} - {None}
+    is_valid = record.get("invalidation") is None
+    reward = values.pop() if len(values) == 1 and is_valid else None
     error = mapping(record.get("error")).get("message") or record.get("error")
     return reward_outcome(NAME, reward, None, ("error", error))
 
 
+def _scores(record: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the scores by scorer; older logs have a single one under `score`."""
+    scores = record.get("scores")
+    if scores is None and record.get("score") is not None:
+        return {"score": record["score"]}
+    return mapping(scores)
+
+
 def _reward(value: JsonValue) -> float | None:
-    return _GRADES[value] if isinstance(value, str) and value in _GRADES else reward_of(value)
+    if not isinstance(value, str):
+        return reward_of(value)
+    grade = _GRADES.get(value, _WORDS.get(value.strip().lower()))
+    return reward_of(value) if grade is None else grade

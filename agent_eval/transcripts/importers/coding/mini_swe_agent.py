@@ -105,11 +105,11 @@ def _message(value: Mapping[str, JsonValue], index: int, thread: Thread) -> list
     if value.get("role") == "user" and before.get("role") == "assistant":
         calls = before.get("tool_calls")
         last = mapping(calls[-1]).get("id") if isinstance(calls, list) and calls else None
-        failed = _OUTPUT.match(content) if isinstance(content, str) else None
         answer: dict[str, JsonValue] = {**known, "role": "tool", "tool_call_id": last}
-        found = native_messages([answer])
-        return [m | ({} if failed is None else {"is_error": failed[1] != "0"}) for m in found]
+        return [m | _failure(content, extra) for m in native_messages([answer])]
     found = native_messages([known])
+    if value.get("role") == "tool":
+        found = [m | _failure(content, extra) for m in found]
     if value.get("role") == "assistant" and isinstance(content, str) and not value.get("tool_calls"):
         commands = _COMMAND.findall(content)
         calls = [
@@ -118,3 +118,11 @@ def _message(value: Mapping[str, JsonValue], index: int, thread: Thread) -> list
         ]
         found = [m | ({"tool_calls": calls} if calls else {}) for m in found]
     return found
+
+
+def _failure(content: JsonValue, extra: Mapping[str, JsonValue]) -> Fields:
+    """Return `is_error` of an observation by its return code, in `extra` or in its text; empty without one."""
+    code = extra.get("returncode")
+    if code is None and isinstance(content, str) and (found := _OUTPUT.match(content)):
+        code = found[1]
+    return {} if code is None else {"is_error": str(code) != "0"}

@@ -1,0 +1,97 @@
+"""Defaults and deciding fields of the sources, as their own code reads them."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers.auto import import_files
+from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.inputs import input_files
+from agent_eval.transcripts.models import Conversation
+from tests.transcripts.importers.samples import INSPECT_SAMPLE, SAMPLES, inspect_archive
+
+
+def read(format_name: str, content: bytes, folder: Path) -> Conversation:
+    path = folder / "log"
+    path.write_bytes(content)
+    (found,) = FORMATS[format_name](Source(path, "s"))
+    assert isinstance(found, Conversation), found
+    return found
+
+
+def inspect_log(**changes: Any) -> bytes:
+    """The sample log with these keys of its first sample; json writes NaN as Inspect does."""
+    document = copy.deepcopy(SAMPLES["inspect"].content)
+    sample = document["samples"][0]
+    del sample["scores"]
+    return json.dumps(document | {"samples": [sample | changes]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("scores", "correct"),
+    [
+        ({"scores": {"m": {"value": float("nan")}}}, None),  # Score.unscored()
+        ({"scores": {"m": {"value": "C"}, "n": {"value": float("nan")}}}, True),
+        ({"scores": {"m": {"value": "C", "explanation": "NaN, -Infinity"}}}, True),
+        ({"scores": {"m": {"value": "yes"}}}, True),  # value_to_float
+        ({"scores": {"m": {"value": "True"}}}, True),
+        ({"scores": {"m": {"value": "no"}}}, False),
+        ({"scores": {"m": {"value": "maybe"}}}, None),
+        ({"score": {"value": "C", "answer": "snow"}}, True),  # deprecated key
+        ({"score": {"value": "I"}}, False),
+        ({"scores": {"m": {"value": "C"}}, "invalidation": {"author": "me", "reason": "leak"}}, None),
+        ({"scores": {"m": {"value": "C"}}, "invalidation": None}, True),
+    ],
+)
+def test_the_scores_of_an_inspect_log(scores: dict[str, Any], correct: bool | None, tmp_path: Path) -> None:
+    found = read("inspect", inspect_log(**scores), tmp_path)
+    assert found.outcome.correct is correct
+    assert bool(found.metadata.get("invalidation")) == bool(scores.get("invalidation"))
+    if "explanation" in str(scores):
+        assert "NaN, -Infinity" in json.dumps(found.metadata)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/log.json").write_bytes(inspect_log(**scores))
+    (report,) = import_files(
+        "auto", input_files([str(tmp_path / "in")]), sessions_folder=tmp_path / "s", agent_id="a"
+    )
+    assert report.report
+    assert (report.format_name, report.report.n_imported) == ("inspect", 1)
+
+
+def test_an_unscored_sample_in_an_inspect_archive_is_read(tmp_path: Path) -> None:
+    unscored = INSPECT_SAMPLE | {"scores": {"m": {"value": float("nan")}}}
+    assert read("inspect", inspect_archive(unscored), tmp_path).outcome.correct is None
+
+
+@pytest.mark.parametrize(
+    ("code", "content", "is_error"),
+    [
+        (1, "no such file", True),
+        (0, "done", False),
+        (None, "<returncode>2</returncode>\nx", True),
+        (None, "x", None),
+    ],
+)
+@pytest.mark.parametrize("role", ["tool", "user"])
+def test_the_return_code_of_a_mini_swe_agent_observation(
+    role: str, code: int | None, content: str, is_error: bool | None, tmp_path: Path
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+    answer = {"role": role, "content": content, "extra": {} if code is None else {"returncode": code}}
+    if role == "tool":
+        answer["tool_call_id"] = "c1"
+    record = {
+        "info": {"exit_status": "Submitted", "mini_version": "2.0.0"},
+        "trajectory_format": "mini-swe-agent-1.1",
+        "messages": [
+            {"role": "user", "content": "List the files"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            answer,
+        ],
+    }
+    found = read("mini-swe-agent", json.dumps(record).encode(), tmp_path)
+    assert [m.is_error for m in found.messages if m.role == "tool"] == [is_error]
