@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.auto import import_files
 from agent_eval.transcripts.importers.base import Source
@@ -95,3 +96,59 @@ def test_the_return_code_of_a_mini_swe_agent_observation(
     }
     found = read("mini-swe-agent", json.dumps(record).encode(), tmp_path)
     assert [m.is_error for m in found.messages if m.role == "tool"] == [is_error]
+
+
+WRITTEN = {
+    "summary": {"passed": False, "totalScenarios": 1, "passedScenarios": 0, "failedScenarios": 1},
+    "scenarios": [
+        {
+            "name": "asks for weather",
+            "passed": False,
+            "conversations": [
+                {
+                    "conversationId": "conv-1",
+                    "error": None,
+                    "turns": [
+                        {"turnIndex": 0, "userMessage": "Weather?", "agentMessage": "Snow.", "toolCalls": []},
+                        {"turnIndex": 1, "userMessage": "Sure?", "agentMessage": "Yes.", "toolCalls": []},
+                    ],
+                    "evaluation": {
+                        "turnEvaluations": [
+                            {"turnIndex": 1, "metrics": {"helpfulness": {"value": 4, "reason": "short"}}}
+                        ],
+                        "goalCompletion": {"value": 1, "reason": "told"},
+                    },
+                    "trajectory": {"matched": False, "missingCalls": ["weather"]},
+                }
+            ],
+            "errors": [],
+        }
+    ],
+}
+
+
+def test_the_file_that_agentest_writes(tmp_path: Path) -> None:
+    """The form of its JSON reporter, which its documentation shows otherwise."""
+    found = read("agentest", json.dumps(WRITTEN).encode(), tmp_path)
+    assert (found.task_id, found.goal, found.n_turns) == ("asks for weather", "asks for weather", 2)
+    assert found.outcome.correct is None  # the verdict is on means over the scenario, not on a conversation
+    assert found.metadata["source_scores"] == [
+        {"name": "goalCompletion", "value": 1, "reason": "told"},
+        {"name": "helpfulness", "turn_index": 1, "value": 4, "reason": "short"},
+        {"name": "trajectory", "value": False, "matched": False, "missingCalls": ["weather"]},
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/results.json").write_text(json.dumps(WRITTEN, indent=2))
+    (report,) = import_files(
+        "auto", input_files([str(tmp_path / "in")]), sessions_folder=tmp_path / "s", agent_id="a"
+    )
+    assert report.format_name == "agentest"
+
+
+def test_a_comparison_of_agents_is_refused_with_what_helps(tmp_path: Path) -> None:
+    scenario = {"name": "x", "agents": [{"agent": "a", **WRITTEN["scenarios"][0]}]}  # type: ignore[index]
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"mode": "comparison", "summary": {}, "scenarios": [scenario]}))
+    (found,) = FORMATS["agentest"](Source(path, "s"))
+    assert isinstance(found, Refusal)
+    assert "compares several agents" in found.reason

@@ -1,4 +1,7 @@
-"""Read Agentest results: {"runId", "scenarios": [{"scenarioName", "conversations": [{"turns": […], "passed"}]}]}."""
+"""Read Agentest results: {"summary", "scenarios": [{"name", "conversations": [{"turns": […]}]}]}.
+
+Its JSON reporter writes this form; its documentation shows {"runId", "scenarios": [{"scenarioName", …}]}. Both are read.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -25,7 +28,12 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
 NAME = "agentest"
-EXPECTED = 'a JSON object with "scenarios": [{"scenarioName", "conversations": [{"turns": […]}]}]'
+EXPECTED = 'a JSON object with "scenarios": [{"name", "conversations": [{"turns": […]}]}]'
+_STARTS = ("runId", "startedAt", "summary")
+_NAMES = ("scenarioName", "name", "scenarioId")
+
+
+_OF_SEVERAL = "the file compares several agents; run Agentest for each of them and import the results under its own agent id"
 
 
 def read(source: Source) -> Iterator[Found]:
@@ -35,7 +43,7 @@ def read(source: Source) -> Iterator[Found]:
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a document contains Agentest results."""
-    return "scenarios" in value and ("runId" in value or "startedAt" in value)
+    return "scenarios" in value and any(key in value for key in _STARTS)
 
 
 def _records(source: Source) -> Iterator[Record | Refusal]:
@@ -45,9 +53,12 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
             yield scenario
             continue
         fields = mapping(scenario.value)
+        if isinstance(fields.get("agents"), list):
+            number += 1
+            yield Refusal(source.file, number, _OF_SEVERAL)
         for conversation in listed(fields.get("conversations")):
             number += 1
-            named = {key: fields.get(key) for key in ("scenarioId", "scenarioName")}
+            named = {key: fields.get(key) for key in _NAMES}
             yield Record(number, {"scenario": named, "conversation": conversation})
 
 
@@ -57,19 +68,24 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     if not isinstance(turns, list):
         raise NotThisFormatError(f"turns is missing or not a list; expected {EXPECTED}")
     thread = Thread()
-    scores: list[JsonValue] = _scores(mapping(conversation.get("evaluation")), None)
+    evaluation = dict(mapping(conversation.get("evaluation")))
+    of_turns = listed(evaluation.pop("turnEvaluations", None))
+    scores: list[JsonValue] = _scores(without_nulls(evaluation), None)
+    for said in map(mapping, of_turns):
+        index = said.get("turnIndex")
+        scores += _scores(mapping(said.get("metrics")), index if isinstance(index, int) else None)
     for index, turn in enumerate(map(mapping, turns)):
         thread.extend(_turn(turn, index))
         scores += _scores(mapping(turn.get("evaluation")), index)
-    trajectory = mapping(conversation.get("trajectoryResult"))
+    trajectory = mapping(conversation.get("trajectory") or conversation.get("trajectoryResult"))
     if trajectory:
         scores.append({"name": "trajectory", "value": trajectory.get("matched"), **trajectory})
     thread.metadata = without_nulls(
         {SOURCE_SCORES: scores or None, "scenario_id": text_of(scenario.get("scenarioId"))}
     )
-    names = ids.of_record(
-        text_of(scenario.get("scenarioName")) or text_of(scenario.get("scenarioId")), None, number
-    )
+    task = next((name for key in _NAMES if (name := text_of(scenario.get(key)))), None)
+    goal = text_of(scenario.get("scenarioName")) or text_of(scenario.get("name"))
+    names = ids.of_record(task, None, number)
     if own := text_of(conversation.get("conversationId")):
         names["conversation_id"] = ids.named(own)
     error = conversation.get("error")
@@ -77,7 +93,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     outcome = reward_outcome(NAME, None, None, ("error", error))
     if passed is not None:
         outcome |= {"correct": passed, "source": f"{NAME} passed", "basis": "declared"}
-    return {**thread.fields(), **names, "goal": text_of(scenario.get("scenarioName")), "outcome": outcome}
+    return {**thread.fields(), **names, "goal": goal, "outcome": outcome}
 
 
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
