@@ -152,3 +152,23 @@ def test_a_comparison_of_agents_is_refused_with_what_helps(tmp_path: Path) -> No
     (found,) = FORMATS["agentest"](Source(path, "s"))
     assert isinstance(found, Refusal)
     assert "compares several agents" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "content"),
+    [
+        ('{"name": "a", "arguments": {}}', ["a"], None),
+        ('[{"name": "a", "arguments": {}}, {"name": "b", "arguments": {}}]', ["a", "b"], None),
+        ('<think>Both are needed.</think>\n{"name": "a", "arguments": {}}', ["a"], "Both are needed."),
+        ('[{"name": "a"}, {"nothing": 1}]', [], '[{"name": "a"}, {"nothing": 1}]'),
+        ("[]", [], "[]"),
+        ("no call", [], "no call"),
+    ],
+)
+def test_parallel_calls_and_thoughts_of_sharegpt(
+    value: str, names: list[str], content: str | None, tmp_path: Path
+) -> None:
+    said = [{"from": "human", "value": "Go"}, {"from": "function_call", "value": value}]
+    found = read("sharegpt", json.dumps([{"conversations": said}]).encode(), tmp_path)
+    assert [call.name for call in found.messages[1].tool_calls or ()] == names
+    assert found.messages[1].content == content

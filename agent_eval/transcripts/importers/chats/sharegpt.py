@@ -1,5 +1,6 @@
 """Read ShareGPT data sets: {"id", "conversations": [{"from": "human" | "gpt" | …, "value": …}]}."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
@@ -30,6 +31,7 @@ _SPEAKERS = {
     **dict.fromkeys(("observation", "tool", "function_response"), "tool"),
 }
 _KNOWN = {"id", "conversations", "system", "tools"}
+_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 
 def read(source: Source) -> Iterator[Found]:
@@ -66,11 +68,16 @@ def _message(value: JsonValue, index: int) -> Fields:
         allowed = ", ".join(sorted(_SPEAKERS))
         raise NotThisFormatError(f"conversations[{index}].from is {str(speaker)[:40]!r}; allowed: {allowed}")
     text = text_of(mapping(value).get("value"))
-    call = mapping(parsed(text)) if speaker == "function_call" else {}
-    if call.get("name"):
-        return {
-            "role": role,
-            "content": None,
-            "tool_calls": [{"name": call["name"], "arguments": call.get("arguments")}],
-        }
+    thought, written = _thought(text) if speaker == "function_call" and text else (None, text)
+    said = parsed(written) if speaker == "function_call" else None
+    calls = [mapping(call) for call in (said if isinstance(said, list) else [said])]
+    if calls and all(call.get("name") for call in calls):
+        named: list[JsonValue] = [{"name": c["name"], "arguments": c.get("arguments")} for c in calls]
+        return {"role": role, "content": thought, "tool_calls": named}
     return {"role": role, "content": text}
+
+
+def _thought(text: str) -> tuple[str | None, str]:
+    """Split a text into the thought before it, in <think> tags, and the rest."""
+    found = _THOUGHT.match(text)
+    return (found[1].strip() or None, text[found.end() :]) if found else (None, text)
