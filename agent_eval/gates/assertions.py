@@ -7,7 +7,7 @@ from agent_eval.settings.gate_spec import Rules
 
 
 def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFinding | None:
-    """Return one finding for all assertions of a pair, or None if it has none or the gate is switched off.
+    """Return one finding for all assertions of a pair, or None if the gate is switched off, or not configured and without assertions.
 
     With the setting `slotted`, the gate counts the assertions of conversations in a slot and all declared
     trajectories. It does not count the reference calls of an imported benchmark: they are one of several valid
@@ -15,8 +15,11 @@ def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFind
     """
     is_counted = pl.col("slot").is_not_null() | (pl.col("kind") == "trajectory")
     counted = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)
-    if rules.assertions == "none" or counted.is_empty():
+    if rules.assertions == "none":
         return None
+    if counted.is_empty():
+        is_configured = "assertions" in rules.configured
+        return GateFinding("assertions", "passed", "no assertion to check") if is_configured else None
     n_passed = counted.filter(pl.col("result") == "passed").height
     evidence = f"{n_passed} of {counted.height} assertions hold"
     order = pl.col("result").replace_strict({"failed": 0, "unknown": 1, "passed": 2})

@@ -54,7 +54,7 @@ def _of_metric(
     judge: str, metric: str, row: Mapping[str, Any] | None, limits: CalibrationLimits, asked: Asked
 ) -> GateFinding:
     subject = f"{metric} by {judge}"
-    if row is None and asked.is_any and asked.n_unscored == asked.n_waiting == 0:
+    if row is None and asked.is_any and asked.n_unscored == asked.n_open == 0:
         return GateFinding("calibration", "passed", "the judge answered no question about it", subject)
     if row is None or row["n"] is None:
         return GateFinding("calibration", "unknown", f"no labels by people: {SHEET}", subject)

@@ -9,7 +9,6 @@ import polars as pl
 
 from agent_eval.gates.finding import GateFinding, Result, worst
 from agent_eval.metrics.base import HARNESS_ERROR, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
-from agent_eval.scores.composite.board_facts import NOT_SAMPLED
 from agent_eval.scores.composite.disclosures import is_present
 from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -37,14 +36,13 @@ TOO_LITTLE_SEEN = "judged on less than half of the evidence"
 class Asked:
     """Count questions of a pair. A question is one metric of a turn or conversation.
 
-    Questions that are neither put to a model nor waiting were settled by people, rules or declared outcomes, or do
-    not apply.
+    Questions that are neither put to a model nor open were settled: people, rules or declared outcomes answered them.
     """
 
     n: int = 0  # questions put to a model
     n_unscored: int = 0  # those that no judge scored
     reasons: tuple[str, ...] = ()
-    n_waiting: int = 0  # questions that a model or a person can answer, and that were put to no model
+    n_open: int = 0  # questions that wait for a model or person, or on which people disagree; put to no model
     n_settled: int = 0
 
     def __add__(self, other: "Asked") -> "Asked":
@@ -53,19 +51,19 @@ class Asked:
             self.n + other.n,
             self.n_unscored + other.n_unscored,
             tuple(sorted({*self.reasons, *other.reasons})),
-            self.n_waiting + other.n_waiting,
+            self.n_open + other.n_open,
             self.n_settled + other.n_settled,
         )
 
     @property
     def is_any(self) -> bool:
         """Return whether the pair has a question, so that its gates have something to evaluate."""
-        return self.n + self.n_waiting + self.n_settled > 0
+        return self.n + self.n_open + self.n_settled > 0
 
     @property
     def is_all_settled(self) -> bool:
         """Return whether the pair has questions, and none is left for a model."""
-        return self.n_settled > 0 and self.n == self.n_waiting == 0
+        return self.n_settled > 0 and self.n == self.n_open == 0
 
     @property
     def without_judge(self) -> Result:
@@ -79,10 +77,10 @@ NO_QUESTIONS = Asked()
 def put_to_a_model(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, Asked]:
-    """Count, per pair, the questions that a model was asked, those that wait for one, and those that are settled.
+    """Count, per pair, the questions that a model was asked, those that are open, and those that are settled.
 
-    An answer based on less than MIN_SEEN_SHARE of the evidence counts as unscored. Questions about what the harness
-    lost, and about conversations without turns, are none of the three.
+    An answer based on less than MIN_SEEN_SHARE of the evidence counts as unscored. A question on which
+    people disagree is open. Questions that do not apply, or about which there is nothing to read, are none of the three.
     """
     columns = [
         *(*PAIR, "conversation_id", "turn_index", "metric"),
@@ -97,9 +95,8 @@ def put_to_a_model(
     by_model = is_ours & pl.col("status").is_in(["scored", "unscored"])
     put = by_model | unscored
     reason = pl.col("unscored_reason")
+    is_scored, is_disputed = pl.col("status") == "scored", pl.col("status") == "disputed"
     waits = reason.is_in(UNANSWERED).fill_null(False)
-    is_scored = pl.col("status").is_in(["scored", "disputed"])
-    is_settled = is_scored | ~reason.is_in([*UNANSWERED, *NOTHING_TO_READ, NOT_SAMPLED]).fill_null(False)
     questions = (
         pl.concat([turns, whole])
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
@@ -107,22 +104,22 @@ def put_to_a_model(
             is_put=put.any(),
             is_unscored=unscored.filter(put).all(),
             reason=said.filter(put).drop_nulls().min(),
-            is_waiting=waits.any() & ~is_scored.any(),
-            is_settled=is_settled.any(),
+            is_open=is_disputed.any() | (waits.any() & ~is_scored.any()),
+            is_settled=is_scored.any(),
         )
     )
-    is_put, is_waiting = pl.col("is_put"), pl.col("is_waiting") & ~pl.col("is_put")
+    is_put, is_open = pl.col("is_put"), pl.col("is_open") & ~pl.col("is_put")
     is_lost = is_put & pl.col("is_unscored")
     per_pair = questions.group_by(PAIR).agg(
         is_put.sum(),
         is_lost.sum().alias("n_unscored"),
         pl.col("reason").filter(is_lost).drop_nulls().unique().sort(),
-        is_waiting.sum(),
-        (pl.col("is_settled") & ~is_put & ~is_waiting).sum(),
+        is_open.sum(),
+        (pl.col("is_settled") & ~is_put & ~is_open).sum(),
     )
     return {
-        AgentVersion(agent, version): Asked(n, lost, tuple(why), waiting, settled)
-        for version, agent, n, lost, why, waiting, settled in per_pair.iter_rows()
+        AgentVersion(agent, version): Asked(n, lost, tuple(why), n_open, settled)
+        for version, agent, n, lost, why, n_open, settled in per_pair.iter_rows()
     }
 
 
@@ -137,15 +134,15 @@ def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
     """Return the result for the questions put to a model: failed if more than the allowed share is unscored.
 
     It is passed if there was nothing to ask, because people, rules and declared outcomes settled every question. It is
-    unknown if questions wait for a model, if no question of those asked was scored, or if there is no question at all.
+    unknown if questions are open, if no question of those asked was scored, or if there is no question at all.
     """
     n_asked, n_unscored = asked.n, asked.n_unscored
     if asked.is_all_settled:
         settled = f"{asked.n_settled:,} question{'s are' if asked.n_settled > 1 else ' is'} settled"
         return GateFinding("coverage", "passed", f"nothing to ask a model: {settled}")
     if n_asked == 0:
-        waiting = f"; {asked.n_waiting:,} wait for one" if asked.n_waiting else ""
-        return GateFinding("coverage", "unknown", f"no model was asked a question{waiting}")
+        are_open = f"; {asked.n_open:,} {'are' if asked.n_open > 1 else 'is'} open" if asked.n_open else ""
+        return GateFinding("coverage", "unknown", f"no model was asked a question{are_open}")
     why = f" ({', '.join(asked.reasons)})" if asked.reasons else ""
     share = Fraction(n_unscored, n_asked)
     evidence = (

@@ -6,7 +6,7 @@ from fractions import Fraction
 import polars as pl
 
 from agent_eval.gates.finding import GateFinding, listed, short
-from agent_eval.metrics.base import SEVERITIES, UNANSWERED
+from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, UNANSWERED
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import Rules
 from agent_eval.tables.agent_version import AgentVersion
@@ -17,8 +17,9 @@ def looked_for_failures(
 ) -> dict[AgentVersion, tuple[int, int]]:
     """Count, per pair, the applicable failure questions and how many of them a person or model answered.
 
-    Answers by rules are not counted: a rule reports only failures, so the absence of a finding is not an answer.
-    A question on which people disagree counts as unanswered.
+    A rule reports only failures, so its answer counts only if the question is not open for anyone else; the absence of
+    a finding is not an answer. A question on which people disagree counts as unanswered. A pair without a row of these
+    metrics is missing: no turn could have a failure.
 
     Args:
         turn_judgments: Table turn_judgments.
@@ -28,22 +29,29 @@ def looked_for_failures(
     arises = pl.col("status").is_in(["scored", "unscored", "disputed"]) | pl.col("unscored_reason").is_in(
         UNANSWERED
     )
+    is_found = (pl.col("label") != NO_FAILURE).fill_null(False)
+    by_rule = (pl.col("status") == "scored") & (pl.col("judge") == "rule") & is_found
+    is_open = (pl.col("status") == "unscored") | pl.col("unscored_reason").is_in(UNANSWERED).fill_null(False)
     questions = (
-        turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)), arises.fill_null(False))
+        turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)))
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
-        .agg(is_judged=judged.any() & ~(pl.col("status") == "disputed").any())
+        .agg(
+            is_asked=arises.fill_null(False).any(),
+            is_judged=(judged.any() | (by_rule.any() & ~is_open.any()))
+            & ~(pl.col("status") == "disputed").any(),
+        )
     )
-    counts = questions.group_by(PAIR).agg(pl.len(), pl.col("is_judged").sum())
+    counts = questions.group_by(PAIR).agg(pl.col("is_asked").sum(), pl.col("is_judged").sum())
     return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}
 
 
 def severity_finding(
-    rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]
+    rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int] | None
 ) -> GateFinding | None:
     """Return the finding of the severity gate, or None if the gate is switched off.
 
     It is failed if a cluster is at or above the level, else unknown if too many failure questions are unanswered,
-    else passed, also if no question about failures arises. Severities come from the cluster registry, where a severity set by a person takes precedence.
+    else passed, also if no turn could have a failure (`looked` is None). Severities come from the cluster registry, where a severity set by a person takes precedence.
 
     Args:
         rules: The gate rules with the level and the allowed share of unanswered questions.
@@ -70,12 +78,10 @@ def severity_finding(
         return GateFinding(
             "errors", "failed", f"{found.height} error clusters that are {wanted}: {listed(named)}", level
         )
+    if looked is None:
+        return GateFinding("errors", "passed", "nothing to look for: no turn can have a failure", level)
     n, n_judged = looked
     judged = f"{n_judged} of {n} questions about failures answered"
-    if n == 0:
-        return GateFinding(
-            "errors", "passed", "nothing to look for: no question about failures arises", level
-        )
     if n_judged == 0 or Fraction(n - n_judged, n) > rules.max_unscored_share:
         return GateFinding("errors", "unknown", f"none {wanted} found, but {judged}", level)
     return GateFinding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)

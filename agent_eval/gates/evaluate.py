@@ -128,12 +128,12 @@ def gates(
             bounds_of.get(pair, {}),
             row.get("n_refused") or 0,
         )
-        errors = severity_finding(
-            rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair, (0, 0))
-        )
+        errors = severity_finding(rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair))
         silence = facts.silent.get(pair, Silence())
         if unasked := [
-            gate for gate, is_it in off.items() if is_it and GATE_KEYS[gate] not in rules.configured
+            gate
+            for gate, is_it in off.items()
+            if is_it and asked.is_any and GATE_KEYS[gate] not in rules.configured
         ]:
             why = f"not evaluated, because their metrics are switched off: {', '.join(unasked)}"
             several[0] = replace(several[0], evidence=f"{several[0].evidence}; {why}")

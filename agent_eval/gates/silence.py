@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.gates.coverage import NOTHING_TO_READ
 from agent_eval.gates.finding import GateFinding, Result, listed
 from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE
@@ -47,7 +48,8 @@ def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[Ag
     """Count, per pair, the turns without a reply, using the judgments by rules.
 
     A person's rating of such a turn changes its rating but not the count of silent turns. A turn that required no
-    reply (the user acted, or wrote nothing) and did not end the conversation is not counted.
+    reply (the user acted, or wrote nothing) and did not end the conversation is not counted, nor is one that the harness
+    lost.
 
     Args:
         turn_judgments: Table turn_judgments.
@@ -60,7 +62,8 @@ def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[Ag
     is_silent = by_rule & (labels.list.contains(SILENCE) | (pl.col("rating_1to5") == 1))
     reason = pl.col("unscored_reason")
     turns = (
-        turn_judgments.group_by(_TURN)
+        turn_judgments.filter(~reason.is_in(NOTHING_TO_READ).fill_null(False))
+        .group_by(_TURN)
         .agg(
             is_silent=is_silent.fill_null(False).any(),
             is_ended=(reason == ENDED).fill_null(False).any(),
@@ -102,7 +105,7 @@ def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
     """Return the finding of the silent_turns gate, or None if the gate is switched off.
 
     It is failed if the share of silent turns exceeds the limit. It is unknown if the metrics that detect missing
-    replies were not asked, or if a whole conversation has no reply by the agent: its last turn ended the conversation
+    replies were not asked, if all turns that required a reply ended the conversation, or if a whole conversation has no reply by the agent: its last turn ended the conversation
     and does not count as silent, but nothing shows that the agent works. Otherwise it is passed, also if no turn required a reply.
     """
     allowed = rules.silent_turns
@@ -117,7 +120,7 @@ def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
         off = ", ".join(sorted(OF_SILENCE))
         return GateFinding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
     if not found.n_due:
-        none: Result = "unknown" if found.unanswered else "passed"
+        none: Result = "unknown" if found.unanswered or found.n_ended else "passed"
         return GateFinding("silent_turns", none, f"no turn required a reply{ended}", threshold=allowed)
     share = Fraction(len(found.silent), found.n_due)
     where = f": {listed(found.silent)}" if found.silent else ""

@@ -15,6 +15,7 @@ import polars as pl
 from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
+from agent_eval.metrics.metric_set import mean_of
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.compared_values import DECLARED, is_left_out
@@ -187,8 +188,8 @@ def threshold_findings(
     `max_unscored_share` of the answers are open. A metric without any score is unknown. A scenario in which the
     metric does not apply has no finding. A pass rate is also unknown if its worst case is below the threshold and
     its best case is not.
-    Answers of rules count only if at most `max_unscored_share` of the answers are open, because rules decide only some of
-    them; a metric that only rules answered is unknown until then.
+    Rules decide only some answers, so theirs count only if at most `max_unscored_share` of the answers are open; a metric
+    that rules alone answered is unknown while any answer is open.
 
     Args:
         rules: The gate rules.
@@ -237,13 +238,16 @@ def _of_mean(
         lacking = f"{n_all} answers are open" if n_all else "the metric did not apply or was not asked"
         return GateFinding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
     n, total = mean.n, mean.total
-    if Fraction(mean.n_open, n_all) > allowed:  # rules decide only some answers, so theirs alone give no mean
+    is_by_rule_alone = mean.n_open > 0 and mean.n == mean.n_by_rule
+    if is_by_rule_alone or Fraction(mean.n_open, n_all) > allowed:  # rules decide only some of the answers
         n, total = n - mean.n_by_rule, total - mean.total_by_rule
     if n == 0:
         lacking = f"{mean.n} of {n_all} answers, by rule; {mean.n_open} are open"
         return GateFinding(gate, "unknown", f"{name} has no mean: {lacking}", subject, None, limit)
     value = total / n
-    evidence = f"mean {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
+    evidence = (
+        f"{mean_of(name)} {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
+    )
     result: Result = "passed" if value >= limit else "failed"
     low, high = mean.total / n_all, (mean.total + mean.n_open + mean.doubted) / n_all
     if name == GOAL_METRIC and _is_turned(limit, low, high):

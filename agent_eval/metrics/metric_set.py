@@ -163,6 +163,7 @@ class MetricSet:
 
 DEFAULT = MetricSet((*TURN_METRICS, *CONVERSATION_METRICS))
 BUILT_IN_NAMES = DEFAULT.names
+_FAILURES = frozenset(m.name for m in DEFAULT.metrics if m.is_failure)
 _BEST = {m.name: m.best for m in DEFAULT.metrics if m.best}
 
 
@@ -172,6 +173,13 @@ def best_answer(name: str) -> str:
     Example: 'none' for user_frustration, whose rating 5 means no frustration.
     """
     return _BEST.get(name, "best")
+
+
+def mean_of(name: str) -> str:
+    """Return what the mean of a metric is: 'mean', also with the meaning of the highest answer, or a share of labels."""
+    if name in _FAILURES:
+        return "share without a failure"
+    return f"mean (5 = {_BEST[name]})" if name in _BEST else "mean"
 
 
 def directed(name: str) -> str:

@@ -18,7 +18,7 @@ SERIES = (BLUE, AMBER, "#6a1b9a", GREEN, RED, "#00838f")
 
 MOST = 14  # maximum number of rows in a picture
 GRID = 7  # maximum number of rows and columns in a matrix
-_LEFT, _LINE, _LONGEST = 190, 24, 26
+_LEFT, _LINE, _LONGEST = 190, 24, 28
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,9 @@ def cluster(severity: str, **changes: Any) -> dict[str, Any]:
     )
 
 
-def of_severity(level: str | None, *clusters: dict[str, Any], looked: tuple[int, int] = (10, 10)) -> Any:
+def of_severity(
+    level: str | None, *clusters: dict[str, Any], looked: tuple[int, int] | None = (10, 10)
+) -> Any:
     said = {} if level is None else {"fail_on_error_severity": level}
     return severity_finding(rules(**said), table("error_clusters").frame(clusters), looked)
 
@@ -71,7 +73,8 @@ def test_the_gravest_cluster_is_named_first_and_on_one_line() -> None:
 
 def test_without_anybody_who_looked_no_error_is_no_pass() -> None:
     assert of_severity(None, looked=(1, 0)).result == "unknown"
-    assert of_severity(None, looked=(0, 0)).result == "passed"  # no turn could have an error
+    assert of_severity(None, looked=(0, 0)).result == "unknown"  # turns, of which none can be judged
+    assert of_severity(None, looked=None).result == "passed"  # no turn can have an error
     assert of_severity(None, looked=(20, 18)).result == "unknown"
     assert of_severity(None, looked=(20, 19)).result == "passed"
     assert of_severity("none", cluster("critical")) is None
@@ -90,6 +93,13 @@ def test_a_rule_that_says_nothing_has_not_looked() -> None:
     ]
     counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
     assert counted == {("lumen", "1.3.0"): (3, 1)}
+    found = [
+        turn(5, judge="rule", label="no reply"),
+        turn(6, judge="rule", label="no reply"),
+        rows[2] | {"turn_index": 6},
+    ]
+    counted = looked_for_failures(table("turn_judgments").frame(rows + found), {"agent_behavior_failure"})
+    assert counted == {("lumen", "1.3.0"): (5, 2)}  # only where nobody else is asked
 
 
 def test_a_turn_that_people_differ_on_has_not_been_answered() -> None:
@@ -134,7 +144,7 @@ def test_assertions_are_red_with_what_is_missing() -> None:
 
 def test_reference_calls_of_undeclared_sessions_count_only_when_asked_for() -> None:
     reference = assertion("failed", slot=None)
-    assert asserted(reference) is None
+    assert asserted(reference).evidence == "no assertion to check"  # the gate is configured
     assert asserted(reference, mode="all").result == "failed"
     assert asserted(assertion("failed", slot=None, kind="trajectory")).result == "failed"
     assert asserted(assertion("failed"), mode="none") is None

@@ -424,3 +424,21 @@ def test_rules_outside_the_judged_sample_turn_no_gate() -> None:
     rules = spec(overall={"helpfulness": 4})
     assert results(rules, [*rated("d", 5), *silent, *others]) == {"helpfulness": "passed"}
     assert results(rules, [*rated("d", 5), *silent]) == {"helpfulness": "failed"}
+
+
+@pytest.mark.parametrize("share", [0.05, 0.94, 1])
+def test_a_mean_that_rules_alone_gave_is_none_whatever_share_may_be_open(share: float) -> None:
+    waits = [
+        judgment(
+            "c",
+            "helpfulness",
+            None,
+            turn_index=i,
+            judge="rule",
+            status="not_applicable",
+            unscored_reason="needs a judge model",
+        )
+        for i in range(1, 16)
+    ]
+    rules = spec(overall={"helpfulness": 1}, thresholds={"helpfulness": 1}, max_unscored_share=share)
+    assert set(results(rules, [of_rule("c", 0), *waits]).values()) == {"unknown"}

@@ -8,6 +8,7 @@ import pytest
 from agent_eval.gates import GateSpec, exit_code, gates
 from agent_eval.gates.coverage import NOTHING_TO_READ
 from agent_eval.judge.audits.drift import latest_drift
+from agent_eval.metrics.base import HARNESS_ERROR
 from agent_eval.scores.composite.board_facts import NOT_SAMPLED
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.judge_standing import judge_standings
@@ -107,8 +108,18 @@ def test_rules_and_people_are_no_model(judge: str) -> None:
 
 
 def test_a_question_that_does_not_apply_is_not_put_to_a_model() -> None:
-    frame = evaluated(turns=[turn(0) | {"status": "not_applicable"}], whole=[])
-    assert evidence(frame, "coverage").startswith("nothing to ask a model: 1 question is settled")
+    frame = evaluated(turns=[turn(0) | {"status": "not_applicable", "unscored_reason": "ended"}], whole=[])
+    assert evidence(frame, "coverage").startswith("no model was asked a question")
+    assert results(frame)["coverage"] == "unknown"  # and nothing else was answered
+    mixed = evaluated(turns=[turn(0) | {"status": "not_applicable"}, turn(1, judge="human")], whole=[])
+    assert evidence(mixed, "coverage") == "nothing to ask a model: 1 question is settled"
+
+
+def test_a_question_on_which_people_disagree_is_not_settled() -> None:
+    disputed = turn(0, judge="human") | {"status": "disputed"}
+    frame = evaluated(turns=[disputed, turn(1, judge="human")], whole=[])
+    assert results(frame)["coverage"] == "unknown"
+    assert evidence(frame, "coverage") == "no model was asked a question; 1 is open"
 
 
 WAITS = {"judge": "rule", "status": "not_applicable", "unscored_reason": "needs a judge model"}
@@ -117,7 +128,7 @@ WAITS = {"judge": "rule", "status": "not_applicable", "unscored_reason": "needs 
 def test_a_question_that_waits_for_a_model_is_unknown() -> None:
     frame = evaluated(turns=[turn(0, judge="human"), turn(1) | WAITS], whole=[])
     assert results(frame)["coverage"] == "unknown"
-    assert evidence(frame, "coverage").startswith("no model was asked a question; 1 wait for one")
+    assert evidence(frame, "coverage").startswith("no model was asked a question; 1 is open")
 
 
 def test_a_question_that_a_person_answered_waits_no_longer() -> None:
@@ -286,6 +297,25 @@ def test_without_a_judge_there_is_none_to_check_unless_something_is_left_to_ask(
 ) -> None:
     found = results(of_metrics({"helpfulness", "verbosity"}, turns, **LIMITS))
     assert (found["judge_drift"], found["calibration"], found["coverage"]) == (result,) * 3
+
+
+def test_an_agent_that_said_nothing_is_passed_by_no_gate() -> None:
+    ended = [
+        turn(i, judge="rule") | WAITS | {"metric": m, "unscored_reason": "ended"}
+        for i in range(3)
+        for m in ("helpfulness", "agent_behavior_failure")
+    ]
+    found = results(of_metrics({"helpfulness", "agent_behavior_failure"}, ended))
+    assert (found["coverage"], found["errors"], found["silent_turns"]) == ("unknown",) * 3
+    goal = [turn(0, judge="rule") | {"metric": "goal_completion"}]  # as if it were declared
+    found = results(of_metrics({"helpfulness", "agent_behavior_failure", "goal_completion"}, [*ended, *goal]))
+    assert (found["coverage"], found["errors"], found["silent_turns"]) == ("passed", "unknown", "unknown")
+
+
+def test_turns_that_the_harness_lost_owe_no_reply() -> None:
+    lost = [turn(i) | WAITS | {"unscored_reason": HARNESS_ERROR} for i in range(4)]
+    found = results(of_metrics({"helpfulness", "agent_behavior_failure"}, lost))
+    assert (found["coverage"], found["errors"], found["silent_turns"]) == ("unknown",) * 3
 
 
 def test_nothing_judged_passes_no_gate_that_looks_for_faults() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.metrics.metric_set import directed
 from agent_eval.report.asset_pages.clusters import clusters_page
 from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
@@ -35,7 +36,8 @@ def _bar(row: dict[str, Any]) -> IntervalBar:
         return None if value is None else 100 * (value - bottom) / (top - bottom)
 
     colour = RED if str(row["quantity"]).startswith(FAILURE_RATE) else BLUE
-    return IntervalBar(name_of(row), share(row["mean"]), share(row["low"]), share(row["high"]), value_of(row), colour)  # fmt: skip
+    name = directed(str(row["quantity"])).replace("_", " ") if row["scale_high"] == 5 else name_of(row)
+    return IntervalBar(name, share(row["mean"]), share(row["low"]), share(row["high"]), value_of(row), colour)  # fmt: skip
 
 
 def summary_table(summary: pl.DataFrame) -> str:

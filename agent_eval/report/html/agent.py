@@ -1,7 +1,7 @@
 """Prepare the page of one agent under one methodology version, from its composite to its conversations."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -170,7 +170,7 @@ def agent_page(
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
         "summary": summary_rows(frames.quality_summary),
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
-        "spreads": spreads(frames.answers),
+        "spreads": spreads(frames.answers, _without_mean(frames.quality_summary, methodology.version)),
         "clusters": _clusters(frames, has_page, paths),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
@@ -296,13 +296,20 @@ def _label(slot: Row) -> str:
     return str(slot["slot"]).replace("_", " ") if slot["slot"] else str(slot["conversation_id"])
 
 
-def spreads(answers: pl.DataFrame) -> list[Spread]:
+def _without_mean(summary: pl.DataFrame, version: str) -> frozenset[str]:
+    """Return the metrics that have no mean although some answers are scored, because rules alone decided them."""
+    rows = summary.filter(pl.col("methodology_version") == version, pl.col("mean").is_null())
+    return frozenset(rows["quantity"].to_list())
+
+
+def spreads(answers: pl.DataFrame, without_mean: Collection[str] = ()) -> list[Spread]:
     """Return the distribution of effective judgments per metric; judgments without a value are counted by reason.
 
-    Scored, unscored and disputed judgments are eligible; those with status `not_applicable` are not.
+    A metric in `without_mean` is shown without its mean. Scored, unscored and disputed judgments are eligible; those with status `not_applicable` are not.
     """
     metrics = answers.partition_by("metric", as_dict=True)
     found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
+    found = [replace(one, mean=None) if one.metric in without_mean else one for one in found]
     return sorted(found, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
 
 

@@ -114,8 +114,10 @@ def _number(value: float | None, places: int = 2) -> str:
 
 
 def _money(value: float | None) -> str:
-    """Return an amount in US dollars with four decimals; 'unknown' for None."""
-    return "unknown" if value is None else f"${value:,.4f}"
+    """Return an amount in US dollars with four decimals, or two digits if that is 0; 'unknown' for None."""
+    if value is None:
+        return "unknown"
+    return f"${value:.2g}" if 0 < value < 0.00005 else f"${value:,.4f}"
 
 
 def _metric(name: str) -> str:

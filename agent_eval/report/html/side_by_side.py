@@ -76,6 +76,11 @@ def _plain(name: str, rows: Sequence[Row], column: str, places: int) -> Figure:
     return Figure(name, [None if r[column] is None else (f"{r[column]:.{places}f}", "") for r in rows])
 
 
+def _note(row: Row) -> str:
+    """Return the interval of a mean and, if answers or costs are unknown, their number."""
+    return f"{interval_of(row)} ({row['n_unscored']:,} unknown)" if row["n_unscored"] else interval_of(row)
+
+
 def _of_conversations(quality: Sequence[Mapping[str, Row]]) -> Iterator[Figure]:
     known = {name: row for of in quality for name, row in of.items()}
     for name, row in sorted(known.items(), key=lambda item: reading_order(item[1])):
@@ -83,5 +88,5 @@ def _of_conversations(quality: Sequence[Mapping[str, Row]]) -> Iterator[Figure]:
         for of in quality:
             own = of.get(name)
             is_known = own is not None and own["mean"] is not None
-            values.append((value_of(own), interval_of(own)) if own is not None and is_known else None)
+            values.append((value_of(own), _note(own)) if own is not None and is_known else None)
         yield Figure(name_of(row), values)

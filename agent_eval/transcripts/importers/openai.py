@@ -23,6 +23,7 @@ from agent_eval.transcripts.importers.base import (
     listed,
     mapping,
     or_nothing_found,
+    paid,
     reward_note,
     reward_of,
     reward_outcome,
@@ -154,4 +155,6 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     unknown = {key: value for key, value in record.items() if key not in _KNOWN}
     note = reward_note(record.get("reward")) if record.get("outcome") is None else {}
-    return {**mapping(record.get("metadata")), **unknown, **note}
+    cost = paid(record.get("cost_usd"))
+    costs: dict[str, JsonValue] = {} if cost is None else {"agent_cost_usd": cost}
+    return {**costs, **mapping(record.get("metadata")), **unknown, **note}

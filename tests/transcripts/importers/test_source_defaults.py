@@ -172,3 +172,12 @@ def test_parallel_calls_and_thoughts_of_sharegpt(
     found = read("sharegpt", json.dumps([{"conversations": said}]).encode(), tmp_path)
     assert [call.name for call in found.messages[1].tool_calls or ()] == names
     assert found.messages[1].content == content
+
+
+@pytest.mark.parametrize(("cost", "stored"), [(0.0031, 0.0031), (0, None), ("x", None), (None, None)])
+def test_the_cost_of_a_record_is_the_cost_of_its_conversation(
+    cost: Any, stored: float | None, tmp_path: Path
+) -> None:
+    record = {"messages": SAMPLES["openai"].content[0]["messages"], "cost_usd": cost}
+    found = read("openai", json.dumps(record).encode() + b"\n", tmp_path)
+    assert found.metadata.get("agent_cost_usd") == stored
