@@ -60,6 +60,11 @@ _OF_THE_AGENT = re.compile(
 )
 """Errors that name the agent or a tool, or begin with an exception from the agent's code; quoted text is ignored."""
 
+_OF_OTHERS = re.compile(
+    r"\b(user[ _-]?simulator|simulator|simulated user|judge|grader)\b|UserSimulator", re.IGNORECASE
+)
+"""Errors that name another program with a model, whose limits and arguments are not the agent's."""
+
 _FRAME = re.compile(r'(?P<indent>[ \t|]*)File "[^"]*", line \d+')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
@@ -99,7 +104,7 @@ def _kind(error: str, *, is_harness: bool) -> str | None:
 
 def _searched(text: str, *, is_harness: bool) -> str | None:
     text = text[:_LONGEST]
-    if is_harness and _OF_THE_AGENT.search(text):
+    if (_OF_THE_AGENT if is_harness else _OF_OTHERS).search(text):
         return None
     causes = (cause for cause in error_causes() if cause.is_harness == is_harness)
     return next((cause.name for cause in causes if cause.pattern.search(text)), None)

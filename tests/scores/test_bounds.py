@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.composite.score import CompositeTables, composite_scores
+from agent_eval.scores.reliability.over_tasks import Alike
 from agent_eval.scores.reliability.pass_rates import reliability, reliability_leaderboard, trial_outcomes
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import TrialTables
+from agent_eval.scores.reliability.worst_and_best import worst_and_best
 from agent_eval.scores.statistics.compare import compare, task_values
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, judgment
@@ -394,3 +396,22 @@ def test_a_session_whose_rewards_tell_no_success_is_not_decided_by_the_failures_
     assert dict(found.select("conversation_id", "is_correct").iter_rows()) == {
         "t-0": None, "t-1": None, "u-0": None, "v-0": False,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("k", "estimator", "is_given"),
+    [(4, "bayesian", False), (1, "bayesian", True), (4, "pooled", True), (4, "unbiased", True)],
+)
+def test_the_range_of_the_hierarchical_pass_hat_k_is_not_claimed(
+    k: int, estimator: str, is_given: bool
+) -> None:
+    """A passed trial more of a mixed task lowers it: four of four and one of four give less than four and none."""
+    tasks = [Alike(4, 4, 0, 0, 1, ()), Alike(4, 0, 0, 1, 1, ())]
+    found = worst_and_best(tasks, k, estimator, k if estimator == "unbiased" else 1, 0)
+    assert (found["pass_hat_k_worst"] is not None) == (found["pass_hat_k_best"] is not None) == is_given
+    assert found["pass_at_k_worst"] is not None
+    if is_given:
+        assert found["pass_hat_k_worst"] <= found["pass_hat_k_best"]  # type: ignore[operator]
+    known = [Alike(4, 4, 0, 0, 1, ()), Alike(4, 0, 0, 0, 1, ())]
+    row = worst_and_best(known, k, estimator, k if estimator == "unbiased" else 1, 0)
+    assert row["pass_hat_k_worst"] == row["pass_hat_k_best"] is not None

@@ -270,3 +270,33 @@ def test_the_stored_text_of_a_traceback_is_its_final_exception_which_patterns_of
     assert with_causes_read(frame(outcome), {"harness": ["drained"]})["outcome_class"].to_list() == [
         "harness_error"
     ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "AgentRuntimeUnavailableError: runtime pod evicted",
+        "AgentOfflineException: the build machine is gone",
+        "user_simulator LLM raised litellm.ContextWindowExceededError: prompt too long",
+        "UserSimulator error: max turns reached",
+        "Grader failed: MaxTurnsExceeded",
+        "error: no matching function for call to overloaded function 'foo'",
+        "call of overloaded 'abs(unsigned)' is ambiguous",
+        "overloaded operator '+' not defined for type Foo",
+    ],
+)
+def test_names_that_only_sound_like_a_known_cause_are_of_unknown_cause(error: str) -> None:
+    assert class_of_error(error) == "unexplained_error"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "Overloaded",
+        "overloaded_error: Overloaded",
+        "The server is currently overloaded",
+        "engine is overloaded (529)",
+    ],
+)
+def test_a_provider_that_is_overloaded_is_the_harness(error: str) -> None:
+    assert class_of_error(error) == "harness_error"

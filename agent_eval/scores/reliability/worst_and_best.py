@@ -147,7 +147,12 @@ def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
 def _posterior_bounds(
     tasks: Sequence[Alike], k: int, estimator: str, n_refused: int, prior: tuple[float, float]
 ) -> dict[str, float | None]:
-    """Return the posterior means with all unknown trials failed or passed; each refused record adds a task."""
+    """Return the posterior means with all unknown trials failed or passed; each refused record adds a task.
+
+    With several tasks and k > 1, the mean of pass^k is not monotone: a task with passed and failed trials lowers the
+    estimated consistency of all tasks, also by a passed trial. Both ends of pass^k are then null, unless it is known
+    which way every unknown trial went.
+    """
     found: dict[str, float | None] = {}
     for end in ENDS:
         passed = int(end == "best")
@@ -158,4 +163,7 @@ def _posterior_bounds(
         made = posterior_over_tasks(counts, k, estimator, prior, LEVEL) if counts and is_identified else None
         found[f"pass_at_k_{end}"] = None if made is None else made[0].mean
         found[f"pass_hat_k_{end}"] = None if made is None else made[1].mean
+    is_open = n_refused > 0 or any(t.n_open or t.n_doubted for t in tasks)
+    if estimator != "pooled" and k > 1 and is_open and sum(t.times for t in tasks) + n_refused > 1:
+        found |= dict.fromkeys([f"pass_hat_k_{end}" for end in ENDS])
     return found
