@@ -41,6 +41,7 @@ from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
 from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "openai"
+_COST = "agent_cost_usd"
 EXPECTED = '{"messages": […]} or a list of messages, one per line or in a JSON array'
 _IDS = ("conversation_id", "id")
 _TEXTS = ("goal", "profile")
@@ -100,14 +101,19 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
-    """Return the records of one session as one conversation."""
+    """Return the records of one session as one conversation; its cost is known only if that of every record is."""
     thread = Thread()
     more: dict[str, JsonValue] = {}
-    for record in map(mapping, listed(group["records"])):
+    records = [mapping(record) for record in listed(group["records"])]
+    costs = [cost for record in records if (cost := paid(record.get("cost_usd"))) is not None]
+    for record in records:
         part = thread_of(record)
         part.know_tools(record.get("tools"))
         thread.follow(part)
         more = _metadata(record) | more
+    if len(records) > 1 and mapping(more).get(_COST) in costs:
+        del more[_COST]
+        more |= {_COST: sum(costs)} if len(costs) == len(records) else {}
     said = thread.fields()
     key = text_of(group["key"]) or ""
     metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
@@ -156,5 +162,5 @@ def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     unknown = {key: value for key, value in record.items() if key not in _KNOWN}
     note = reward_note(record.get("reward")) if record.get("outcome") is None else {}
     cost = paid(record.get("cost_usd"))
-    costs: dict[str, JsonValue] = {} if cost is None else {"agent_cost_usd": cost}
+    costs: dict[str, JsonValue] = {} if cost is None else {_COST: cost}
     return {**costs, **mapping(record.get("metadata")), **unknown, **note}

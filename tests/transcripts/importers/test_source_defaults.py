@@ -11,6 +11,7 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.auto import import_files
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.benchmarks import agentest
 from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.importers.samples import INSPECT_SAMPLE, SAMPLES, inspect_archive
@@ -145,6 +146,13 @@ def test_the_file_that_agentest_writes(tmp_path: Path) -> None:
     assert report.format_name == "agentest"
 
 
+def test_a_report_of_another_tool_with_the_same_keys_is_not_agentest() -> None:
+    assert not agentest.looks_like({"summary": {"passed": 3}, "scenarios": [{"name": "login", "steps": []}]})
+    assert not agentest.looks_like({"summary": "x", "scenarios": ["a"]})
+    assert agentest.looks_like(WRITTEN)
+    assert agentest.looks_like(dict.fromkeys(WRITTEN))
+
+
 def test_a_comparison_of_agents_is_refused_with_what_helps(tmp_path: Path) -> None:
     scenario = {"name": "x", "agents": [{"agent": "a", **WRITTEN["scenarios"][0]}]}  # type: ignore[index]
     path = tmp_path / "results.json"
@@ -181,3 +189,28 @@ def test_the_cost_of_a_record_is_the_cost_of_its_conversation(
     record = {"messages": SAMPLES["openai"].content[0]["messages"], "cost_usd": cost}
     found = read("openai", json.dumps(record).encode() + b"\n", tmp_path)
     assert found.metadata.get("agent_cost_usd") == stored
+
+
+@pytest.mark.parametrize(
+    ("costs", "stored"),
+    [
+        ((0.1, 0.3), 0.4),
+        ((0.1, None), None),
+        ((None, 0.3), None),
+        ((0.2, 0.2, 0.2), 0.6),
+        ((None, None), None),
+    ],
+)
+@pytest.mark.parametrize("is_pair", [False, True])
+def test_the_cost_of_a_session_in_several_records_is_their_sum(
+    is_pair: bool, costs: tuple[float | None, ...], stored: float | None, tmp_path: Path
+) -> None:
+    rows = []
+    for i, cost in enumerate(costs):
+        question, reply = {"role": "user", "content": f"q{i}"}, {"role": "assistant", "content": f"a{i}"}
+        pair = {"request": {"messages": [question]}, "response": {"choices": [{"message": reply}]}}
+        said: dict[str, Any] = pair if is_pair else {"messages": [question, reply]}
+        rows.append({"session_id": "s", **said, **({} if cost is None else {"cost_usd": cost})})
+    found = read("openai", "".join(f"{json.dumps(row)}\n" for row in rows).encode(), tmp_path)
+    declared = found.metadata.get("agent_cost_usd")
+    assert declared == (None if stored is None else pytest.approx(stored))

@@ -29,7 +29,7 @@ from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Threa
 
 NAME = "agentest"
 EXPECTED = 'a JSON object with "scenarios": [{"name", "conversations": [{"turns": […]}]}]'
-_STARTS = ("runId", "startedAt", "summary")
+_STARTS = ("runId", "startedAt")
 _NAMES = ("scenarioName", "name", "scenarioId")
 
 
@@ -42,8 +42,13 @@ def read(source: Source) -> Iterator[Found]:
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a document contains Agentest results."""
-    return "scenarios" in value and any(key in value for key in _STARTS)
+    """Return whether a document contains Agentest results. Of a large document, only the keys are known."""
+    if "scenarios" not in value:
+        return False
+    scenarios = value["scenarios"]
+    first = mapping(next(iter(scenarios), None)) if isinstance(scenarios, list) else {}
+    is_written = "summary" in value and (scenarios is None or "conversations" in first or "agents" in first)
+    return is_written or any(key in value for key in _STARTS)
 
 
 def _records(source: Source) -> Iterator[Record | Refusal]:
