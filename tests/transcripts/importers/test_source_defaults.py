@@ -99,7 +99,7 @@ def test_the_return_code_of_a_mini_swe_agent_observation(
     assert [m.is_error for m in found.messages if m.role == "tool"] == [is_error]
 
 
-WRITTEN = {
+WRITTEN: dict[str, Any] = {
     "summary": {"passed": False, "totalScenarios": 1, "passedScenarios": 0, "failedScenarios": 1},
     "scenarios": [
         {
@@ -154,7 +154,7 @@ def test_a_report_of_another_tool_with_the_same_keys_is_not_agentest() -> None:
 
 
 def test_a_comparison_of_agents_is_refused_with_what_helps(tmp_path: Path) -> None:
-    scenario = {"name": "x", "agents": [{"agent": "a", **WRITTEN["scenarios"][0]}]}  # type: ignore[index]
+    scenario = {"name": "x", "agents": [{"agent": "a", **WRITTEN["scenarios"][0]}]}
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"mode": "comparison", "summary": {}, "scenarios": [scenario]}))
     (found,) = FORMATS["agentest"](Source(path, "s"))
