@@ -54,14 +54,16 @@ def error_causes() -> tuple[ErrorCause, ...]:
 
 
 _OF_THE_AGENT = re.compile(
-    r"\b(agent|tool|assistant)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
+    r"\b(agent|tool|assistant|function|solution|submission|submitted|candidate|generated|checker)\b"
+    r"|\b(curl|wget|npm|pip|git|apt(-get)?)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
     r"|JSONDecode|Validation|Tool)\w*Error\b",
     re.IGNORECASE,
 )
-"""Errors that name the agent or a tool, or begin with an exception from the agent's code; quoted text is ignored."""
+"""Errors that name the agent, a tool, a command or what the agent made, or begin with an exception from its code."""
 
 _OF_OTHERS = re.compile(
-    r"\b(user[ _-]?simulator|simulator|simulated user|judge|grader)\b|UserSimulator", re.IGNORECASE
+    r"\b(user[ _-]?simulator|simulator|simulated user|judge|grader|checker|evaluator|verifier)\b|UserSimulator",
+    re.IGNORECASE,
 )
 """Errors that name another program with a model, whose limits and arguments are not the agent's."""
 

@@ -11,7 +11,6 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.commands.results.reliability import TooFewTrialsError
 from agent_eval.definitions import defs
 from agent_eval.defs.resources import use_project
 from agent_eval.errors import AgentEvalError
@@ -99,18 +98,27 @@ def test_an_agent_without_so_many_trials_has_a_row_without_estimates(root: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "largest"),
+    ("arguments", "reasons"),
     [
-        (["-k", "17"], 16),
-        (["-k", "1", "-k", "3", "--agent", "few"], 2),
-        (["-k", "1", "--agent", "unjudged"], 0),
+        (
+            ["-k", "17"],
+            [("few", 17, "more than 2"), ("many", 17, "more than 16"), ("unjudged", 17, "no trial")],
+        ),
+        (["-k", "1", "-k", "3", "--agent", "few"], [("few", 1, None), ("few", 3, "more than 2")]),
+        (["-k", "1", "--agent", "unjudged"], [("unjudged", 1, "no trial")]),
     ],
 )
-def test_a_k_beyond_every_task_is_refused_with_the_largest_n(
-    root: Path, arguments: list[str], largest: int
+def test_a_k_beyond_every_task_has_a_row_with_the_reason(
+    root: Path, arguments: list[str], reasons: list[tuple[str, int, str | None]]
 ) -> None:
-    with pytest.raises(TooFewTrialsError, match=f"the largest n is {largest}\\."):
-        rows_of(*arguments)
+    rows = rows_of(*arguments)
+    assert rows.select("agent_id", "k").rows() == [row[:2] for row in reasons]
+    for row, (_, _, why) in zip(rows.iter_rows(named=True), reasons, strict=True):
+        assert (row["pass_hat_k"] is None) == (why is not None)
+        assert (why or "") in (row["reason"] or "")
+    printed = CliRunner().invoke(app, [*COMMAND[:-1], *arguments], catch_exceptions=False)
+    assert printed.exit_code == 0
+    assert all(why in " ".join(printed.stdout.split()) for *_, why in reasons if why)
 
 
 def test_a_k_below_one_is_refused_for_what_it_is(root: Path) -> None:

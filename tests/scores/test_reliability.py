@@ -17,7 +17,6 @@ from agent_eval.scores.reliability.pass_rates import (
     Estimator,
     TrialTables,
     assessment,
-    largest_n,
     pass_at_k,
     pass_hat_k,
     reliability,
@@ -275,16 +274,6 @@ def test_an_impossible_k_is_refused(k: Any) -> None:
 def test_an_impossible_k_is_refused_without_any_trial_too(k: Any) -> None:
     with pytest.raises(AgentEvalError, match="k is"):
         of([], ks=[k])
-
-
-def test_the_largest_n_counts_known_trials_of_one_task_of_one_agent() -> None:
-    # a's task t has 3 known trials and an unknown one; its task u and b's t are others
-    trials = [trial(f"c{i}", "t", correct=True) for i in range(3)] + [trial("c3", "t")]
-    trials += [trial("d", "u", correct=False), trial("e", "t", correct=True, agent_id="b")]
-    of_all = trial_outcomes(known(trials))
-    assert largest_n(of_all) == 3
-    assert largest_n(of_all.filter(pl.col("is_correct").is_null())) == 0
-    assert largest_n(of_all.clear()) == 0
 
 
 def test_a_declared_outcome_wins_over_tools_and_goal() -> None:

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.errors import InputError
 from agent_eval.formats.plain_text import sanitize
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
@@ -22,22 +21,6 @@ from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables import table
 
 _NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
-
-
-class TooFewTrialsError(InputError):
-    """Raised when k is greater than the number of trials of every task."""
-
-    def __init__(self, k: int, largest: int) -> None:
-        imports = "Import transcripts with outcomes, or judge goal completion, then run agent-eval run."
-        super().__init__(
-            f"k = {k}: no task has that many trials with a known outcome; the largest n is {largest}. "
-            + (
-                f"The correlation of more than {largest} trials of a task is not identified. Use k ≤ {largest}, or "
-                "--estimator plug_in or pooled, which assume that trials are independent."
-                if largest
-                else imports
-            )
-        )
 
 
 def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
@@ -64,23 +47,17 @@ def reliability(
 ) -> None:
     """Print reliability rows of one version: the stored rows, or rows computed for `ks` from the stored trials.
 
-    If no task of an agent has k trials, its row for that k has no estimates. The default estimator is unbiased. The
+    If no task of an agent has k trials, its row for that k has no estimates, and `reason` says why. The default estimator is unbiased. The
     printed table also shows the Bayesian estimate if there are fewer than 30 trials and k is identified.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
         TrialCountError: If a requested k is less than 1.
-        TooFewTrialsError: If a requested k exceeds the number of trials of every task, for the unbiased and Bayesian
-            estimators.
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
     wanted = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
-    if ks:
-        may_exceed = bool(estimators) and not {"unbiased", "bayesian"} & {*estimators}
-        rows = _computed(project, pairs, ks, may_exceed=may_exceed)
-    else:
-        rows = project.store.read(table("reliability"), pairs)
+    rows = _computed(project, pairs, ks) if ks else project.store.read(table("reliability"), pairs)
     rows = _with_corrections(project, pairs, rows)
     if as_json:
         print_json(rows.filter(wanted))
@@ -169,17 +146,17 @@ def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
     )
 
 
-def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
+def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int]) -> pl.DataFrame:
     """Compute the `reliability` table for these k; the stored table contains only the default values of k."""
     s = project.settings
-    tables, threshold = trial_tables(project, pairs), s.answer_threshold
-    rows = trials.reliability(
-        tables, ks=ks, estimators=trials.ESTIMATORS, answer_threshold=threshold, prior=s.beta_prior, level=s.credible_level
-    )  # fmt: skip
-    largest = trials.largest_n(trials.trial_outcomes(tables, answer_threshold=threshold))
-    if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
-        raise TooFewTrialsError(max(ks), largest)
-    return rows
+    return trials.reliability(
+        trial_tables(project, pairs),
+        ks=ks,
+        estimators=trials.ESTIMATORS,
+        answer_threshold=s.answer_threshold,
+        prior=s.beta_prior,
+        level=s.credible_level,
+    )
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

@@ -220,12 +220,6 @@ def _check_estimators(named: Sequence[str], known: Sequence[str] = ESTIMATORS) -
             raise UnknownEstimatorError(estimator, known)
 
 
-def largest_n(outcomes: pl.DataFrame) -> int:
-    """Return the largest number of trials with a known outcome of any task, from `trial_outcomes`."""
-    known = outcomes.drop_nulls(["is_correct", "task"])
-    return max(known.group_by(*GROUP, "task").len()["len"], default=0)
-
-
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     """Return one row per group and requested k, with the values that do not depend on k."""
     known = pl.col("n").filter(pl.col("n") > 0)
