@@ -10,11 +10,14 @@ import hypothesis
 import pytest
 
 from agent_eval.project import Project
+from tests.warm import remember_revisions
 
 hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
 
 REPOSITORY = Path(__file__).parents[1]
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # on small frames, threads cost more than they save
+remember_revisions()
 os.environ.pop(
     "COLUMNS", None
 )  # set by xdist in its workers: tables are printed as in a pipe, for 160 columns

@@ -1,8 +1,6 @@
 """`agent-eval backup`: a copy that opens as a store, or one clear line and no trace of a copy."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -15,6 +13,7 @@ from agent_eval.project import Project
 from agent_eval.storage import BackupError, Store, back_up
 from agent_eval.tables import TABLES, table
 from tests.storage.test_durability import STATE, child, write
+from tests.warm import agent_eval
 
 pytestmark = pytest.mark.slow
 
@@ -131,14 +130,7 @@ def test_every_command_that_needs_the_store_refuses_one_of_a_later_version(
     with duckdb.connect(str(tmp_path / "data" / "agent_eval.duckdb")) as con:
         con.execute("INSERT INTO schema_version VALUES (99, '9.8.7', now())")
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-m", "agent_eval", *command],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-        check=False,
-    )
+    done = agent_eval(tmp_path, *command)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert "version 99" in done.stderr

@@ -2,10 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import agent_eval
 
 pytestmark = pytest.mark.slow
 
@@ -16,17 +17,6 @@ CHAT = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant",
 def root(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
     return tmp_path
-
-
-def agent_eval(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agent_eval", *arguments],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def imported(

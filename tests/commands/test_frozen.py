@@ -22,6 +22,7 @@ from agent_eval.project import Project
 from agent_eval.project.report import publish
 from agent_eval.tables import TABLES, table
 from tests.conftest import at_home, copy_sample, made_once
+from tests.warm import agent_eval, home_of
 
 pytestmark = pytest.mark.slow
 
@@ -54,14 +55,18 @@ def publish_own_version(root: Path) -> None:
     own.mkdir(exist_ok=True)
     (own / "1.4.0.yaml").write_text(text, encoding="utf-8")
     assert freeze(own) == ("1.4.0",)
-    in_own_process(root, "-m", "agent_eval", "run", "--methodology", "1.3.0", "--methodology", "1.4.0")
+    done = agent_eval(root, "run", "--methodology", "1.3.0", "--methodology", "1.4.0", **home_of(root))
+    assert done.returncode == 0, done.stderr
 
 
 def in_own_process(root: Path, *arguments: str) -> str:
     """Run Python where the definitions have the partitions of the project's own versions; returns its stdout."""
-    home = {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
     done = subprocess.run(
-        [sys.executable, *arguments], env=os.environ | home, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        env=os.environ | home_of(root),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

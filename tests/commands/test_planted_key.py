@@ -2,10 +2,7 @@
 
 import base64
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +14,7 @@ import pytest
 from agent_eval.project import Project
 from agent_eval.tables import TABLES
 from benchmarks.mock_judge import instance
+from tests.warm import agent_eval, home_of
 
 KEY = "sk-pl/nted+0123=456789&abcdef"
 ENCODINGS: Mapping[str, str] = {
@@ -116,9 +114,7 @@ def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Pa
         for number, (place, encoding) in enumerate(cases)
     ]
     (tmp_path / "chats.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    environment = os.environ | {
-        "AGENT_EVAL_HOME": str(tmp_path),
-        "DAGSTER_HOME": str(tmp_path / ".dagster"),
+    environment = home_of(tmp_path) | {
         "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
         "OPENAI_API_KEY": KEY,
         "AGENT_EVAL_JUDGE_MODEL": "openai/mock",
@@ -132,10 +128,7 @@ def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Pa
         ["report"],
         ["backup", str(tmp_path / "copy.duckdb")],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "agent_eval", *command],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = agent_eval(tmp_path, *command, **environment)
         assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
         said += done.stdout + done.stderr
     store = Project.open(tmp_path).store

@@ -13,6 +13,7 @@ from agent_eval.commands.run import run
 from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import copy_sample
+from tests.warm import agent_eval, home_of
 
 pytestmark = pytest.mark.slow
 
@@ -64,19 +65,7 @@ def test_the_data_folder_of_the_settings_holds_for_versions_too(
 
 def _agent_eval(root: Path, *arguments: str) -> str:
     """In a process of its own: partitions are read when the definitions are loaded."""
-    import os
-    import subprocess
-    import sys
-
-    environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
-    done = subprocess.run(
-        [sys.executable, "-m", "agent_eval", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = agent_eval(root, *arguments, **home_of(root))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

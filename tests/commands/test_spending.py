@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables import table
 from benchmarks.chaos import IMPORT, RUN, write_chats
 from benchmarks.judge_server import MockJudge, mock_judge
+from tests import warm
 
 AUTOMATION = {PARENT_RUN: "a-run-of-dagster automation"}
 PRICED = {"AGENT_EVAL_JUDGE_PRICE_IN": "1", "AGENT_EVAL_JUDGE_PRICE_OUT": "2"}
@@ -34,11 +35,12 @@ def root(tmp_path: Path, judge: MockJudge) -> Path:
     return tmp_path
 
 
-def start(root: Path, judge: MockJudge, *command: str, **more: str) -> subprocess.Popen[str]:
-    home = {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
+def start(
+    root: Path, judge: MockJudge, *command: str, program: Sequence[str] = (), **more: str
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "agent_eval", *(command or RUN)],
-        cwd=root, env=os.environ | home | judge.environment | PRICED | more,
+        [*(program or warm.command()), *(command or RUN)],
+        cwd=root, env=os.environ | warm.home_of(root) | judge.environment | PRICED | more,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
@@ -76,7 +78,7 @@ def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudg
 def test_a_cap_of_a_day_holds_over_runs_processes_and_a_kill(root: Path, judge: MockJudge) -> None:
     cap = {"AGENT_EVAL_MAX_CALLS_PER_DAY": "9", "AGENT_EVAL_JUDGE_CONCURRENCY": "3"}
     judge.reset(latency_ms=6000)
-    first = start(root, judge, **cap)
+    first = start(root, judge, program=(sys.executable, "-m", "agent_eval"), **cap)
     while judge.stats()["calls"] < 4 and first.poll() is None:
         time.sleep(0.02)
     os.kill(first.pid, signal.SIGKILL)  # one answered, three at the judge, none reserved and not sent

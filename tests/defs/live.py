@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.warm import agent_eval
+
 LOCATION = {"repositoryLocationName": "agent_eval.definitions", "repositoryName": "__repository__"}
 
 
@@ -97,8 +99,7 @@ def environment(root: Path, **more: str) -> dict[str, str]:
 
 def run_in_process(root: Path) -> str:
     """`agent-eval run` in a process of its own; what it printed."""
-    command = [sys.executable, "-m", "agent_eval", "run"]
-    done = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
+    done = agent_eval(root, "run", **environment(root))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

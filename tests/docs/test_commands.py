@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.judge_server import MockJudge, mock_judge
 from tests.conftest import REPOSITORY
+from tests.warm import on_path
 
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
 PORT = "8901"  # of the stand-in, in the pages
@@ -90,7 +91,7 @@ def test_the_commands_of_a_page_run(page: Path, sample_root: Path, judge: MockJu
     shutil.copytree(sample_root, project)
     names = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONDONTWRITEBYTECODE")
     environment = {name: os.environ[name] for name in names if name in os.environ} | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{on_path(tmp_path / 'bin')}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
         "COLUMNS": "160",
         "OPENAI_BASE_URL": judge.environment["OPENAI_BASE_URL"],

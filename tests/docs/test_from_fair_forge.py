@@ -2,10 +2,7 @@
 
 import importlib
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from agent_eval.cli import app
 from agent_eval.settings import Settings
 from agent_eval.tables import table
 from tests.conftest import REPOSITORY
+from tests.warm import agent_eval
 
 PAGE = (REPOSITORY / "docs/howto/from-fair-forge.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (?!Fair Forge|aspect|---)(.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
@@ -79,14 +77,7 @@ def test_a_data_set_is_scored_without_a_judge_and_its_columns_are_printed(tmp_pa
     (tmp_path / "dataset.json").write_text(json.dumps(conversation))
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "agent_eval", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "AGENT_EVAL_TOOL_PROFILE": "fair-forge", "PYTHONPATH": str(REPOSITORY)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = agent_eval(tmp_path, *arguments, AGENT_EVAL_TOOL_PROFILE="fair-forge")
         assert done.returncode in (0, 1, 2), done.stderr
         return done.stdout
 
