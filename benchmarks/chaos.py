@@ -50,6 +50,11 @@ class Ground:
 
     folder: Path
     judge: MockJudge
+    plainly: Sequence[str] = (
+        sys.executable,
+        "-m",
+        "agent_eval",
+    )  # how a command starts that nothing disturbs
     sizes: dict[str, int] = field(
         default_factory=dict[str, int]
     )  # bytes at most: store, journal, events, home
@@ -60,7 +65,7 @@ class Ground:
         started = time.monotonic()
         self.calm = self.fresh()
         self.import_s = time.monotonic() - started
-        process = self.start(self.calm)
+        process = self.start(self.calm, program=self.plainly)
         while process.poll() is None:
             time.sleep(0.02)
             for name, size in _sizes(self.calm).items():
@@ -82,10 +87,12 @@ class Ground:
             self.plain(root, *IMPORT)
         return root
 
-    def start(self, root: Path, *command: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def start(
+        self, root: Path, *command: str, before: Sequence[str] = (), program: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
         """A command on the project, `run` if none is named, in a process of its own."""
         return subprocess.Popen(
-            [*before, sys.executable, "-m", "agent_eval", *(command or RUN)],
+            [*before, *(program or (sys.executable, "-m", "agent_eval")), *(command or RUN)],
             cwd=root,
             env=os.environ | self.environment(root),
             stdout=subprocess.PIPE,
@@ -103,7 +110,9 @@ class Ground:
 
     def plain(self, root: Path, *command: str, before: Sequence[str] = ()) -> str:
         """What a command says that must go well."""
-        said, _ = (process := self.start(root, *command, before=before)).communicate(timeout=600)
+        program = () if before else self.plainly
+        process = self.start(root, *command, before=before, program=program)
+        said, _ = process.communicate(timeout=600)
         if process.returncode:
             raise HarmError(f"{' '.join(command) or 'run'} exits with {process.returncode}: {said[-600:]}")
         return said

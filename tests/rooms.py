@@ -4,6 +4,7 @@ After a change: `python -m tests.rooms` rewrites the table in docs/architecture.
 """
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,9 +111,15 @@ def room_of(path: Path) -> str:
     return "" if parts == ("__init__",) else parts[0]
 
 
+@functools.cache
+def nodes(text: str) -> list[ast.AST]:
+    """Return all parts of a module."""
+    return list(ast.walk(ast.parse(text)))
+
+
 def imported(path: Path) -> Iterator[str]:
     """Yield the dotted names that a module imports, wherever in the module the import is."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -43,52 +43,49 @@ def test_after_a_run_nothing_is_stale(sample_copy: Path) -> None:
     assert stale(sample_copy) == ({}, {})
 
 
-def test_an_edited_session_makes_exactly_its_agent_stale(sample_copy: Path) -> None:
+def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(sample_copy: Path) -> None:
     session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
     session.write_text(session.read_text() + "# looked at again\n")
-    by_dagster, by_command = stale(sample_copy)
-    assert by_dagster == {asset: ["quill-help"] for asset in BY_AGENT}
-    assert set(by_command) == with_below(*BY_AGENT)
-    assert_only(by_command, agents=["quill-help"])
-
-
-def test_a_rating_makes_exactly_the_judgments_of_its_agent_stale(sample_copy: Path) -> None:
     ratings = next((sample_copy / "data" / "ratings").glob("*.csv"))
     row = next(line for line in ratings.read_text().splitlines()[1:] if line.startswith("lumen-support"))
     ratings.write_text(ratings.read_text().rstrip("\n") + f"\n{row.replace('2026-0', '2027-0')}\n")
     by_dagster, by_command = stale(sample_copy)
+    assert {asset: by_dagster.pop(asset) for asset in BY_AGENT} == {
+        asset: ["quill-help"] for asset in BY_AGENT
+    }
     pairs = [f"lumen-support|{version}" for version in VERSIONS]
     assert sorted(by_dagster.pop("judge_calibration")) == VERSIONS
     assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(
         ("turn_judgments", "conversation_judgments", "rubric_ratings"), pairs
     )
-    assert set(by_command) == with_below("turn_judgments", "conversation_judgments", "rubric_ratings")
-    assert_only(by_command, agents=["lumen-support"])
+    of_ratings = with_below("turn_judgments", "conversation_judgments", "rubric_ratings")
+    assert set(by_command) == with_below(*BY_AGENT) | of_ratings
+    assert_only({a: by_command[a] for a in by_command if a not in of_ratings}, agents=["quill-help"])
+    assert_only({a: by_command[a] for a in of_ratings}, agents=["lumen-support", "quill-help"])
 
 
-def test_an_edited_rubric_makes_exactly_its_version_stale(sample_copy: Path, tmp_path: Path) -> None:
-    package = edited(tmp_path, "1.2.0", "How far did the agent carry", "How far has the agent carried")
-    by_dagster, by_command = stale(sample_copy, package)
-    assert set(by_dagster) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
-    assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
-    assert all(len(keys) == 8 for keys in by_dagster.values())
-    assert set(by_command) == with_below("transcripts")
-    assert_only(by_command, versions=["1.2.0"])
-
-
-def test_edited_weights_make_only_the_scores_of_their_version_stale(
+def test_an_edited_rubric_and_edited_weights_each_make_only_their_version_stale(
     sample_copy: Path, tmp_path: Path
 ) -> None:
+    edited(tmp_path, "1.1.0", "How far did the agent carry", "How far has the agent carried")
     package = edited(
         tmp_path, "1.2.0", 'universal: "0.40"\n  domain: "0.60"', 'universal: "0.60"\n  domain: "0.40"'
     )
     by_dagster, by_command = stale(sample_copy, package)
+    of_rubric = {a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k.endswith("|1.1.0")])}
+    assert set(of_rubric) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
+    assert all(len(keys) == 8 for keys in of_rubric.values())
+    by_dagster = {
+        a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k not in of_rubric.get(a, [])])
+    }
     # reliability, tool_correctness and quality_summary read their settings from the same source as the scores read their weights
     scores = {"universal_scores", "domain_scores", "composite_scores"}
     assert set(by_dagster) == scores | {"reliability", "tool_correctness", "quality_summary"}
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
-    assert set(by_command) == with_below(*by_dagster)
-    assert_only(by_command, versions=["1.2.0"])
+    of_weights = with_below(*by_dagster)
+    assert set(by_command) == with_below("transcripts") | of_weights
+    assert_only({a: by_command[a] for a in by_command if a not in of_weights}, versions=["1.1.0"])
+    assert_only({a: by_command[a] for a in of_weights}, versions=["1.1.0", "1.2.0"])
 
 
 def assert_only(
@@ -107,8 +104,9 @@ def assert_only(
 
 
 def edited(folder: Path, version: str, old: str, new: str) -> Path:
-    """A copy of the package with one methodology file changed."""
-    shutil.copytree(REPOSITORY / "agent_eval", folder / "agent_eval")
+    """A copy of the package in a folder, with a methodology file changed."""
+    if not (folder / "agent_eval").exists():
+        shutil.copytree(REPOSITORY / "agent_eval", folder / "agent_eval")
     file = folder / "agent_eval" / "methodology" / "versions" / f"{version}.yaml"
     text = file.read_text()
     assert old in text, text[:600]
