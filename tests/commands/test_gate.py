@@ -252,23 +252,20 @@ OUTCOMES = [{"task_id": f"t{n}", "messages": TALK, "reward": 1} for n in range(3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("settings", "code"),
-    [
-        ('metrics = ["goal_completion"]', 0),  # declared outcomes answer everything
-        ('metrics = ["goal_completion"]\n[gates.overall]\ngoal_completion = 1', 0),
-        ('metrics = ["goal_completion"]\n[gates]\nsilent_turns = 0', 2),  # asked for, and nobody looks
-        ("", 2),  # the questions wait for a judge
-    ],
-)
 def test_declared_outcomes_need_no_judge(
-    settings: str, code: int, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "project"
     monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
     assert command("init", str(root))[0] == 0
-    (root / "agent_eval.toml").write_text(settings)
     (tmp_path / "runs.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in OUTCOMES))
     assert command("import", "openai", str(tmp_path / "runs.jsonl"), "--agent", "bot")[0] == 0
-    assert command("run")[0] == 0
-    assert command("gate")[0] == code
+    for settings, code in (
+        ('metrics = ["goal_completion"]', 0),  # declared outcomes answer everything
+        ('metrics = ["goal_completion"]\n[gates.overall]\ngoal_completion = 1', 0),
+        ('metrics = ["goal_completion"]\n[gates]\nsilent_turns = 0', 2),  # asked for, and nobody looks
+        ("", 2),  # the questions wait for a judge
+    ):
+        (root / "agent_eval.toml").write_text(settings)
+        assert command("run", "--methodology", "1.3.0")[0] == 0
+        assert command("gate")[0] == code, settings

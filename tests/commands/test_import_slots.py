@@ -71,10 +71,10 @@ def slots_file(root: Path) -> Path:
     return path
 
 
-def rate(root: Path, session: str) -> None:
+def rate(root: Path, agent: str, session: str) -> None:
     """A person's ratings of all that the composite needs."""
     project = Project.open()
-    path = root / "data" / "sessions" / "bot" / session / "conversations.jsonl"
+    path = root / "data" / "sessions" / agent / session / "conversations.jsonl"
     ids = {c["scenario"]: c["conversation_id"] for c in map(json.loads, path.read_text().splitlines())}
     version = project.registry.current.version
     rows = [(session, "", f"U{i}", "", "4", "") for i in range(1, 7)]
@@ -83,25 +83,26 @@ def rate(root: Path, session: str) -> None:
     lines = [",".join((*COLUMNS, "value"))]
     for where, conversation, target, criterion, rating, value in rows:
         lines.append(
-            f"bot,{where},{conversation},,{version},{target},{criterion},{rating},seen,,ann,2026-05-02,{value}"
+            f"{agent},{where},{conversation},,{version},{target},{criterion},{rating},seen,,ann,2026-05-02,{value}"
         )
-    (root / "data" / "ratings" / "all.csv").write_text("\n".join(lines) + "\n")
+    (root / "data" / "ratings" / f"{agent}.csv").write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("content", [langfuse(), inspect()], ids=["langfuse", "inspect"])
-def test_a_file_with_slots_and_ratings_is_published(content: object, project: Path) -> None:
-    path = project / "export.json"
-    path.write_text(json.dumps(content))
-    code = import_transcripts(
-        Project.open(), *consoles(), format_name="auto", paths=[str(path)], agent_id="bot", category="customer_service",
-        session_id=None, versions=(), task_set=None, slots_file=slots_file(project),
-    )  # fmt: skip
-    assert code == 0
-    rate(project, "export")
+def test_files_of_two_formats_with_slots_and_ratings_are_published(project: Path) -> None:
+    for agent, content in (("traced", langfuse()), ("logged", inspect())):
+        path = project / f"{agent}.json"
+        path.write_text(json.dumps(content))
+        code = import_transcripts(
+            Project.open(), *consoles(), format_name="auto", paths=[str(path)], agent_id=agent, category="customer_service",
+            session_id=None, versions=(), task_set=None, slots_file=slots_file(project),
+        )  # fmt: skip
+        assert code == 0
+        rate(project, agent, agent)
     version = Project.open().registry.current.version
-    assert run(Project.open(), ["bot"], [version]).exit_code in (0, 1)
-    (row,) = board_of(Project.open(), version).to_dicts()
-    assert (row["status"], row["missing"]) == ("published", [])
+    assert run(Project.open(), versions=[version]).exit_code in (0, 1)
+    rows = board_of(Project.open(), version).to_dicts()
+    found = {(row["agent_id"], row["status"], *row["missing"]) for row in rows}
+    assert found == {("traced", "published"), ("logged", "published")}
 
 
 def test_a_row_that_meets_no_conversation_is_named_and_the_exit_code_is_1(

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -144,75 +146,70 @@ def test_a_second_run_finds_nothing_to_do(sample: Project) -> None:
     assert run(sample).stale.is_empty()
 
 
+def session_file(root: Path, agent: str) -> Path:
+    return min((root / "data" / "sessions" / agent).glob("*/conversations.jsonl"))
+
+
+def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the record of the file's D1."""
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    change(next(record for record in records if record["scenario"] == "D1"))
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
 @pytest.mark.slow
-def test_an_edited_session_makes_only_its_agent_stale(sample_copy: Path) -> None:
-    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
-    lines = file.read_text().splitlines()
-    first = json.loads(lines[0])
-    first["metadata"] = {"edited": True}
-    file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+def test_each_edit_moves_its_own_agent_and_no_other(sample_copy: Path) -> None:
+    before = by_agent(board(Project.open()))
+    ratings = Project.open().store.read(table("rubric_ratings"))
+    edit(session_file(sample_copy, "concierge-pa"), lambda record: record.update(metadata={"edited": True}))
+    edit(
+        session_file(sample_copy, "harbor-desk"),
+        lambda record: record["messages"][0].update(content="Please."),
+    )
+    refusing = session_file(sample_copy, "lumen-support")
+    n_lines = len(refusing.read_text().splitlines())
+    refusing.write_text(refusing.read_text() + '{"conversation_id": "broken"\n')
+    shutil.rmtree(sample_copy / "data" / "sessions" / "forge-coder")
+    rated = ratings.filter(agent_id="quill-help", methodology_version="1.3.0", target="U6").row(0, named=True)
+    new = rated["rating_1to5"] - 1 if rated["rating_1to5"] > 1 else 2
+    (sample_copy / "data" / "ratings" / "more.csv").write_text(
+        "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,"
+        "rationale,evidence,rater,rated_at\n"
+        f"quill-help,{rated['session_id']},,,1.3.0,U6,,{new},seen again,,a.person,2026-05-01T00:00:00Z\n"
+    )
     report = run(Project.open())
-    assert set(report.stale["agent_id"]) == {"harbor-desk"}
-    assert report.stale.height == 4
-    assert run(Project.open()).stale.is_empty()
+    after = by_agent(board(Project.open()))
 
-
-@pytest.mark.slow
-def test_a_new_rating_moves_its_agent_on_the_board(sample_copy: Path) -> None:
-    header = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at\n"
-    row = "harbor-desk,harbor-2026-04,,,1.3.0,U6,,{},seen again,,a.person,2026-05-01T00:00:00Z\n"
-    before = by_agent(board(Project.open()))["harbor-desk"]["composite_exact"]
-    old = Project.open().store.read(table("rubric_ratings")).filter(
-        pl.col("agent_id") == "harbor-desk", pl.col("methodology_version") == "1.3.0", pl.col("target") == "U6"
-    )["rating_1to5"].item()  # fmt: skip
-    new = old - 1 if old > 1 else 2
-    (sample_copy / "data" / "ratings" / "more.csv").write_text(header + row.format(new))
-    assert run(Project.open()).exit_code == 0
+    n_stale = dict(report.stale.group_by("agent_id").len().iter_rows())
+    assert n_stale.keys() - {None, "forge-coder"} == {
+        "concierge-pa",
+        "harbor-desk",
+        "lumen-support",
+        "quill-help",
+    }
+    assert n_stale["concierge-pa"] == 4  # each of its versions
+    # an edited transcript keeps no verdict
+    assert (after["harbor-desk"]["status"], after["harbor-desk"]["composite_score"]) == ("incomplete", None)
     # one universal point is 20/15 = 4/3 of the composite
-    after = by_agent(board(Project.open()))["harbor-desk"]["composite_exact"]
-    assert from_text(str(after)) - from_text(str(before)) == Fraction(4, 3) * (new - old)
-
-
-@pytest.mark.slow
-def test_a_removed_agent_leaves_board_and_tables(sample_copy: Path) -> None:
-    shutil.rmtree(sample_copy / "data" / "sessions" / "quill-help")
-    run(Project.open())
-    project = Project.open()
-    assert "quill-help" not in set(board(project)["agent_id"])
-    for name in (
+    moved = [from_text(str(rows["quill-help"]["composite_exact"])) for rows in (after, before)]
+    assert moved[0] - moved[1] == Fraction(4, 3) * (new - rated["rating_1to5"])
+    # a refused record is named, and the rest goes on
+    assert report.exit_code == 1
+    assert [(Path(r.file).name, r.line) for r in report.refusals] == [("conversations.jsonl", n_lines + 1)]
+    assert after["lumen-support"]["status"] == "published"
+    # a removed agent leaves board and tables
+    assert "forge-coder" not in after
+    with_agents = (
         "conversations",
         "turns",
         "transcripts",
         "turn_judgments",
         "rubric_ratings",
         "composite_scores",
-        "run_state",
-    ):
-        assert "quill-help" not in set(project.store.read(table(name))["agent_id"]), name
+    )
+    for name in (*with_agents, "run_state"):
+        assert "forge-coder" not in set(Project.open().store.read(table(name))["agent_id"]), name
     assert run(Project.open()).stale.is_empty()
-
-
-@pytest.mark.slow
-def test_a_refused_record_is_named_and_the_rest_goes_on(sample_copy: Path) -> None:
-    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
-    file.write_text(file.read_text() + '{"conversation_id": "broken"\n')
-    report = run(Project.open())
-    assert report.exit_code == 1
-    assert [(Path(r.file).name, r.line) for r in report.refusals] == [("conversations.jsonl", 9)]
-    assert by_agent(board(Project.open()))["harbor-desk"]["status"] == "published"
-
-
-@pytest.mark.slow
-def test_an_edited_transcript_keeps_no_old_verdict(sample_copy: Path) -> None:
-    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    at = next(i for i, c in enumerate(lines) if c["scenario"] == "D1")
-    lines[at]["messages"][0]["content"] += " Please."
-    file.write_text("".join(json.dumps(c) + "\n" for c in lines))
-    run(Project.open())
-    row = by_agent(board(Project.open()))["harbor-desk"]
-    assert row["status"] == "incomplete"
-    assert row["composite_score"] is None
 
 
 def test_an_unknown_agent_is_refused_with_those_known(sample: Project) -> None:

@@ -116,23 +116,19 @@ def test_a_project_runs_from_any_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert (root / ".dagster").is_dir()
 
 
-def test_a_refused_record_keeps_the_exit_code_until_it_is_mended(sample_copy: Path) -> None:
-    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
-    good = file.read_text()
-    file.write_text(good + "{\n")
-    assert run(Project.open()).exit_code == 1
-    assert run(Project.open()).exit_code == 1
-    file.write_text(good)
-    assert run(Project.open()).exit_code == 0
-
-
-def test_no_escape_sequence_of_a_transcript_reaches_the_terminal(sample_copy: Path) -> None:
+def test_a_refused_record_keeps_the_exit_code_until_it_is_mended_and_no_escape_sequence_reaches_the_terminal(
+    sample_copy: Path,
+) -> None:
     file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     lines[0]["messages"][0]["content"] = "\x1b[2Jgone\x9b31m"
-    file.write_text("".join(json.dumps(c) + "\n" for c in lines))
-    run(Project.open())
+    good = "".join(json.dumps(c) + "\n" for c in lines)
+    file.write_text(good + "{\n")
+    assert run(Project.open()).exit_code == 1
+    assert run(Project.open()).exit_code == 1
     shown = CliRunner().invoke(app, ["explain", "harbor-desk", "--score", "D1"]).stdout
     assert "gone" in shown
     assert "\x1b" not in shown
     assert "\x9b" not in shown
+    file.write_text(good)
+    assert run(Project.open(), versions=["1.3.0"]).exit_code == 0
