@@ -1,6 +1,7 @@
 """The rules judge: sure findings, no false alarms, and silence that is never a pass."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -59,11 +60,7 @@ def test_the_order_of_arguments_makes_no_other_call() -> None:
 
 
 @pytest.mark.parametrize(
-    "between",
-    [
-        call("find_order", {"id": "A-2"}, "lost"),
-        call("get_policy", {}, "none"),
-    ],
+    "between", [call("find_order", {"id": "A-2"}, "lost"), call("get_policy", {}, "none")]
 )
 def test_reading_something_else_in_between_changes_nothing(between: list[Message]) -> None:
     of = conversation(user("Where is A-1?"), FIND, between, FIND, agent("Shipped."))
@@ -226,14 +223,18 @@ def test_the_declared_use_of_results_is_a_rating_without_a_judge(used: bool) -> 
     assert (verdict.value, verdict.answered_by) == (float(used), "rule")
 
 
-def autonomy_of(*kinds: list[str] | None, n_turns: int = 10) -> tuple[int | None, str]:
+def autonomy_of(
+    *kinds: list[str] | None, n_turns: int = 10, turns: Sequence[int | None] = (1,) * 9
+) -> tuple[int | None, str]:
     """U5 of a session with one task per argument, and what its row says."""
     talk = [part for i in range(n_turns) for part in (user(f"Part {i}"), agent("Done."))]
     held = [
         conversation(
             *talk,
             conversation_id=f"t{i}",
-            interventions=None if k is None else [{"kind": kind, "turn_index": 1} for kind in k],
+            interventions=None
+            if k is None
+            else [{"kind": kind, "turn_index": at} for kind, at in zip(k, turns, strict=False)],
         )
         for i, k in enumerate(kinds, start=1)
     ]
@@ -245,96 +246,49 @@ def autonomy_of(*kinds: list[str] | None, n_turns: int = 10) -> tuple[int | None
 
 
 OK, FIX = "confirmation", "correction"
-FOUR = "Counted per task, the worst of 4 tasks counts:"
 
 
 @pytest.mark.parametrize(
-    ("tasks", "rating", "said"),
+    ("tasks", "rating", "worst", "anchors"),
     [
         # one task
-        ([[]], 5, "Counted per task: no intervention in 1 task."),
-        ([[OK]], 4, "Counted per task: 1 intervention in t1 (confirmation turn 1)."),
-        ([[FIX]], 3, "Counted per task: 1 intervention in t1 (correction turn 1)."),
-        (
-            [[OK, OK]],
-            3,
-            "Counted per task: 2 interventions in t1 (confirmation turn 1, confirmation turn 1); between anchors 4 and 3, "
-            "the lower is taken.",
-        ),
-        (
-            [[OK, FIX]],
-            3,
-            "Counted per task: 2 interventions in t1 (confirmation turn 1, correction turn 1).",
-        ),
-        (
-            [[OK, OK, OK]],
-            3,
-            "Counted per task: 3 interventions in t1 (confirmation turn 1, confirmation turn 1, confirmation turn 1); "
-            "between anchors 4 and 3, the lower is taken.",
-        ),
-        (
-            [[OK, OK, FIX]],
-            3,
-            "Counted per task: 3 interventions in t1 (confirmation turn 1, confirmation turn 1, correction turn 1).",
-        ),
-        (  # of ten turns
-            [[FIX] * 4],
-            2,
-            "Counted per task: 4 interventions in t1 (correction turn 1, correction turn 1, correction turn 1, "
-            "correction turn 1); between anchors 3 and 2, the lower is taken.",
-        ),
-        (
-            [[OK] * 5],
-            2,
-            f"Counted per task: 5 interventions in t1 ({', '.join(['confirmation turn 1'] * 5)}); between anchors 3 and 2, "
-            "the lower is taken.",
-        ),
-        (
-            [["help"] * 6],  # at most of its ten turns: the anchor itself
-            2,
-            f"Counted per task: 6 interventions in t1 ({', '.join(['help turn 1'] * 6)}).",
-        ),
-        ([["blocked"]], 1, "Counted per task: 1 intervention in t1 (blocked turn 1)."),
+        ([[]], 5, None, None),
+        ([[OK]], 4, 1, None),
+        ([[FIX]], 3, 1, None),
+        ([[OK, OK]], 3, 1, "4 and 3"),
+        ([[OK, FIX]], 3, 1, None),
+        ([[OK, OK, OK]], 3, 1, "4 and 3"),
+        ([[OK, OK, FIX]], 3, 1, None),
+        ([[FIX] * 4], 2, 1, "3 and 2"),  # of ten turns
+        ([[OK] * 5], 2, 1, "3 and 2"),
+        ([["help"] * 6], 2, 1, None),  # at most of its ten turns: the anchor itself
+        ([["blocked"]], 1, 1, None),
         # four tasks
-        ([[], [], [], []], 5, "Counted per task: no intervention in 4 tasks."),
-        ([[], [OK], [], []], 4, f"{FOUR} 1 intervention in t2 (confirmation turn 1)."),
-        (
-            [[OK], [OK], [OK], [OK]],  # four in the session, one in each task
-            4,
-            f"{FOUR} 1 intervention in t1 (confirmation turn 1). Others: 1 in t2, 1 in t3, 1 in t4.",
-        ),
-        (
-            [[OK], [], [FIX], []],
-            3,
-            f"{FOUR} 1 intervention in t3 (correction turn 1). Others: 1 in t1.",
-        ),
-        (
-            [[FIX], [FIX], [FIX], [FIX]],
-            3,
-            f"{FOUR} 1 intervention in t1 (correction turn 1). Others: 1 in t2, 1 in t3, 1 in t4.",
-        ),
-        (
-            [[], [OK, OK], [], [OK]],
-            3,
-            f"{FOUR} 2 interventions in t2 (confirmation turn 1, confirmation turn 1); between anchors 4 and 3, the lower "
-            "is taken. Others: 1 in t4.",
-        ),
-        (
-            [[], [], [OK, OK, FIX], [OK]],
-            3,
-            f"{FOUR} 3 interventions in t3 (confirmation turn 1, confirmation turn 1, correction turn 1). "
-            "Others: 1 in t4.",
-        ),
-        (
-            [[FIX], [], [], [FIX] * 4],
-            2,
-            f"{FOUR} 4 interventions in t4 ({', '.join(['correction turn 1'] * 4)}); between anchors 3 and 2, the lower is "
-            "taken. Others: 1 in t1.",
-        ),
-        ([[], ["blocked"], [], []], 1, f"{FOUR} 1 intervention in t2 (blocked turn 1)."),
+        ([[], [], [], []], 5, None, None),
+        ([[], [OK], [], []], 4, 2, None),
+        ([[OK], [OK], [OK], [OK]], 4, 1, None),  # four in the session, one in each task
+        ([[OK], [], [FIX], []], 3, 3, None),
+        ([[FIX], [FIX], [FIX], [FIX]], 3, 1, None),
+        ([[], [OK, OK], [], [OK]], 3, 2, "4 and 3"),
+        ([[], [], [OK, OK, FIX], [OK]], 3, 3, None),
+        ([[FIX], [], [], [FIX] * 4], 2, 4, "3 and 2"),
+        ([[], ["blocked"], [], []], 1, 2, None),
     ],
 )
-def test_autonomy_is_that_of_the_worst_task(tasks: list[list[str]], rating: int, said: str) -> None:
+def test_autonomy_is_that_of_the_worst_task(
+    tasks: list[list[str]], rating: int, worst: int | None, anchors: str | None
+) -> None:
+    n, lead = len(tasks), "Counted per task"
+    if worst is None:
+        said = f"{lead}: no intervention in {n} task{'s' * (n > 1)}."
+    else:
+        kinds = tasks[worst - 1]
+        lead += f", the worst of {n} tasks counts" * (n > 1)
+        listed = ", ".join(f"{kind} turn 1" for kind in kinds)
+        said = f"{lead}: {len(kinds)} intervention{'s' * (len(kinds) > 1)} in t{worst} ({listed})"
+        said += f"; between anchors {anchors}, the lower is taken." if anchors else "."
+        others = [f"{len(kinds)} in t{i}" for i, kinds in enumerate(tasks, 1) if kinds and i != worst]
+        said += f" Others: {', '.join(others)}." if others else ""
     assert autonomy_of(*tasks) == (rating, said)
 
 
@@ -358,11 +312,7 @@ def test_help_at_more_than_half_of_the_turns_is_the_anchor_two() -> None:
 def test_help_at_most_of_the_steps_of_a_short_task_is_the_anchor_two(
     n_turns: int, helped: list[int | None], rating: int
 ) -> None:
-    turns = [part for i in range(n_turns) for part in (user(f"Ask {i}"), agent(f"Reply {i}"))]
-    interventions = [{"kind": "help", "turn_index": index} for index in helped]
-    verdict = autonomy([conversation(*turns, conversation_id="t", interventions=interventions)])
-    assert isinstance(verdict, Scored)
-    assert verdict.rating_1to5 == rating
+    assert autonomy_of(["help"] * len(helped), n_turns=n_turns, turns=helped)[0] == rating
 
 
 def test_autonomy_abstains_where_interventions_are_unknown() -> None:
