@@ -1,5 +1,6 @@
 """Words of an agent's summary: units, intervals, and what is lacking."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,61 +22,42 @@ RATE: dict[str, Any] = {
     "clustered_by": "session", "n_scored": 1200, "n_unscored": 0, "n_unasked": 0, "unscored_share": 0.0,
 }  # fmt: skip
 RATING = RATE | {"quantity": "helpfulness", "scale_low": 1.0, "scale_high": 5.0, "mean": 3.25}
+OF_M = RATE | {"quantity": "m"}
+BY_TASK = {"clustered_by": "task or conversation"}
 MONEY = RATE | {"quantity": COST, "scale_high": None, "mean": 0.01234}
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
-    [(RATE, "45.7 %"), (RATING, "3.25"), (MONEY, "$0.0123"), (RATE | {"mean": None}, "–")],
-)
-def test_a_mean_has_the_unit_of_its_scale(row: dict[str, Any], said: str) -> None:
-    assert value_of(row) == said
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
+    ("of", "row", "said"),
     [
-        ({}, "40.0 % to 50.0 %"),
-        ({"mean": None}, "–"),
-        ({"low": None}, "none: only one session"),
-        (
-            {"low": None, "clustered_by": "task or conversation"},
-            "none: only one task or conversation",
-        ),
-        ({"low": None, "clustered_by": None}, "none: only one cluster"),
+        # a mean has the unit of its scale
+        (value_of, RATE, "45.7 %"),
+        (value_of, RATING, "3.25"),
+        (value_of, MONEY, "$0.0123"),
+        (value_of, RATE | {"mean": None}, "–"),
+        # an interval is given, or the reason why there is none
+        (interval_of, RATE, "40.0 % to 50.0 %"),
+        (interval_of, RATE | {"mean": None}, "–"),
+        (interval_of, RATE | {"low": None}, "none: only one session"),
+        (interval_of, RATE | {"low": None} | BY_TASK, "none: only one task or conversation"),
+        (interval_of, RATE | {"low": None, "clustered_by": None}, "none: only one cluster"),
+        # a quantity is named with its scale
+        (name_of, RATE, "success rate"),
+        (name_of, RATING | {"quantity": "tone_of_voice"}, "tone of voice (1 to 5, 5 = best)"),
+        (name_of, RATING | {"quantity": "user_frustration"}, "user frustration (1 to 5, 5 = none)"),
+        (name_of, RATING | {"quantity": "anger", "scale_low": 0.0, "scale_high": 10.0}, "anger (0 to 10)"),
+        (name_of, MONEY, "cost per conversation"),
+        (name_of, RATE | {"quantity": f"{FAILURE_RATE}agent_behavior"}, "turns with agent behavior"),
+        # what is lacking is counted
+        (answers_of, RATE, "1,200 known"),
+        (answers_of, RATE | {"n_unscored": 3}, "1,200 known, 3 unknown"),
+        (answers_of, OF_M | {"n_scored": 0, "n_unasked": 40}, "no judge asked (40)"),
+        (answers_of, OF_M | {"n_unscored": 30, "unscored_share": 0.0244}, "1,200, 30 unscored (2.4 %)"),
+        (answers_of, OF_M | {"n_unasked": 7}, "1,200, 7 not asked"),
     ],
 )
-def test_an_interval_is_given_or_the_reason_why_there_is_none(changes: dict[str, Any], said: str) -> None:
-    assert interval_of(RATE | changes) == said
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        (RATE, "success rate"),
-        (RATING | {"quantity": "tone_of_voice"}, "tone of voice (1 to 5, 5 = best)"),
-        (RATING | {"quantity": "user_frustration"}, "user frustration (1 to 5, 5 = none)"),
-        (RATING | {"quantity": "anger", "scale_low": 0.0, "scale_high": 10.0}, "anger (0 to 10)"),
-        (MONEY, "cost per conversation"),
-        (RATE | {"quantity": f"{FAILURE_RATE}agent_behavior"}, "turns with agent behavior"),
-    ],
-)
-def test_a_quantity_is_named_with_its_scale(row: dict[str, Any], said: str) -> None:
-    assert name_of(row) == said
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "1,200 known"),
-        ({"n_unscored": 3}, "1,200 known, 3 unknown"),
-        ({"quantity": "m", "n_scored": 0, "n_unasked": 40}, "no judge asked (40)"),
-        ({"quantity": "m", "n_unscored": 30, "unscored_share": 0.0244}, "1,200, 30 unscored (2.4 %)"),
-        ({"quantity": "m", "n_unasked": 7}, "1,200, 7 not asked"),
-    ],
-)
-def test_what_is_lacking_is_counted(changes: dict[str, Any], said: str) -> None:
-    assert answers_of(RATE | changes) == said
+def test_a_figure_is_worded(of: Callable[[dict[str, Any]], str], row: dict[str, Any], said: str) -> None:
+    assert of(row) == said
 
 
 def test_a_summary_is_read_from_success_to_cost_and_unknown_values_come_last() -> None:
