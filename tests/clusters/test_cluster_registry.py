@@ -68,12 +68,6 @@ def test_a_long_quote_is_cut_to_one_line() -> None:
     assert len(title) < 120
 
 
-def test_numbers_ids_and_turn_references_make_no_difference() -> None:
-    result = grown(told("Refund of $12.50 for AB1234, see turn 3.", "refund of 7 for 99-XY", "refund of for"))
-    assert result.failures["text_hash"].n_unique() == 1
-    assert result.members.height == 1
-
-
 def test_known_words_keep_their_cluster_and_need_no_model() -> None:
     before = grown(told("refund late", "baggage free"))
     earlier = grown(told("refund late"), before, UNASKED, seen_at=date(2020, 1, 1))
