@@ -1,6 +1,7 @@
 """Agents side by side, and an agent over its sessions."""
 
 from datetime import date
+from typing import Any
 
 import polars as pl
 
@@ -18,6 +19,11 @@ def board_row(agent: str, **known: object) -> dict[str, object]:
     return {"methodology_version": VERSION, "agent_id": agent, **counts, **known}
 
 
+def side_by_side(board: pl.DataFrame, *means: dict[str, object]) -> dict[str, Any]:
+    summary = pl.DataFrame(means, schema=table("quality_summary").schema)
+    return side_by_side_page(VERSION, Registry.read(None).get(VERSION), Paths(VERSION), board, summary)
+
+
 def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
     board = pl.DataFrame(
         [board_row("a", rank=2, composite_score=70.0, composite_exact="70/1", u1=4.5), board_row("b", status="incomplete"), board_row("c", rank=1, composite_score=80.0, composite_exact="80/1")],
@@ -31,10 +37,7 @@ def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
         "scale_low": 1.0,
         "scale_high": 5.0,
     }
-    summary = pl.DataFrame(
-        [{"methodology_version": VERSION, "agent_id": "a", **mean}], schema=table("quality_summary").schema
-    )
-    page = side_by_side_page(VERSION, Registry.read(None).get(VERSION), Paths(VERSION), board, summary)
+    page = side_by_side(board, {"methodology_version": VERSION, "agent_id": "a", **mean})
     assert [name for name, _ in page["agents"]] == ["c", "a", "b"]
     figures = {f.name: f.values for _, rows in page["sections"] for f in rows}
     assert [v and v[0] for v in figures["composite"]] == ["80.0", "70.0", None]
@@ -44,8 +47,7 @@ def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
 def test_a_long_board_names_how_many_agents_are_left_out() -> None:
     rows = [board_row(f"a{i:03d}", rank=i, composite_score=50.0) for i in range(MOST + 5)]
     board = pl.DataFrame(rows, schema=table("leaderboard").schema)
-    summary = table("quality_summary").empty()
-    page = side_by_side_page(VERSION, Registry.read(None).get(VERSION), Paths(VERSION), board, summary)
+    page = side_by_side(board)
     assert (len(page["agents"]), page["n_left_out"]) == (MOST, 5)
 
 
