@@ -58,7 +58,7 @@ def told(
     *reasons: str, label: str = "false information", tool: str | None = None, agent_id: str = "a"
 ) -> pl.DataFrame:
     """Failures with these reasons, one per turn of one conversation."""
-    common = {"agent_id": agent_id, "methodology_version": VERSION, "conversation_id": "c", "label": label}
+    common: dict[str, Any] = PLACE | {"agent_id": agent_id, "conversation_id": "c", "label": label}
     common |= {"tool": tool, "fault_author": "agent"}
     rows = [
         {"failure_id": f"{agent_id}/{label}/{tool}/{reason}/{i}", "turn_index": i, "reason": reason, **common}

@@ -208,8 +208,8 @@ def test_severity_comes_from_the_metric_and_keeps_its_order() -> None:
 
 
 def _one_partition(root: Path, agent: str) -> None:
-    said = ({"turn_index": i, "rationale": f"{word} again"} for i, word in enumerate(WORDS))
-    rows = judgments(*(judgment("repetition", agent_id=agent, **more) for more in said))
+    one = judgment("repetition", agent_id=agent)
+    rows = judgments(*(one | {"turn_index": i, "rationale": f"{word} again"} for i, word in enumerate(WORDS)))
     cluster_failures(Project.open(root), failures(rows, calls()), run_id=agent)
 
 

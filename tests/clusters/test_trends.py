@@ -65,7 +65,7 @@ def test_clusters_are_new_gone_or_compared_and_merged_ones_as_one() -> None:
     ],
 )
 def test_a_trend_says_whether_it_may_be_chance(
-    here: dict[str, int], there: dict[str, int], said: list[tuple[str, bool]]
+    here: dict[str, Any], there: dict[str, Any], said: list[tuple[str, bool]]
 ) -> None:
     actual = trends(rates("new", turns=1000, **here), rates("old", turns=1000, **there))
     assert actual.select("trend", "is_significant").rows() == said
@@ -87,7 +87,7 @@ def test_an_agent_that_nobody_judged_has_mended_nothing_and_nothing_is_new_besid
 
 def test_without_a_baseline_the_run_before_is_compared() -> None:
     dated = [("second", "2026-02-01"), ("first", "2026-01-01"), ("zero", None)]
-    sides = [rates("old", run, day, **{f"E{i}": 1}) for i, (run, day) in enumerate(dated, start=1)]  # type: ignore[arg-type]
+    sides = [rates("old", run, day, **{f"E{i}": 1}) for i, (run, day) in enumerate(dated, start=1)]
     actual = trends(*sides, agents=AGENTS.clear())
     columns = ("cluster_id", "trend", "benchmark_id", "baseline_benchmark_id")
     assert actual.select(columns).rows() == [
@@ -102,7 +102,7 @@ def test_one_run_and_no_baseline_have_no_trend() -> None:
 
 
 def test_any_run_can_be_asked_for() -> None:
-    both = pl.concat(rates("a", f"r{i}", f"2026-0{i}-01", **{f"E{i}": 1}) for i in (1, 2, 3))  # type: ignore[arg-type]
+    both = pl.concat(rates("a", f"r{i}", f"2026-0{i}-01", **{f"E{i}": 1}) for i in (1, 2, 3))
     wanted = since_run(both, "r1")
     assert wanted.select("benchmark_id", "baseline_benchmark_id").rows() == [("r3", "r1")]
     assert compared(both, wanted, REGISTRY)["cluster_id"].to_list() == ["E-1", "E-3"]

@@ -48,8 +48,8 @@ def judged(
     rows, kept = tables(of), kept or Kept()
     held = rows.conversations.frame()
     panel = replace(panel_of(client, kept=kept), limits=lambda _: ViewLimits(kinds=kinds))
-    frames = any_table((admitted(held), held, rows.turns.frame(), humans()))
-    found = judge_transcripts(*frames, finding(kept.frame()), panel=panel)
+    of_all = (admitted(held), held, rows.turns.frame(), humans(), finding(kept.frame()))
+    found = judge_transcripts(*any_table(of_all), panel=panel)
     return found.turn_judgments, found.conversation_judgments
 
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from agent_eval.metrics.metric_set import DEFAULT, TURN_METRICS
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation
 from benchmarks import mock_anthropic
-from tests.judge.fakes import Kept
+from tests.judge.fakes import JsonHandler, Kept, serving
 from tests.judge.material import agent, conversation, user
 from tests.judge.test_client import complete
 from tests.judge.test_requests import questions
@@ -35,9 +34,8 @@ def talk(n_turns: int, name: str = "c") -> Conversation:
     return conversation(*said, conversation_id=name)
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+class Handler(JsonHandler):
+    def answer(self, asked: dict[str, object]) -> tuple[int, Mapping[str, str], object]:
         blocks = list(mock_anthropic._blocks(asked))
         marks = [i for i, (_, is_marked) in enumerate(blocks) if is_marked]
         usage, written = mock_anthropic.charge([text for text, _ in blocks], marks)
@@ -49,15 +47,7 @@ class Handler(BaseHTTPRequestHandler):
             "id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
             "content": [{"type": "text", "text": text}], "usage": usage,
         }  # fmt: skip
-        body = json.dumps(reply).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        return 200, {}, reply
 
 
 BODIES: list[tuple[dict[str, object], dict[str, int]]] = []
@@ -67,13 +57,10 @@ BODIES: list[tuple[dict[str, object], dict[str, int]]] = []
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     BODIES.clear()
     mock_anthropic.HELD.clear()
-    serving = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    monkeypatch.setenv("ANTHROPIC_API_BASE", f"http://127.0.0.1:{serving.server_port}")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-planted-0123456789")
-    yield
-    serving.shutdown()
-    serving.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        monkeypatch.setenv("ANTHROPIC_API_BASE", address)
+        yield
 
 
 def sent_of(question: Question, limits: ViewLimits | None = None) -> Any:

@@ -5,10 +5,10 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -24,7 +24,7 @@ from agent_eval.judge.protocol import Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
-from tests.judge.fakes import Kept, part
+from tests.judge.fakes import JsonHandler, Kept, part, serving
 from tests.judge.test_requests import questions, talk
 
 KEY = "sk-planted-0123456789abcdef"
@@ -56,14 +56,13 @@ class Server(ThreadingHTTPServer):
         self.asked: list[dict[str, object]] = []
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     server: Server
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.append(json.loads(body))
+    def answer(self, asked: dict[str, object]) -> tuple[int, Mapping[str, str], object]:
+        self.server.asked.append(asked)
         said, status = self.server.body, self.server.status
-        form = self.server.asked[-1].get("response_format")
+        form = asked.get("response_format")
         kind = form.get("type") if isinstance(form, dict) else "text"
         if kind in self.server.refuses:
             status, why = self.server.refusal
@@ -71,27 +70,16 @@ class Handler(BaseHTTPRequestHandler):
         if said == "echo the key":
             said = {"error": {"message": f"Incorrect API key provided: {self.headers['Authorization']}"}}
         threading.Event().wait(self.server.delay_s)
-        text = json.dumps(said).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **self.server.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        return status, self.server.headers, said
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server = Server()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server) as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{address}/v1")
+        yield server
 
 
 def complete(client: LiteLLMClient, prompt: Prompt = PROMPT) -> Reply | CallError:

@@ -162,7 +162,7 @@ def test_conversations_that_are_not_admitted_are_not_judged() -> None:
 
 def test_empty_frames_give_empty_tables() -> None:
     empty = [table(n).empty() for n in ("transcripts", "conversations", "turns", "human_ratings")]
-    found = judge_transcripts(*any_table(empty), nothing)
+    found = judge_transcripts(*any_table([*empty, nothing]))
     assert found.turn_judgments.schema == table("turn_judgments").schema
     assert found.conversation_judgments.is_empty()
 
@@ -417,7 +417,7 @@ def test_row_order_of_the_input_does_not_matter() -> None:
     held = rows.conversations.frame()
     frames = (admitted(held), held, rows.turns.frame())
     one, other = (
-        judge_transcripts(*any_table(given), humans(), nothing).turn_judgments
+        judge_transcripts(*any_table([*given, humans(), nothing])).turn_judgments
         for given in (frames, tuple(frame.reverse() for frame in frames))
     )
     key = ["methodology_version", "conversation_id", "turn_index", "metric", "judge"]

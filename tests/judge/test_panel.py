@@ -98,7 +98,7 @@ def test_an_ensembles_rating_is_the_lower_median_or_the_rounded_mean(ratings: li
 
 
 def test_labels_go_by_majority_and_a_tie_to_the_first_judge() -> None:
-    def labelled(*labels: str) -> tuple[str | None, float | None]:
+    def labelled(*labels: str) -> tuple[object, object]:
         answers: dict[str, Verdict] = {f"m{i}": Scored("x", label=label) for i, label in enumerate(labels)}
         verdict = combined(FAILURE, answers)
         assert isinstance(verdict, Scored)

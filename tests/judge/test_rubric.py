@@ -262,7 +262,7 @@ def test_each_version_has_its_own_grid_and_shares_the_answers() -> None:
 
 def test_no_transcripts_no_rows() -> None:
     names = ("transcripts", "conversations", "turns", "sessions", "human_ratings")
-    frame = rubric_ratings(*any_table([table(n).empty() for n in names]), {}, nothing)
+    frame = rubric_ratings(*any_table([*(table(n).empty() for n in names), {}, nothing]))
     assert frame.schema == table("rubric_ratings").schema
     assert frame.is_empty()
 

@@ -16,7 +16,7 @@ OF = conversation(user("Hi"), agent("Hello."), user("And?"), agent("One two thre
 class Words(Metric):
     """Words of the judged turn's reply."""
 
-    def measure(self, turns: Sequence[Turn], *_: object) -> Measured | None:  # type: ignore[override]
+    def measure(self, turns: Sequence[Turn], *_: object) -> Measured | None:
         n = len((turns[-1].agent_message or "").split())
         return Measured(f"{n} words", value=float(n), evidence=turns[-1].agent_message)
 
