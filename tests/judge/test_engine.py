@@ -138,9 +138,8 @@ def test_every_version_gets_the_rows_of_one_judgment() -> None:
 
 
 def test_conversations_that_are_judged_part_by_part_get_the_same_rows() -> None:
-    several = [
-        of.model_copy(update={"conversation_id": f"c{i}"}) for i, of in enumerate([TALK, CALLS, CALLS])
-    ]
+    held = enumerate([TALK, CALLS, CALLS])
+    several = [of.model_copy(update={"conversation_id": f"c{i}"}) for i, of in held]
     ratings = [human("helpfulness", 2, conversation_id="c2", turn_index=0)]
     options = {"versions": ["1.0.0", "1.3.0"], "ratings": ratings, "tests": {"c2": ["hallucination"]}}
     whole, parted = (judged(*several, at_once=n, **options) for n in (None, 1))  # type: ignore[arg-type]
@@ -153,9 +152,7 @@ def test_conversations_that_are_not_admitted_are_not_judged() -> None:
     rows = tables(TALK)
     held = rows.conversations.frame()
     transcripts = admitted(held).with_columns(is_admitted=pl.lit(False))
-    found = judge_transcripts(
-        any_table(transcripts), any_table(held), any_table(rows.turns.frame()), humans(), nothing
-    )
+    found = judge_transcripts(*any_table([transcripts, held, rows.turns.frame(), humans(), nothing]))
     assert found.turn_judgments.is_empty()
     assert found.conversation_judgments.is_empty()
 
@@ -169,21 +166,15 @@ def test_empty_frames_give_empty_tables() -> None:
 
 def test_people_count_before_rules_and_rules_before_recorded_verdicts() -> None:
     of = with_outcome(CALLS, correct=True)
-    found = judged(
-        of,
-        verdicts=[said(of, None, GOAL, value=0), said(of, 0, HELPFULNESS, rating_1to5=2)],
-        ratings=[
-            human("helpfulness", 5, conversation_id="c1", turn_index=0, evidence="Here.", rationale="good")
-        ],
-    )
+    verdicts = [said(of, None, GOAL, value=0), said(of, 0, HELPFULNESS, rating_1to5=2)]
+    rating = human("helpfulness", 5, conversation_id="c1", turn_index=0, evidence="Here.", rationale="good")
+    found = judged(of, verdicts=verdicts, ratings=[rating])
     whole = found.conversation_judgments.filter(metric="goal_completion")
     goal = whole.select("judge", "value", "is_effective").rows()
     assert sorted(goal) == [("recorded", 0.0, False), ("rule", 1.0, True)]
     helpful = found.turn_judgments.filter(metric="helpfulness").sort("judge").to_dicts()
-    assert [(r["judge"], r["rating_1to5"], r["is_effective"]) for r in helpful] == [
-        ("human", 5, True),
-        ("recorded", 2, False),
-    ]
+    answers = [(r["judge"], r["rating_1to5"], r["is_effective"]) for r in helpful]
+    assert answers == [("human", 5, True), ("recorded", 2, False)]
     assert (helpful[0]["judge_model"], helpful[0]["evidence_verified"]) == ("kim", True)
     assert helpful[0]["question_key"] == helpful[1]["question_key"]
     assert effective_is_one_of_each(found.turn_judgments, "turn_index")
@@ -252,9 +243,8 @@ def test_raters_who_differ_on_a_turn_are_both_kept_and_nothing_is_scored() -> No
         ("recorded", "model-a", "scored", 3, None, False),
     ]
     assert effective_is_one_of_each(turns, "turn_index")
-    decided = judged(TALK, ratings=ratings, rule="latest").turn_judgments.filter(
-        "is_effective", judge="human"
-    )
+    decided = judged(TALK, ratings=ratings, rule="latest").turn_judgments
+    decided = decided.filter("is_effective", judge="human")
     assert decided.select("rating_1to5", "decided_by").rows() == [(2, "rule latest: anna 2, ben 5")]
 
 
@@ -276,10 +266,9 @@ def test_a_person_decides_the_hallucination_test_before_a_declared_outcome() -> 
         assert (row["judge"], row["status"], row["value"]) == ("rule", "scored", value)
     row = hallucination_row(of, valued("hallucination_passed", 0.0))
     assert (row["judge"], row["value"], row["judge_model"]) == ("human", 0.0, "kim")
-    unsettled = hallucination_row(
-        of, valued("hallucination_passed", 0.0), valued("hallucination_passed", 1.0, rater="lee")
-    )
-    assert (unsettled["status"], unsettled["unscored_reason"]) == ("disputed", "kim 0, lee 1")
+    by_both = valued("hallucination_passed", 0.0), valued("hallucination_passed", 1.0, rater="lee")
+    row = hallucination_row(of, *by_both)
+    assert (row["status"], row["unscored_reason"]) == ("disputed", "kim 0, lee 1")
 
 
 def test_peoples_labels_decide_the_hallucination_test_where_judges_said_otherwise() -> None:
@@ -293,10 +282,8 @@ def test_peoples_labels_decide_the_hallucination_test_where_judges_said_otherwis
     assert "turn 1 (human)" in str(row["rationale"])
     differing = [fine, fine | {"label": FALSE, "rater": "lee"}]
     row = hallucination_row(TALK, *differing, verdicts=invented)
-    assert (row["status"], row["unscored_reason"]) == (
-        "not_applicable",
-        "people differ on the failures of a turn",
-    )
+    assert row["status"] == "not_applicable"
+    assert row["unscored_reason"] == "people differ on the failures of a turn"
 
 
 PLACE: Row = {"conversation_id": "c1", "turn_index": 0}
