@@ -39,22 +39,23 @@ def test_a_file_is_a_metric_with_its_anchors_from_five_to_one(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("lines", "scale", "is_binary", "anchors"),
+    ("lines", "scale", "anchors"),
     [
         (
-            ["kind: rating", "minimum: -1.5", "maximum: 10", 'anchors: {"-1.5": None., "10": All day.}'],
-            *((-1.5, 10.0), False, ["10", "-1.5"]),
+            "kind: rating\nminimum: -1.5\nmaximum: 10\nanchors: {'-1.5': a, '10': b}",
+            (-1.5, 10.0),
+            ["10", "-1.5"],
         ),
-        (["kind: value", 'anchors: {"0": No., "1": Yes.}'], (0.0, 1.0), True, ["1", "0"]),
+        ("kind: value\nanchors: {'0': No., '1': Yes.}", (0.0, 1.0), ["1", "0"]),
     ],
     ids=["a scale of real numbers", "zero or one"],
 )
 def test_a_metric_may_have_values(
-    tmp_path: Path, lines: list[str], scale: tuple[float, float], is_binary: bool, anchors: list[str]
+    tmp_path: Path, lines: str, scale: tuple[float, float], anchors: list[str]
 ) -> None:
-    text = "\n".join(["name: effort", "grain: conversation", "question: How much?", *lines])
+    text = f"name: effort\ngrain: conversation\nquestion: How much?\n{lines}"
     metric = read_metric(written(tmp_path, text, "effort"))
-    assert (metric.answer, metric.scale, metric.is_binary) == ("value", scale, is_binary)
+    assert (metric.answer, metric.scale, metric.is_binary) == ("value", scale, "kind: value" in lines)
     assert list(metric.anchors) == anchors
 
 
