@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from agent_eval.project import Project
-from agent_eval.project.report import site_of
 from agent_eval.report.html import page_at, write_report
 from agent_eval.report.html.render import POLICY
 from agent_eval.tables import table
@@ -31,14 +30,6 @@ def frames(sample_root: Path) -> dict[str, pl.DataFrame]:
     stored = frames_of(Project.open(sample_root))
     alone = {n: f.filter(kept) if "agent_id" in f.columns else f for n, f in stored.items()}
     return alone | {"pairwise_comparisons": alone["pairwise_comparisons"].clear()}
-
-
-@pytest.fixture(scope="module")
-def folder(sample_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the sample."""
-    out = tmp_path_factory.mktemp("report") / "site"
-    write_report(site_of(Project.open(sample_root), "1.3.0"), out)
-    return out
 
 
 @pytest.fixture(scope="module")

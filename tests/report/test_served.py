@@ -12,7 +12,7 @@ import pytest
 
 from agent_eval.project import Project
 from agent_eval.project.report import served_page, site_of
-from agent_eval.report.html import Site, page_at, write_report
+from agent_eval.report.html import Site, page_at
 from agent_eval.report.html.folder import MARKER
 from agent_eval.report.names import Paths
 from agent_eval.tables import table
@@ -26,16 +26,15 @@ def site(sample_root: Path) -> Site:
 
 
 @pytest.mark.slow
-def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site, tmp_path: Path) -> None:
-    write_report(site, tmp_path / "site")
-    files = [p for p in (tmp_path / "site").rglob("*") if p.is_file() and p.name != MARKER]
+def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site, folder: Path) -> None:
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != MARKER]
     groups: dict[str, list[Path]] = {}
     for file in sorted(files):
-        groups.setdefault(file.relative_to(tmp_path / "site").parts[0], []).append(file)
+        groups.setdefault(file.relative_to(folder).parts[0], []).append(file)
     folders = {"boards", "methodology", "agents", "conversations", "assets"}
     assert groups.keys() == {"index.html", "about.html", *folders}
     for file in [file for group in groups.values() for file in group[::9]]:  # each page reads its own rows
-        path = file.relative_to(tmp_path / "site").as_posix()
+        path = file.relative_to(folder).as_posix()
         assert page_at(site, path) == file.read_bytes(), path
 
 
