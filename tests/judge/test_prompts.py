@@ -28,6 +28,7 @@ from agent_eval.metrics.findings import RatingFinding
 from agent_eval.metrics.metric_set import DEFAULT, TURN_METRICS
 from agent_eval.transcripts.models import Agent, Conversation, Message, MessageToolCall, Outcome
 from tests.judge.attacks.grammar import read_back
+from tests.judge.material import agent, call, conversation, user
 
 ALL = shared_rubrics(DEFAULT.metrics)
 SECRET = b"secret"
@@ -36,15 +37,8 @@ U4 = dataclasses.replace(HELPFULNESS, name="U4", grain="session")
 
 
 def talk(n_turns: int, reply: str = "Reply {}.", **facts: Any) -> Conversation:
-    messages = [
-        message
-        for i in range(n_turns)
-        for message in (
-            Message(role="user", content=f"Question {i}?"),
-            Message(role="assistant", content=reply.format(i)),
-        )
-    ]
-    return Conversation(**{"conversation_id": "c", "goal": "g", **facts, "messages": tuple(messages)})
+    said = (m for i in range(n_turns) for m in (user(f"Question {i}?"), agent(reply.format(i))))
+    return conversation(*said, **{"conversation_id": "c", "goal": "g", **facts})
 
 
 def of_turn(held: Conversation, turn_index: int, metrics: tuple[Metric, ...] = TURN_METRICS) -> Question:
@@ -70,22 +64,19 @@ def shown(prompt: Prompt) -> list[Any]:
 # Layout
 
 
-def test_a_call_is_one_system_and_one_user_message_for_templates_that_take_no_other_order() -> None:
-    assert [message["role"] for message in build(of_turn(talk(3), 1)).messages] == ["system", "user"]
-
-
 def test_every_call_about_turns_has_the_same_system_message_whatever_it_asks() -> None:
     held = talk(3)
     asked = [build(of_turn(held, 0)), build(of_turn(held, 2, (HELPFULNESS,))), build(of_whole(held))]
     assert {prompt.messages[0]["content"] for prompt in asked} == {system_prompt(ALL)}
+    # templates of some models take no other order
+    assert {tuple(m["role"] for m in prompt.messages) for prompt in asked} == {("system", "user")}
     assert all(f"\n\n{metric.name} (" in system_prompt(ALL) for metric in ALL)
 
 
 @settings(max_examples=25)
 @given(st.lists(st.text(max_size=30), min_size=2, max_size=5))
 def test_the_record_of_a_turn_is_a_byte_exact_prefix_of_the_next_ones(texts: list[str]) -> None:
-    messages = tuple(Message(role=role, content=text) for text in texts for role in ("user", "assistant"))
-    held = Conversation(conversation_id="c", messages=messages)
+    held = conversation(*(m for text in texts for m in (user(text), agent(text))))
     for i in range(len(texts) - 1):
         now, then = user_text(build(of_turn(held, i))), user_text(build(of_turn(held, i + 1)))
         record = now[: now.index("</record ")]
@@ -160,22 +151,18 @@ def test_the_conversations_question_rides_in_the_call_of_its_last_turn() -> None
     assert "In the whole conversation, all its turns together: goal_completion." in asked
 
 
+UNANSWERED = talk(2).model_copy(update={"messages": (*talk(2).messages, *user("thanks"))})
+
+
 @pytest.mark.parametrize(
-    ("turn_index", "facts"),
-    [(0, {}), (1, {"injected_error": "x"})],
-    ids=["a turn comes after it", "an injected error is on record"],
+    ("held", "turn_index"),
+    [(talk(2), 0), (talk(2, injected_error="x"), 1), (UNANSWERED, 1)],
+    ids=["a turn comes after it", "an injected error is on record", "an unanswered message comes after it"],
 )
-def test_it_asks_alone_where_that_would_give_hindsight(turn_index: int, facts: dict[str, Any]) -> None:
-    held = talk(2, **facts)
+def test_it_asks_alone_where_that_would_give_hindsight(held: Conversation, turn_index: int) -> None:
     assert not can_share_call(of_turn(held, turn_index), of_whole(held))
     with pytest.raises(ValueError, match="in a separate call"):
         build(of_turn(held, turn_index), of_whole(held))
-
-
-def test_an_unanswered_last_message_keeps_the_conversations_question_apart() -> None:
-    held = talk(2)
-    held = held.model_copy(update={"messages": (*held.messages, Message(role="user", content="thanks"))})
-    assert not can_share_call(of_turn(held, 1), of_whole(held))
 
 
 def test_questions_about_different_things_make_no_call() -> None:
@@ -187,16 +174,13 @@ def test_questions_about_different_things_make_no_call() -> None:
 
 def test_results_point_to_their_calls_by_number_also_in_another_order() -> None:
     calls = tuple(MessageToolCall(id=i, name="find", arguments={"n": i}) for i in ("x", "y"))
-    held = Conversation(
-        conversation_id="c",
-        messages=(
-            Message(role="user", content="?"),
-            Message(role="assistant", content="Looking.", tool_calls=calls),
-            Message(role="tool", tool_call_id="y", content="second"),
-            Message(role="tool", tool_call_id="x", content="first", is_error=True),
-            Message(role="tool", content="whose?"),
-        ),
-    )
+    answers = [
+        Message(role="assistant", content="Looking.", tool_calls=calls),
+        Message(role="tool", tool_call_id="y", content="second"),
+        Message(role="tool", tool_call_id="x", content="first", is_error=True),
+        Message(role="tool", content="whose?"),
+    ]
+    held = conversation(user("?"), answers)
     numbered = [{"call": i, "name": "find", "arguments": {"n": name}} for i, name in enumerate("xy")]
     assert shown(build(of_turn(held, 0)))[1]["messages"][1:] == [
         {"role": "assistant", "content": "Looking.", "tool_calls": numbered},
@@ -238,13 +222,7 @@ def test_a_rubric_says_the_profiles_rules_and_asks_its_yes_or_no_questions_befor
 
 def test_a_quote_of_what_is_shown_is_verified_calls_and_arguments_too() -> None:
     arguments = {"id": "A-1", "n": 2, "note": 'a "b" \n c'}
-    held = Conversation(
-        conversation_id="c",
-        messages=(
-            Message(role="user", content="Ä <b>bold</b>\nmove"),
-            Message(role="assistant", tool_calls=(MessageToolCall(name="find", arguments=arguments),)),
-        ),
-    )
+    held = conversation(user("Ä <b>bold</b>\nmove"), call("find", arguments, None))
     prompt = build(of_turn(held, 0))
     transcript = Transcript(held.turns())
     given = shown(prompt)[1]["messages"][1]["tool_calls"][0]["arguments"]
@@ -382,8 +360,8 @@ CALLS = (MessageToolCall(name="n" * 2_000, arguments={"a": ["b" * 900] * 9}),) *
         talk(1, knowledge=("fact " * 50,) * 5_000),
         talk(1, tools=({"name": "t", "x": list(range(200_000))},)),
         talk(5_000, USUAL),
-        Conversation(conversation_id="c", messages=(Message(role="user", content="x" * 900),) * 3_000),
-        Conversation(conversation_id="c", messages=(Message(role="assistant", tool_calls=CALLS),) * 3),
+        conversation(user("x" * 900) * 3_000),
+        conversation([Message(role="assistant", tool_calls=CALLS)] * 3),
     ],
     ids=["nulls", "tags", "knowledge", "tools", "turns", "no replies", "calls"],
 )

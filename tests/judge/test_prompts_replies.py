@@ -25,15 +25,10 @@ from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
-from agent_eval.transcripts.models import Agent, Conversation, Message
+from agent_eval.transcripts.models import Agent
+from tests.judge.material import agent, conversation, user
 
-HELD = Conversation(
-    conversation_id="c",
-    messages=(
-        Message(role="user", content="Who are you?"),
-        Message(role="assistant", content='I am Otter Desk.\nA "desk" <b>for</b> ferries, C:\\new.'),
-    ),
-)
+HELD = conversation(user("Who are you?"), agent('I am Otter Desk.\nA "desk" <b>for</b> ferries, C:\\new.'))
 NAMES = BlindedTerms.of(Agent(agent_id="otter-desk", name="Otter Desk"))
 GOOD = {"evidence": "Who are you?", "reason": "It answers.", "score": 4}
 LABELLED = {"evidence": None, "reason": "Why.", "label": "repetition", "further_labels": ["unsafe action"]}
