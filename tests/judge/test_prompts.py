@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.prompts import (
@@ -221,7 +222,7 @@ def test_a_rubric_says_the_profiles_rules_and_asks_its_yes_or_no_questions_befor
 
 
 def test_a_quote_of_what_is_shown_is_verified_calls_and_arguments_too() -> None:
-    arguments = {"id": "A-1", "n": 2, "note": 'a "b" \n c'}
+    arguments: JsonValue = {"id": "A-1", "n": 2, "note": 'a "b" \n c'}
     held = conversation(user("Ä <b>bold</b>\nmove"), call("find", arguments, None))
     prompt = build(of_turn(held, 0))
     transcript = Transcript(held.turns())

@@ -44,7 +44,8 @@ def test_the_failure_labels_are_the_published_ones() -> None:
         "false information; unsafe action; unsafe state"
     )
     assert "; ".join(TOOL_CALL_BEHAVIOR_FAILURE.labels[1:]) == (
-        "unnecessary tool call; wrong tool; wrong arguments; ignored tool result; missing tool call; repeated tool call"
+        "unnecessary tool call; wrong tool; wrong arguments; ignored tool result; missing tool call; "
+        "repeated tool call"
     )
 
 

@@ -75,7 +75,8 @@ CHANGES = {"notes": "Look twice.", "severities": {"rude": "low"}, "applies_when"
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_can_change_a_row_changes_the_hash_of_the_set(name: str) -> None:
-    before, changed = DEFAULT.with_custom([RUDE]), dataclasses.replace(RUDE, **{name: CHANGES[name]})  # type: ignore[arg-type]
+    before = DEFAULT.with_custom([RUDE])
+    changed = dataclasses.replace(RUDE, **{name: CHANGES[name]})  # type: ignore[arg-type]
     assert before.hash == DEFAULT.with_custom([dataclasses.replace(RUDE)]).hash
     assert before.hash != DEFAULT.with_custom([changed]).hash
     assert before.hash != DEFAULT.hash
