@@ -55,17 +55,12 @@ def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> No
     sessions = pl.DataFrame(
         {"session_id": ["x", "y", "z"], "session_date": [date(2026, 5, 2), date(2026, 5, 1), None]}
     )
-    conversations = pl.DataFrame(
-        [("c1", "x", True), ("c2", "x", None), ("c3", "y", False), ("c4", "z", None)],
-        schema={"conversation_id": pl.String, "session_id": pl.String, "outcome_correct": pl.Boolean},
-        orient="row",
-    )
+    rows = [("c1", "x", True), ("c2", "x", None), ("c3", "y", False), ("c4", "z", None)]
+    columns = ("conversation_id", "session_id", "outcome_correct")
+    conversations = pl.DataFrame(rows, schema=columns, orient="row")
     transcripts = conversations.select("conversation_id", is_admitted=pl.col("conversation_id") != "c4")
-    ratings = pl.DataFrame(
-        [("c1", 5, 1), ("c1", 3, 1), ("c3", 2, 4)],
-        schema={"conversation_id": pl.String, "rating_1to5": pl.Int64, "n": pl.Int64},
-        orient="row",
-    )
+    counts = [("c1", 5, 1), ("c1", 3, 1), ("c3", 2, 4)]
+    ratings = pl.DataFrame(counts, schema=("conversation_id", "rating_1to5", "n"), orient="row")
     failures = pl.DataFrame({"conversation_id": ["c3", "c3"]})
     composite = {"session_ids": ["x"], "session_scores": [80.0]}
     y, x = session_history(sessions, conversations, transcripts, ratings, failures, composite)
