@@ -13,13 +13,14 @@ from agent_eval.tables import table
 
 BEHAVIOUR, TOOL = "agent_behavior_failure", "tool_call_behavior_failure"
 VERSION = "1.3.0"
+PLACE: dict[str, Any] = {"methodology_version": VERSION, "agent_id": "a"}
 TODAY = date(2026, 6, 1)
 REGISTRY, MEMBERS = table("error_registry").empty(), table("error_members").empty()
 WORDS = ("refund", "baggage", "password", "flight", "address", "invoice", "german", "twice")
 
 
 def judgment(label: str | None, metric: str = BEHAVIOUR, **more: Any) -> dict[str, Any]:
-    place = {"methodology_version": VERSION, "agent_id": "a", "conversation_id": "c", "turn_index": 0}
+    place = PLACE | {"conversation_id": "c", "turn_index": 0}
     answer = {"judge": "m", "status": "scored", "is_effective": True, "rationale": "why"}
     return {**place, "metric": metric, "label": label, **answer, **more}
 
@@ -57,22 +58,15 @@ def told(
     *reasons: str, label: str = "false information", tool: str | None = None, agent_id: str = "a"
 ) -> pl.DataFrame:
     """Failures with these reasons, one per turn of one conversation."""
-    n = len(reasons)
-    return pl.DataFrame(
-        {
-            "failure_id": [f"{agent_id}/{label}/{tool}/{reason}/{i}" for i, reason in enumerate(reasons)],
-            "agent_id": [agent_id] * n,
-            "methodology_version": [VERSION] * n,
-            "conversation_id": ["c"] * n,
-            "turn_index": list(range(n)),
-            "label": [label] * n,
-            "quote": [f"quote of {reason}" if reason else None for reason in reasons],
-            "reason": list(reasons),
-            "tool": [tool] * n,
-            "fault_author": ["agent"] * n,
-        },
-        schema_overrides={"tool": pl.String, "reason": pl.String, "quote": pl.String, "turn_index": pl.Int64},
-    )
+    common: dict[str, Any] = PLACE | {"agent_id": agent_id, "conversation_id": "c", "label": label}
+    common |= {"tool": tool, "fault_author": "agent"}
+    rows = [
+        {"failure_id": f"{agent_id}/{label}/{tool}/{reason}/{i}", "turn_index": i, "reason": reason, **common}
+        | {"quote": f"quote of {reason}" if reason else None}
+        for i, reason in enumerate(reasons)
+    ]
+    texts = ("failure_id", *common, "reason", "quote")
+    return pl.DataFrame(rows, schema={"turn_index": pl.Int64, **dict.fromkeys(texts, pl.String)})
 
 
 def grown(
@@ -97,3 +91,9 @@ def together(result: Grown) -> set[frozenset[str]]:
 
 def named(reasons: Sequence[Sequence[str]]) -> set[frozenset[str]]:
     return {frozenset(group) for group in reasons}
+
+
+def merged_by(registry: pl.DataFrame, away: str, into: str, by: str) -> pl.DataFrame:
+    """The registry with one cluster merged into another."""
+    is_away = pl.when(pl.col("cluster_id") == away)
+    return registry.with_columns(merged_into=is_away.then(pl.lit(into)), merged_by=is_away.then(pl.lit(by)))

@@ -1,3 +1,5 @@
+from typing import Any
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from agent_eval.clusters.cluster_registry import cluster_id, register
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.failures import failures
 from agent_eval.tables import table
-from tests.clusters.rows import MEMBERS, REGISTRY, SPACE, TODAY, TOOL, call, calls, judgment, judgments
+from tests.clusters.rows import MEMBERS, PLACE, REGISTRY, SPACE, TODAY, TOOL, call, calls, judgment, judgments
 
 NOTHING = "no failure"
 RATE = ("n_turns", "n_turns_eligible", "rate_per_100_turns")
@@ -65,12 +67,9 @@ def test_merged_clusters_are_counted_as_one_over_both_metrics_turns() -> None:
     )
     target = cluster_id("false information", None)
     merged = {"cluster_id": cluster_id("ignored tool result", "book"), "label": "ignored tool result"}
-    registry = table("error_registry").frame(
-        [
-            {"cluster_id": target, "label": "false information", "severity": "critical", "title": "made up"},
-            {**merged, "tool": "book", "severity": "high", "merged_into": target},
-        ]
-    )
+    merged |= {"tool": "book", "severity": "high", "merged_into": target}
+    made_up = {"cluster_id": target, "label": "false information", "severity": "critical", "title": "made up"}
+    registry = table("error_registry").frame([made_up, merged])
     actual = clusters(rows, registry)
     counts = ("cluster_id", "title", "severity", "n_failures", "n_turns", "n_turns_eligible")
     assert actual.select(counts).rows() == [(target, "made up", "critical", 2, 1, 3)]
@@ -92,43 +91,36 @@ def test_no_failures_give_an_empty_table() -> None:
     assert_frame_equal(clusters(judgments(judgment(NOTHING))), table("error_clusters").empty())
 
 
-def test_a_failure_without_its_judgment_is_kept_and_its_rate_unknown() -> None:
+def test_a_failure_without_its_judgment_has_no_rate_and_one_that_was_compared_a_trend() -> None:
     rows = judgments(judgment("repetition"))
     grown = register(REGISTRY, MEMBERS, failures(rows, calls()), SPACE, seen_at=TODAY)
-    assert error_clusters(grown.failures, rows.clear(), grown.registry).select(RATE).rows() == [
-        (1, None, None)
-    ]
+    unknown = error_clusters(grown.failures, rows.clear(), grown.registry).select(RATE)
+    assert unknown.rows() == [(1, None, None)]
+    compared = PLACE | {
+        "cluster_id": grown.failures["cluster_id"].item(),
+        "label": "repetition",
+        "trend": "new",
+    }
+    trends = table("error_trends").frame([compared])
+    assert error_clusters(grown.failures, rows, grown.registry, trends)["trend"].to_list() == ["new"]
 
 
-def test_where_only_rules_judged_the_rate_is_unknown_not_a_hundred() -> None:
+def test_turns_are_eligible_that_another_than_a_rule_judged() -> None:
+    def rates(*rows: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return clusters(judgments(*rows)).select(RATE).rows()
+
     # the rule found a repetition and said nothing on the other turns: nobody knows how many are free of it
-    rows = judgments(
-        judgment("repetition", judge="rule"),
-        judgment(None, turn_index=1, judge="rule", status="not_applicable"),
-        judgment(None, turn_index=2, judge="m", status="unscored", unscored_reason="judge_error"),
-    )
-    assert clusters(rows).select(RATE).rows() == [(1, None, None)]
-
-
-@pytest.mark.parametrize("judge", ["recorded", "m", "human"])
-def test_a_turn_whose_finding_is_a_rules_is_eligible_when_another_judged_it_too(judge: str) -> None:
-    # turns 0 and 1 judged by the other, whose answer on turn 0 does not count beside the rule's
-    rows = judgments(
-        judgment("repetition", judge="rule"),
-        judgment(NOTHING, judge=judge, is_effective=False),
-        judgment(NOTHING, turn_index=1, judge=judge),
-    )
-    assert clusters(rows).select(RATE).rows() == [(1, 2, 50.0)]
-
-
-def test_what_only_a_rule_saw_is_counted_but_moves_no_rate() -> None:
+    by_rule = judgment("repetition", judge="rule")
+    silent = judgment(None, turn_index=1, judge="rule", status="not_applicable")
+    lost = judgment(None, turn_index=2, status="unscored", unscored_reason="judge_error")
+    assert rates(by_rule, silent, lost) == [(1, None, None)]
+    # turns 0 and 1 judged by another, whose answer on turn 0 does not count beside the rule's
+    for judge in ("recorded", "m", "human"):
+        beside = judgment(NOTHING, judge=judge, is_effective=False)
+        assert rates(by_rule, beside, judgment(NOTHING, turn_index=1, judge=judge)) == [(1, 2, 50.0)], judge
     # the model judged turns 0 and 1, and found one; rules found four more elsewhere: 1 of 2, not 5 of 2
-    rows = judgments(
-        judgment("repetition"),
-        judgment(NOTHING, turn_index=1),
-        *(judgment("repetition", turn_index=turn, judge="rule") for turn in range(2, 6)),
-    )
-    assert clusters(rows).select(RATE).rows() == [(5, 2, 50.0)]
+    elsewhere = [by_rule | {"turn_index": turn} for turn in range(2, 6)]
+    assert rates(judgment("repetition"), judgment(NOTHING, turn_index=1), *elsewhere) == [(5, 2, 50.0)]
 
 
 def test_a_metric_that_only_rules_judged_is_unknown_beside_one_that_a_model_judged() -> None:
@@ -152,30 +144,13 @@ def test_a_rate_is_between_0_and_100_or_unknown(found: list[tuple[int, str, str,
     by_rule = {turn for turn, judge, *_ in found if judge == "rule"}
     rows = judgments(
         *(
-            judgment(
-                label, turn_index=turn, judge=judge, further_labels=[more],
-                is_effective=judge == "rule" or turn not in by_rule,
-            )
+            judgment(label, turn_index=turn, judge=judge, further_labels=[more])
+            | {"is_effective": judge == "rule" or turn not in by_rule}
             for turn, judge, label, more in found
         )
-    )  # fmt: skip
+    )
     n_by_model = len({turn for turn, judge, *_ in found if judge == "m"})
     for _, n_eligible, rate in clusters(rows).select(RATE).iter_rows():
         assert n_eligible == (n_by_model or None)
         assert (rate is None) == (n_by_model == 0)
         assert rate is None or 0 <= rate <= 100
-
-
-def test_the_trend_of_a_cluster_is_that_of_its_comparison() -> None:
-    rows = judgments(judgment("repetition"))
-    grown = register(REGISTRY, MEMBERS, failures(rows, calls()), SPACE, seen_at=TODAY)
-    name = grown.failures["cluster_id"].item()
-    trend = {
-        "methodology_version": "1.3.0",
-        "agent_id": "a",
-        "cluster_id": name,
-        "label": "repetition",
-        "trend": "new",
-    }
-    compared = table("error_trends").frame([trend])
-    assert error_clusters(grown.failures, rows, grown.registry, compared)["trend"].to_list() == ["new"]

@@ -1,3 +1,4 @@
+import itertools
 from typing import Any
 
 import polars as pl
@@ -9,23 +10,16 @@ from agent_eval.gates.error_severity import looked_for_failures
 from agent_eval.project import Project
 from agent_eval.project.clusters import failure_questions
 from agent_eval.tables import table
-from tests.clusters.rows import TOOL, call, calls, judgment, judgments
+from tests.clusters.rows import BEHAVIOUR, TOOL, call, calls, judgment, judgments
 
 
 def test_every_failure_label_of_a_judgment_is_a_failure_once() -> None:
-    found = failures(
-        judgments(
-            judgment(
-                "repetition", further_labels=["unsafe state", "repetition", "no failure"], evidence="again"
-            ),
-            judgment("no failure", turn_index=1),
-            judgment("no failure", turn_index=2, further_labels=[]),
-        ),
-        calls(),
-    )
-    assert found.select("turn_index", "label", "quote", "fault_author").rows() == [
-        (0, "repetition", "again", "agent"),
-        (0, "unsafe state", "again", "agent"),
+    further = ["unsafe state", "repetition", "no failure"]
+    several = judgment("repetition", further_labels=further, evidence="again")
+    fine = judgment("no failure", turn_index=1), judgment("no failure", turn_index=2, further_labels=[])
+    found = failures(judgments(several, *fine), calls(call("book")))
+    assert found.select("turn_index", "label", "quote", "tool", "fault_author").rows() == [
+        (0, label, "again", None, "agent") for label in ("repetition", "unsafe state")
     ]
     assert found["failure_id"].n_unique() == 2
 
@@ -55,12 +49,8 @@ def test_the_rationale_is_quoted_where_there_is_no_evidence() -> None:
 
 
 def test_the_tool_is_the_only_one_called_by_the_agent_in_the_turn() -> None:
-    made = calls(
-        call("book"),
-        call("book", call_index=1),
-        call("pay", call_index=2, requestor="user"),
-        call("search", 1),
-    )
+    by_user = call("pay", call_index=2, requestor="user")
+    made = calls(call("book"), call("book", call_index=1), by_user, call("search", 1))
     row = judgment("wrong arguments", TOOL, evidence="search")
     assert failures(judgments(row), made)["tool"].to_list() == ["book"]
 
@@ -86,23 +76,16 @@ def test_of_several_tools_the_one_that_is_named_counts(
 
 def test_a_turn_without_calls_may_name_a_tool_of_its_conversation_only() -> None:
     made = calls(call("get_balance", 3), call("get_rate", conversation_id="other"))
-    rows = judgments(
-        judgment("missing tool call", TOOL, evidence="get_balance was not asked"),
-        judgment("missing tool call", TOOL, turn_index=1, evidence="get_rate was not asked"),
-    )
-    assert failures(rows, made)["tool"].to_list() == ["get_balance", None]
-
-
-def test_failures_of_behaviour_have_no_tool() -> None:
-    assert failures(judgments(judgment("unsafe action")), calls(call("book")))["tool"].to_list() == [None]
+    rows = [
+        judgment("missing tool call", TOOL, turn_index=i, evidence=f"{name} was not asked")
+        for i, name in enumerate(("get_balance", "get_rate"))
+    ]
+    assert failures(judgments(*rows), made)["tool"].to_list() == ["get_balance", None]
 
 
 def test_row_order_does_not_matter_and_versions_have_ids_of_their_own() -> None:
-    rows = [
-        judgment("repetition", turn_index=turn, methodology_version=version)
-        for turn in (10, 9)
-        for version in ("1.3.0", "1.2.0")
-    ]
+    places = itertools.product((10, 9), ("1.3.0", "1.2.0"))
+    rows = [judgment("repetition", turn_index=turn, methodology_version=version) for turn, version in places]
     found = failures(judgments(*rows), calls())
     assert_frame_equal(found, failures(judgments(*reversed(rows)), calls()))
     assert found["failure_id"].n_unique() == 4
@@ -110,17 +93,12 @@ def test_row_order_does_not_matter_and_versions_have_ids_of_their_own() -> None:
 
 def test_a_label_that_a_failing_environment_can_force_is_not_laid_on_the_agent() -> None:
     made = calls(
-        call("book", is_error=True),
-        call("book", is_error=True, call_index=1),
-        call("book", 1, is_error=True),
-        call("book", 1, call_index=1),
-        call("book", 2, call_index=0),
+        *(call("book", is_error=True, call_index=i) for i in (0, 1)),
+        *(call("book", 1, is_error=i == 0 or None, call_index=i) for i in (0, 1)),
+        call("book", 2),
     )
-    rows = [
-        judgment(label, metric, turn_index=turn)
-        for turn in range(4)
-        for label, metric in (("repeated tool call", TOOL), ("false information", "agent_behavior_failure"))
-    ]
+    labels = (("repeated tool call", TOOL), ("false information", BEHAVIOUR))
+    rows = [judgment(*label, turn_index=turn) for turn in range(4) for label in labels]
     found = failures(judgments(*rows), made).sort("label", "turn_index")
     assert found.select("label", "fault_author").rows() == [
         *[("false information", "agent")] * 4,  # told by the agent, whatever the tools did

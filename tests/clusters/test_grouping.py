@@ -13,7 +13,7 @@ from agent_eval.clusters.consolidation import SMALLEST_PART, consolidate
 from agent_eval.clusters.embedding import MiniLM, MissingModelError, Vectors, WordLlama, embedder
 from agent_eval.clusters.grouping import average_linkage_labels, means_of, medoid, nearest_centroid
 from agent_eval.clusters.texts import normalised
-from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
+from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, merged_by, told
 
 
 def at(*degrees: float) -> Vectors:
@@ -24,9 +24,8 @@ def at(*degrees: float) -> Vectors:
 
 def test_groups_are_cut_where_the_mean_distance_exceeds_the_radius() -> None:
     # 1 − cos 10° = 0.015; 1 − cos 90° = 1
-    assert average_linkage_labels(at(0, 90, 10, 100), 0.1).tolist() == [0, 1, 0, 1]
-    assert average_linkage_labels(at(0, 90, 10, 100), 0.01).tolist() == [0, 1, 2, 3]
-    assert average_linkage_labels(at(0, 90, 10, 100), 2).tolist() == [0, 0, 0, 0]
+    for radius, labels in ((0.1, [0, 1, 0, 1]), (0.01, [0, 1, 2, 3]), (2, [0, 0, 0, 0])):
+        assert average_linkage_labels(at(0, 90, 10, 100), radius).tolist() == labels
     assert average_linkage_labels(at(5), 0.1).tolist() == [0]
     assert average_linkage_labels(np.empty((0, 2), dtype=np.float32), 0.1).tolist() == []
 
@@ -36,9 +35,7 @@ def test_the_nearest_group_is_the_one_of_smallest_mean_distance() -> None:
     means = means_of(vectors, np.array([0, 0, 1]))
     where, distance = nearest_centroid(at(10, 80), means)
     assert where.tolist() == [0, 1]
-    assert distance.tolist() == pytest.approx(
-        [1 - np.cos(np.radians(10)), 1 - np.cos(np.radians(10))], abs=1e-6
-    )
+    assert distance.tolist() == pytest.approx([1 - np.cos(np.radians(10))] * 2, abs=1e-6)
     assert nearest_centroid(at(0), np.empty((0, 0), dtype=np.float32))[1].tolist() == [np.inf]
 
 
@@ -123,31 +120,30 @@ def test_a_model_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest
         MiniLM()(["a"])
 
 
-def state(*reasons: str) -> Grown:
-    return grown(told(*reasons))
-
-
 def test_clusters_that_turn_out_to_be_one_are_merged_into_the_larger() -> None:
-    first = state("refund late", "baggage free")
+    first = grown(told("refund late", "baggage free"))
+    unchanged = consolidate(first.registry, first.members, SPACE, at=TODAY)
+    assert unchanged.registry.equals(first.registry)
+    assert unchanged.members.equals(first.members)
     # both words in most texts: the clusters have grown together
     more = grown(told(*(f"refund baggage {'so ' * i}" for i in range(6))), first)
     small, large = sorted(set(more.members["cluster_id"]), key=more.members["cluster_id"].to_list().count)
     made = consolidate(more.registry, more.members, SPACE, at=TODAY)
-    assert made.events.select("kind", "cluster_id", "other_id", "by").rows() == [
-        ("merge", small, large, "consolidation")
-    ]
+    events = made.events.select("kind", "cluster_id", "other_id", "by")
+    assert events.rows() == [("merge", small, large, "consolidation")]
     after = grown(told("refund late", "baggage free"), Grown(made.registry, made.members, more.failures))
     assert set(clusters_of(after).values()) == {large}
-    again = consolidate(made.registry, made.members, SPACE, at=TODAY)
-    assert again.events.is_empty()
+    assert consolidate(made.registry, made.members, SPACE, at=TODAY).events.is_empty()
+
+
+def repeated(**words: int) -> list[str]:
+    """So many texts on each word."""
+    return [f"{word} {'so ' * i}" for word, n in words.items() for i in range(n)]
 
 
 def test_a_cluster_of_two_causes_is_split_and_the_larger_part_keeps_the_id() -> None:
-    many = [
-        *(f"refund {'so ' * i}" for i in range(SMALLEST_PART + 2)),
-        *(f"flight {'so ' * i}" for i in range(SMALLEST_PART)),
-    ]
-    first = state(*many)
+    many = repeated(refund=SMALLEST_PART + 2, flight=SMALLEST_PART)
+    first = grown(told(*many))
     one = clusters_of(first)["refund "]
     lumped = first.members.with_columns(cluster_id=pl.lit(one))
     made = consolidate(first.registry, lumped, SPACE, at=TODAY)
@@ -158,18 +154,7 @@ def test_a_cluster_of_two_causes_is_split_and_the_larger_part_keeps_the_id() -> 
 
 
 def test_what_a_person_merged_is_not_split_again() -> None:
-    many = [*(f"refund {'so ' * i}" for i in range(6)), *(f"flight {'so ' * i}" for i in range(6))]
-    first = state(*many)
+    first = grown(told(*repeated(refund=6, flight=6)))
     ids = clusters_of(first)
-    merged = first.registry.with_columns(
-        merged_into=pl.when(pl.col("cluster_id") == ids["refund "]).then(pl.lit(ids["flight "])),
-        merged_by=pl.when(pl.col("cluster_id") == ids["refund "]).then(pl.lit("human")),
-    )
+    merged = merged_by(first.registry, ids["refund "], ids["flight "], "human")
     assert consolidate(merged, first.members, SPACE, at=TODAY).events.is_empty()
-
-
-def test_nothing_to_consolidate_changes_nothing() -> None:
-    first = state("refund late", "baggage free")
-    made = consolidate(first.registry, first.members, SPACE, at=TODAY)
-    assert made.registry.equals(first.registry)
-    assert made.members.equals(first.members)

@@ -1,15 +1,13 @@
-from datetime import date
-
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from agent_eval.clusters.cluster_registry import Grown
 from agent_eval.clusters.overrides import Applied, apply_overrides, overrides_hash, read_overrides, split_id
-from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
+from tests.clusters.rows import TODAY, clusters_of, grown, merged_by, told
 
 FIRST = grown(told("refund late", "refund invented", "baggage free"))
-REFUND, BAGGAGE = clusters_of(FIRST)["refund late"], clusters_of(FIRST)["baggage free"]
+PAIR = REFUND, BAGGAGE = clusters_of(FIRST)["refund late"], clusters_of(FIRST)["baggage free"]
 
 
 def applied(text: str, to: Grown | Applied = FIRST) -> Applied:
@@ -22,56 +20,39 @@ def row(result: Applied, cluster: str) -> dict[str, object]:
     return result.registry.row(by_predicate=pl.col("cluster_id") == cluster, named=True)
 
 
-RENAMED = (
-    f"- cluster: {REFUND}\n  title: Invents refund dates\n  severity: low\n  root_cause: no tool is asked\n"
-)
+WORDS = "title: Invents refund dates\n  severity: low\n  root_cause: no tool is asked\n"
+RENAMED = f"- cluster: {REFUND}\n  {WORDS}"
 
 
 def test_a_persons_title_severity_and_root_cause_win() -> None:
-    assert {k: row(applied(RENAMED), REFUND)[k] for k in ("title", "severity", "root_cause")} == {
-        "title": "Invents refund dates",
-        "severity": "low",  # below the rule's high: a person's word counts alone
-        "root_cause": "no tool is asked",
-    }
-    assert row(applied(RENAMED), BAGGAGE) == row(applied(""), BAGGAGE)
-
-
-def test_what_is_taken_back_is_the_rules_again() -> None:
     named = applied(RENAMED)
+    # the severity is below the rule's high: a person's word counts alone
+    words = {"title": "Invents refund dates", "severity": "low", "root_cause": "no tool is asked"}
+    assert row(named, REFUND).items() >= words.items()
+    assert row(named, BAGGAGE) == row(applied(""), BAGGAGE)
+    # what is taken back is the rule's again
     assert_frame_equal(applied("", named).registry, FIRST.registry)
-
-
-def test_overrides_survive_the_next_failures() -> None:
-    named = applied(RENAMED)
-    after = grown(
-        told("refund unclear"), Grown(named.registry, named.members, FIRST.failures), seen_at=date(2026, 7, 1)
-    )
+    # the next failures change nothing of it
+    after = grown(told("refund unclear"), Grown(named.registry, named.members, FIRST.failures))
     assert after.registry.filter(pl.col("cluster_id") == REFUND)["title"].item() == "Invents refund dates"
     assert after.failures["cluster_id"].item() == REFUND
 
 
 def test_a_persons_words_survive_a_merge_by_consolidation() -> None:
-    merged = FIRST.registry.with_columns(
-        merged_into=pl.when(pl.col("cluster_id") == REFUND).then(pl.lit(BAGGAGE)),
-        merged_by=pl.when(pl.col("cluster_id") == REFUND).then(pl.lit("consolidation")),
-    )
+    merged = merged_by(FIRST.registry, REFUND, BAGGAGE, "consolidation")
     entries = f"{RENAMED}- cluster: {BAGGAGE}\n  root_cause: its own\n"
     target = row(applied(entries, Grown(merged, FIRST.members, FIRST.failures)), BAGGAGE)
-    assert (target["title"], target["severity"], target["root_cause"]) == (
-        "Invents refund dates",
-        "low",
-        "its own",
-    )
+    words = (target["title"], target["severity"], target["root_cause"])
+    assert words == ("Invents refund dates", "low", "its own")
     by_hand = row(applied(f"{RENAMED}- cluster: {REFUND}\n  merge_into: {BAGGAGE}\n"), BAGGAGE)
     assert by_hand["title"] == row(applied(""), BAGGAGE)["title"]  # who merges by hand names the target
 
 
 def test_of_rule_and_model_the_graver_severity_counts() -> None:
-    rated = FIRST.registry.with_columns(model_severity=pl.lit("critical"), model_title=pl.lit("named"))
-    lower = FIRST.registry.with_columns(model_severity=pl.lit("low"))
-    assert set(apply_overrides(rated, FIRST.members, [], at=TODAY).registry["severity"]) == {"critical"}
-    assert set(apply_overrides(rated, FIRST.members, [], at=TODAY).registry["title"]) == {"named"}
-    assert set(apply_overrides(lower, FIRST.members, [], at=TODAY).registry["severity"]) == {"high"}
+    for by_model, severity in (("critical", "critical"), ("low", "high")):
+        rated = FIRST.registry.with_columns(model_severity=pl.lit(by_model), model_title=pl.lit("named"))
+        result = apply_overrides(rated, FIRST.members, [], at=TODAY).registry
+        assert set(result.select("severity", "title").rows()) == {(severity, "named")}
 
 
 def test_a_merge_redirects_is_an_event_once_and_can_be_taken_back() -> None:
@@ -79,9 +60,8 @@ def test_a_merge_redirects_is_an_event_once_and_can_be_taken_back() -> None:
     merged = applied(text)
     after = grown(told("refund late"), Grown(merged.registry, merged.members, FIRST.failures))
     assert after.failures["cluster_id"].item() == BAGGAGE
-    assert merged.events.select("kind", "cluster_id", "other_id", "by").rows() == [
-        ("merge", REFUND, BAGGAGE, "human")
-    ]
+    events = merged.events.select("kind", "cluster_id", "other_id", "by")
+    assert events.rows() == [("merge", REFUND, BAGGAGE, "human")]
     assert applied(text, merged).events.is_empty()
     assert applied("", merged).registry["merged_into"].to_list() == [None, None]
 
@@ -91,22 +71,13 @@ def test_a_split_moves_its_texts_for_good_and_new_ones_follow_them() -> None:
     text = f"- cluster: {REFUND}\n  split:\n    invented: ['REFUND, invented!']\n"
     split = applied(text)
     state = Grown(split.registry, split.members, FIRST.failures)
-    assert clusters_of(grown(told("refund invented", "refund late"), state)) == {
-        "refund invented": new,
-        "refund late": REFUND,
-    }
+    ids = clusters_of(grown(told("refund invented", "refund late"), state))
+    assert ids == {"refund invented": new, "refund late": REFUND}
     assert row(split, new)["title"] == "false information: “invented”"
     again = applied(text, split)
     assert_frame_equal(again.registry, split.registry)
     assert_frame_equal(again.members, split.members)
-
-
-def test_the_new_cluster_of_a_split_can_be_named() -> None:
-    new = split_id(REFUND, "invented")
-    both = (
-        f"- cluster: {REFUND}\n  split: {{invented: [refund invented]}}\n- cluster: {new}\n  title: Made up\n"
-    )
-    assert row(applied(both), new)["title"] == "Made up"
+    assert row(applied(f"{text}- cluster: {new}\n  title: Made up\n"), new)["title"] == "Made up"
 
 
 @pytest.mark.parametrize(
@@ -114,24 +85,16 @@ def test_the_new_cluster_of_a_split_can_be_named() -> None:
     [
         ("- cluster: E-0000000000\n  title: x\n", "is not a cluster of this project"),
         (f"- cluster: {REFUND}\n  merge_into: E-0000000000\n", "is not a cluster of this project"),
-        (
-            f"- {{cluster: {REFUND}, merge_into: {BAGGAGE}}}\n- {{cluster: {BAGGAGE}, merge_into: {REFUND}}}\n",
-            "a circle",
-        ),
+        ("".join(f"- {{cluster: {a}, merge_into: {b}}}\n" for a, b in (PAIR, PAIR[::-1])), "a circle"),
         (f"- {{cluster: {REFUND}, title: a}}\n- {{cluster: {REFUND}, title: b}}\n", "another title"),
-        (
-            f"- cluster: {REFUND}\n  split: {{x: [baggage free]}}\n",
-            "does not contain the text 'baggage free'",
-        ),
+        (f"- cluster: {REFUND}\n  split: {{x: [baggage free]}}\n", "not contain the text 'baggage free'"),
     ],
 )
 def test_an_entry_that_cannot_be_applied_is_refused_and_the_rest_goes_on(text: str, reason: str) -> None:
     result = applied(f"{text}- {{cluster: {BAGGAGE}, root_cause: known}}\n")
     assert [reason in refusal.reason for refusal in result.refused] == [True]
     assert row(result, BAGGAGE)["root_cause"] == "known"
-    grown(
-        told("refund late"), Grown(result.registry, result.members, FIRST.failures), SPACE
-    )  # no circle is left
+    grown(told("refund late"), Grown(result.registry, result.members, FIRST.failures))  # no circle is left
 
 
 @pytest.mark.parametrize(

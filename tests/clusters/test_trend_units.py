@@ -7,11 +7,10 @@ import pytest
 from scipy import stats
 
 from agent_eval.clusters.rates import error_rates, runs
-from agent_eval.clusters.trends import compared, earlier_runs, error_trends
+from agent_eval.clusters.trends import compared, earlier_runs
 from agent_eval.tables import table
-from tests.clusters.rows import BEHAVIOUR, VERSION, judgment, judgments
-from tests.clusters.test_trends import AGENTS, REGISTRY
-from tests.untyped import any_table
+from tests.clusters.rows import BEHAVIOUR, PLACE, judgment, judgments
+from tests.clusters.test_trends import REGISTRY, RUN, seen_on, trends
 
 Units = Mapping[str, tuple[int, int]]
 """Name of a unit → its turns with the failure, and its eligible turns."""
@@ -19,46 +18,32 @@ Units = Mapping[str, tuple[int, int]]
 
 def side(agent_id: str, units: Units, unit: str | None = "session", run: str | None = None) -> pl.DataFrame:
     """One run, whose conversations have one turn each."""
-    common = {
-        "methodology_version": VERSION,
-        "agent_id": agent_id,
-        "benchmark_id": run or agent_id,
-        "is_current": True,
-        "metrics": BEHAVIOUR,
-        "unit": unit,
-    }
+    failing = {u: k for u, (k, _) in units.items() if k}
     rows = []
-    for cluster, turns in (
-        (None, {u: n for u, (_, n) in units.items()}),
-        ("E-1", {u: k for u, (k, _) in units.items() if k}),
-    ):
+    for cluster, turns in ((None, {u: n for u, (_, n) in units.items()}), ("E-1", failing)):
         total = sum(turns.values())
-        rows.append(
-            {
-                **common,
-                "cluster_id": cluster,
-                "n_conversations": None if cluster else total,
-                "n_turns": total,
-                "sum_squares": total,
-                "sum_products": total if cluster else None,
-                "units": list(turns) if unit else None,
-                "unit_turns": list(turns.values()) if unit else None,
-            }
-        )  # fmt: skip
+        row = RUN | {
+            "agent_id": agent_id,
+            "benchmark_id": run or agent_id,
+            "unit": unit,
+            "cluster_id": cluster,
+        }
+        row |= {"sum_products": total} if cluster else {"n_conversations": total}
+        row |= {"units": list(turns), "unit_turns": list(turns.values())} if unit else {}
+        rows.append(row | {"n_turns": total, "sum_squares": total})
     return table("error_rates").frame(rows)
 
 
 def trend(*sides: pl.DataFrame) -> dict[str, object]:
-    return error_trends(any_table(pl.concat(sides)), AGENTS, REGISTRY).row(0, named=True)
+    return trends(*sides).row(0, named=True)
 
 
 def test_sessions_of_one_size_are_compared_by_welchs_t_of_their_rates() -> None:
     here: Units = {"s1": (40, 100), "s2": (10, 100), "s3": (25, 100), "s4": (33, 100)}
     there: Units = {"t1": (5, 100), "t2": (30, 100), "t3": (12, 100)}
     found = trend(side("new", here), side("old", there))
-    expected = stats.ttest_ind(
-        [k / n for k, n in here.values()], [k / n for k, n in there.values()], equal_var=False
-    )
+    shares = ([k / n for k, n in units.values()] for units in (here, there))
+    expected = stats.ttest_ind(*shares, equal_var=False)
     assert found["unit"] == "session"
     assert found["p_value"] == pytest.approx(expected.pvalue, rel=1e-9)
     over_conversations = trend(side("new", here, None), side("old", there, None))
@@ -130,31 +115,19 @@ def test_the_turns_of_each_unit_are_stored(
         *(judgment("repetition", conversation_id="c1", turn_index=t) for t in range(2)),
         judgment("no failure", conversation_id="c2"),
     )
+    held = [{"agent_id": "a", "session_id": f"s{i}", "benchmark_id": "r"} for i in (1, 2)]
+    sessions = table("sessions").frame(held)
     transcripts = table("transcripts").frame(
-        {
-            "methodology_version": VERSION,
-            "agent_id": "a",
-            "conversation_id": f"c{i}",
-            "session_id": f"s{i}",
-            "benchmark_id": "r",
-            "is_admitted": True,
-            "task_family": family,
-        }
-        for i, family in zip((1, 2), families, strict=True)
+        PLACE | row | {"conversation_id": f"c{i}", "is_admitted": True, "task_family": family}
+        for i, (row, family) in enumerate(zip(held, families, strict=True), start=1)
     )
-    sessions = table("sessions").frame(
-        {"agent_id": "a", "session_id": f"s{i}", "benchmark_id": "r"} for i in (1, 2)
+    made = error_rates(
+        seen_on(("c1", 0), ("c1", 1)),
+        rows,
+        runs(transcripts, sessions),
+        REGISTRY,
+        table("error_rates").empty(),
     )
-    seen = pl.DataFrame(
-        {
-            "methodology_version": [VERSION] * 2,
-            "agent_id": ["a"] * 2,
-            "conversation_id": ["c1"] * 2,
-            "turn_index": [0, 1],
-            "cluster_id": ["E-1"] * 2,
-        }
-    )
-    made = error_rates(seen, rows, runs(transcripts, sessions), REGISTRY, table("error_rates").empty())
     of_metric = made.filter(pl.col("metrics") == BEHAVIOUR).sort("cluster_id", nulls_last=False)
     (total, cluster) = of_metric.select("unit", "units", "unit_turns").rows()
     assert total == (unit, units, turns)

@@ -13,34 +13,23 @@ from polars.testing import assert_frame_equal
 from agent_eval.clusters.rates import error_rates, runs
 from agent_eval.clusters.trends import compared, earlier_runs, error_trends, score_test, since_run, wilson
 from agent_eval.tables import table
-from tests.clusters.rows import BEHAVIOUR, TOOL, VERSION, judgment, judgments
+from tests.clusters.rows import BEHAVIOUR, PLACE, TOOL, VERSION, judgment, judgments
 from tests.untyped import any_table
 
 AGENTS = table("agents").frame([{"agent_id": "new", "baseline": "old"}, {"agent_id": "old"}])
 REGISTRY = table("error_registry").frame(
     {"cluster_id": f"E-{i}", "label": "repetition", "title": f"t{i}", "severity": "medium"} for i in range(6)
 )
-SEEN = (
-    "cluster_id",
-    "trend",
-    "n_turns",
-    "rate_per_100_turns",
-    "baseline_n_turns",
-    "baseline_rate_per_100_turns",
-)
+OF_SIDE = ("n_turns", "rate_per_100_turns")
+SEEN = ["cluster_id", "trend", *OF_SIDE, *(f"baseline_{name}" for name in OF_SIDE)]
+RUN = {"methodology_version": VERSION, "is_current": True, "metrics": BEHAVIOUR}
 
 
 def rates(
     agent_id: str, run: str | None = None, date: str | None = None, turns: int = 100, **clusters: int
 ) -> pl.DataFrame:
     """A run of single-turn conversations: `E1=5` is cluster E-1 on five of them."""
-    place = {
-        "methodology_version": VERSION,
-        "agent_id": agent_id,
-        "benchmark_id": run or agent_id,
-        "run_date": date,
-    }
-    common = {**place, "is_current": True, "metrics": BEHAVIOUR}
+    common: dict[str, Any] = RUN | {"agent_id": agent_id, "benchmark_id": run or agent_id, "run_date": date}
     total = {**common, "n_conversations": turns, "n_turns": turns, "sum_squares": turns}
     rows = [
         {**common, "cluster_id": f"E-{name[1:]}", "n_turns": n, "sum_squares": n, "sum_products": n}
@@ -49,11 +38,16 @@ def rates(
     return table("error_rates").frame([total, *rows] if turns else rows)
 
 
-def trends(*sides: pl.DataFrame, agents: pl.DataFrame = AGENTS) -> pl.DataFrame:
-    return error_trends(any_table(pl.concat(sides)), any_table(agents), REGISTRY)
+def trends(
+    *sides: pl.DataFrame, agents: pl.DataFrame = AGENTS, registry: pl.DataFrame = REGISTRY
+) -> pl.DataFrame:
+    return error_trends(any_table(pl.concat(sides)), any_table(agents), any_table(registry))
 
 
-def test_clusters_are_new_gone_or_compared() -> None:
+def test_clusters_are_new_gone_or_compared_and_merged_ones_as_one() -> None:
+    merged = REGISTRY.with_columns(merged_into=pl.when(pl.col("cluster_id") == "E-1").then(pl.lit("E-2")))
+    as_one = trends(rates("new", E1=3), rates("old", E2=4), registry=merged)
+    assert as_one.select(SEEN).rows() == [("E-2", "unchanged", 3, 3.0, 4, 4.0)]
     actual = trends(rates("new", E1=3, E2=1), rates("old", E2=4, E3=5))
     assert actual.select(SEEN).rows() == [
         ("E-1", "new", 3, 3.0, 0, 0.0),
@@ -63,46 +57,40 @@ def test_clusters_are_new_gone_or_compared() -> None:
     assert actual.select("agent_id", "baseline_agent_id", "title").row(0) == ("new", "old", "t1")
 
 
-def test_what_is_surely_less_is_improved_and_surely_more_regressed() -> None:
-    actual = trends(rates("new", turns=1000, E1=20, E2=80), rates("old", turns=1000, E1=60, E2=30))
-    assert actual.select("trend", "is_significant").rows() == [("improved", True), ("regressed", True)]
-
-
-def test_a_cluster_that_is_gone_says_whether_that_may_be_chance() -> None:
-    actual = trends(rates("new", turns=1000), rates("old", turns=1000, E1=1, E2=30))
-    assert actual.select("trend", "is_significant").rows() == [("gone", False), ("gone", True)]
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        ({"E1": 20, "E2": 80}, {"E1": 60, "E2": 30}, [("improved", True), ("regressed", True)]),
+        ({}, {"E1": 1, "E2": 30}, [("gone", False), ("gone", True)]),
+    ],
+)
+def test_a_trend_says_whether_it_may_be_chance(
+    here: dict[str, Any], there: dict[str, Any], said: list[tuple[str, bool]]
+) -> None:
+    actual = trends(rates("new", turns=1000, **here), rates("old", turns=1000, **there))
+    assert actual.select("trend", "is_significant").rows() == said
 
 
 def test_an_agent_that_nobody_judged_has_mended_nothing_and_nothing_is_new_beside_it() -> None:
     assert trends(rates("old", E1=5)).select(SEEN).rows() == [("E-1", "unknown", 0, None, 5, 5.0)]
     assert trends(rates("new", E1=5)).select(SEEN).rows() == [("E-1", "unknown", 5, 5.0, 0, None)]
-
-
-def test_where_only_rules_saw_a_cluster_the_trend_is_unknown() -> None:
-    actual = trends(rates("new", turns=0, E1=0), rates("old", E2=5))
-    assert actual.select("cluster_id", "trend", "p_value", "q_value").rows() == [
-        ("E-1", "unknown", None, None),
-        ("E-2", "unknown", None, None),
-    ]
-
-
-def test_versions_are_not_compared_with_each_other() -> None:
+    by_rules = trends(
+        rates("new", turns=0, E1=0), rates("old", E2=5)
+    )  # which look for no more than they find
+    unknown = ("unknown", None, None)
+    columns = ("cluster_id", "trend", "p_value", "q_value")
+    assert by_rules.select(columns).rows() == [("E-1", *unknown), ("E-2", *unknown)]
     other = rates("old", E1=1).with_columns(methodology_version=pl.lit("1.2.0"))
-    actual = trends(rates("new", E1=1), other)
-    assert actual.select("methodology_version", "trend").rows() == [
-        ("1.2.0", "unknown"),
-        (VERSION, "unknown"),
-    ]
+    versions = trends(rates("new", E1=1), other).select("methodology_version", "trend")
+    assert versions.rows() == [("1.2.0", "unknown"), (VERSION, "unknown")]
 
 
 def test_without_a_baseline_the_run_before_is_compared() -> None:
-    sides = [
-        rates("old", "second", "2026-02-01", E1=1),
-        rates("old", "first", "2026-01-01", E2=1),
-        rates("old", "zero", None, E3=1),
-    ]
+    dated = [("second", "2026-02-01"), ("first", "2026-01-01"), ("zero", None)]
+    sides = [rates("old", run, day, **{f"E{i}": 1}) for i, (run, day) in enumerate(dated, start=1)]
     actual = trends(*sides, agents=AGENTS.clear())
-    assert actual.select("cluster_id", "trend", "benchmark_id", "baseline_benchmark_id").rows() == [
+    columns = ("cluster_id", "trend", "benchmark_id", "baseline_benchmark_id")
+    assert actual.select(columns).rows() == [
         ("E-1", "new", "second", "first"),
         ("E-2", "gone", "second", "first"),
     ]
@@ -114,29 +102,16 @@ def test_one_run_and_no_baseline_have_no_trend() -> None:
 
 
 def test_any_run_can_be_asked_for() -> None:
-    both = pl.concat(
-        [
-            rates("a", "r1", "2026-01-01", E1=1),
-            rates("a", "r2", "2026-02-01", E2=1),
-            rates("a", "r3", "2026-03-01", E3=1),
-        ]
-    )
+    both = pl.concat(rates("a", f"r{i}", f"2026-0{i}-01", **{f"E{i}": 1}) for i in (1, 2, 3))
     wanted = since_run(both, "r1")
     assert wanted.select("benchmark_id", "baseline_benchmark_id").rows() == [("r3", "r1")]
     assert compared(both, wanted, REGISTRY)["cluster_id"].to_list() == ["E-1", "E-3"]
     assert earlier_runs(both)["baseline_benchmark_id"].to_list() == ["r2"]
 
 
-def test_merged_clusters_are_compared_as_one() -> None:
-    merged = REGISTRY.with_columns(merged_into=pl.when(pl.col("cluster_id") == "E-1").then(pl.lit("E-2")))
-    actual = error_trends(any_table(pl.concat([rates("new", E1=3), rates("old", E2=4)])), AGENTS, merged)
-    assert actual.select(SEEN).rows() == [("E-2", "unchanged", 3, 3.0, 4, 4.0)]
-
-
 def test_q_is_p_times_clusters_over_rank_from_the_largest_down() -> None:
-    actual = trends(
-        rates("new", turns=1000, E1=20, E2=30, E3=33), rates("old", turns=1000, E1=60, E2=50, E3=30)
-    )
+    here, there = rates("new", turns=1000, E1=20, E2=30, E3=33), rates("old", turns=1000, E1=60, E2=50, E3=30)
+    actual = trends(here, there)
     p = actual["p_value"].to_list()
     assert p == sorted(p)
     assert actual["q_value"].to_list() == pytest.approx([3 * p[0], 1.5 * p[1], p[2]])
@@ -202,13 +177,7 @@ def test_bounds_hold_the_rate_and_chances_are_chances(here: dict[str, int], ther
 def of_conversations(**lengths: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Transcripts and sessions: each conversation in a run of its own name's first letter."""
     transcripts = table("transcripts").frame(
-        {
-            "methodology_version": VERSION,
-            "agent_id": "a",
-            "conversation_id": name,
-            "benchmark_id": name[0],
-            "is_admitted": n > 0,
-        }
+        PLACE | {"conversation_id": name, "benchmark_id": name[0], "is_admitted": n > 0}
         for name, n in lengths.items()
     )
     sessions = table("sessions").frame(
@@ -218,29 +187,28 @@ def of_conversations(**lengths: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     return transcripts, sessions
 
 
+def seen_on(*places: tuple[str, int]) -> pl.DataFrame:
+    """Failures of cluster E-1 on these turns of conversations."""
+    return pl.DataFrame(
+        PLACE | {"conversation_id": name, "turn_index": turn, "cluster_id": "E-1"} for name, turn in places
+    )
+
+
 def test_sums_are_over_conversations_and_only_turns_that_others_than_rules_judged() -> None:
+    labels = ("repetition", "repetition", "no failure")
     rows = judgments(
-        *(
-            judgment("repetition" if t < 2 else "no failure", conversation_id="r1", turn_index=t)
-            for t in range(3)
-        ),
+        *(judgment(label, conversation_id="r1", turn_index=t) for t, label in enumerate(labels)),
         judgment("no failure", conversation_id="r2"),
         judgment("repetition", conversation_id="r2", turn_index=1, judge="rule"),
         judgment("no failure", TOOL, conversation_id="r2", turn_index=1),
     )
-    found = pl.DataFrame(
-        {
-            "methodology_version": [VERSION] * 3, "agent_id": ["a"] * 3, "conversation_id": ["r1", "r1", "r2"],
-            "turn_index": [0, 1, 1], "cluster_id": ["E-1"] * 3,
-        }
-    )  # fmt: skip
-    actual = error_rates(
-        found, rows, runs(*of_conversations(r1=3, r2=2)), REGISTRY, table("error_rates").empty()
-    )
+    places = (("r1", 0), ("r1", 1), ("r2", 1))
+    found = seen_on(*places)
+    made_in = runs(*of_conversations(r1=3, r2=2))
+    actual = error_rates(found, rows, made_in, REGISTRY, table("error_rates").empty())
     of_metric = actual.filter(pl.col("metrics") == BEHAVIOUR)
-    assert of_metric.select(
-        "cluster_id", "n_conversations", "n_turns", "sum_squares", "sum_products", "run_date"
-    ).rows() == [
+    columns = ("cluster_id", "n_conversations", "n_turns", "sum_squares", "sum_products", "run_date")
+    assert of_metric.select(columns).rows() == [
         (None, 2, 4, 10, None, date(2026, 1, 2)),  # 3 turns and 1: 9 + 1
         ("E-1", None, 2, 4, 6, date(2026, 1, 2)),  # both in r1: 2² and 2 × 3
     ]
@@ -254,9 +222,8 @@ def test_a_run_that_was_superseded_stays_for_comparison() -> None:
     rows = judgments(judgment("no failure", conversation_id="second"))
     nothing = pl.DataFrame(schema={**table("failures").schema})
     actual = error_rates(nothing, rows, runs(transcripts, sessions), REGISTRY, earlier)
-    assert actual.filter(pl.col("cluster_id") == "E-1").select("benchmark_id", "is_current").rows() == [
-        ("first", False)
-    ]
+    of_cluster = actual.filter(pl.col("cluster_id") == "E-1").select("benchmark_id", "is_current")
+    assert of_cluster.rows() == [("first", False)]
     again = error_rates(nothing, rows, runs(transcripts, sessions), REGISTRY, actual)
     assert_frame_equal(again, actual)
     assert compared(actual, earlier_runs(actual), REGISTRY)["trend"].to_list() == ["gone"]

@@ -7,21 +7,11 @@ PAIR = {"methodology_version": "1.3.0", "agent_id": "bot"}
 
 
 def test_severity_comes_before_frequency_and_a_quote_that_was_found_before_others() -> None:
+    often, severe = ("bot", "often", "low", 90), ("bot", "severe", "critical", 1)
+    columns = ("agent_id", "cluster_id", "severity", "n_turns")
     clusters = table("error_clusters").frame(
-        {
-            **PAIR,
-            "agent_id": agent,
-            "cluster_id": cluster,
-            "severity": severity,
-            "title": cluster,
-            "n_turns": n,
-        }
-        for agent, cluster, severity, n in (
-            ("bot", "often", "low", 90),
-            ("bot", "severe", "critical", 1),
-            ("bot", "wide", "high", 2),
-            ("other", "wide", "high", 5),
-        )
+        PAIR | dict(zip(columns, row, strict=True)) | {"title": row[1]}
+        for row in (often, severe, ("bot", "wide", "high", 2), ("other", "wide", "high", 5))
     )
     failures = table("failures").frame(
         {**PAIR, "cluster_id": "severe", "conversation_id": "c", "turn_index": turn, "quote": quote}

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import polars as pl
 
@@ -95,6 +97,37 @@ def name_of(cluster: Metric, answer: object = None) -> object:
     """One cluster's part of a reply."""
     named = {"root_cause": "why", "title": f"Title {cluster.name}", "severity": "low", "merge_into": None}
     return named | answer if isinstance(answer, dict) else answer or named
+
+
+class JsonHandler(BaseHTTPRequestHandler):
+    """Answers requests of JSON with JSON."""
+
+    def answer(self, asked: dict[str, object]) -> tuple[int, Mapping[str, str], object]:
+        """Return the status, further headers and the body."""
+        raise NotImplementedError
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, headers, said = self.answer(asked)
+        text = json.dumps(said).encode()
+        self.send_response(status)
+        sent = {"Content-Type": "application/json", "Content-Length": str(len(text)), **headers}
+        for name, value in sent.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[str]:
+    """The address of the server, which runs in a thread of its own."""
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 @dataclass

@@ -115,27 +115,30 @@ def _content(good: Mapping[str, object]) -> str:
     return text
 
 
-async def _hang(_: asyncio.StreamWriter, __: dict[str, object]) -> None:
-    await asyncio.sleep(HANG_S)
+def hangs(begun: Callable[[dict[str, object]], bytes]) -> Fault:
+    async def fault(writer: asyncio.StreamWriter, good: dict[str, object]) -> None:
+        await sends(begun)(writer, good)
+        await asyncio.sleep(HANG_S)
+
+    return fault
 
 
-async def _hang_in_headers(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: appl")
-    await writer.drain()
-    await asyncio.sleep(HANG_S)
+def resets(begun: Callable[[dict[str, object]], bytes]) -> Fault:
+    async def fault(writer: asyncio.StreamWriter, good: dict[str, object]) -> None:
+        await sends(begun)(writer, good)
+        writer.transport.abort()
+
+    return fault
 
 
-async def _hang_in_body(writer: asyncio.StreamWriter, good: dict[str, object]) -> None:
-    body = http(dumped(good))
-    writer.write(body[: len(body) - 50])
-    await writer.drain()
-    await asyncio.sleep(HANG_S)
+def repeats(head: bytes, part: bytes, times: int) -> Fault:
+    async def fault(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
+        writer.write(head)
+        for _n in range(times):
+            writer.write(part)
+            await writer.drain()
 
-
-async def _hang_after_status(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\n")
-    await writer.drain()
-    await asyncio.sleep(HANG_S)
+    return fault
 
 
 async def _slow(writer: asyncio.StreamWriter, good: dict[str, object]) -> None:
@@ -153,58 +156,13 @@ async def _slow_headers(writer: asyncio.StreamWriter, _: dict[str, object]) -> N
         await asyncio.sleep(0.2)
 
 
-async def _reset(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    writer.transport.abort()
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+MEGABYTE, SECRETS = b"x" * 1_000_000, b"Bearer secret " * 70_000
 
 
-async def _reset_in_body(writer: asyncio.StreamWriter, good: dict[str, object]) -> None:
-    body = http(dumped(good))
-    writer.write(body[: len(body) // 2])
-    await writer.drain()
-    writer.transport.abort()
-
-
-async def _large(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    part = b"x" * 1_000_000
-    writer.write(http(b"", length=50_000_000))
-    for _n in range(50):
-        writer.write(part)
-        await writer.drain()
-
-
-async def _endless(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-    part = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
-    while True:
-        writer.write(part)
-        await writer.drain()
-
-
-async def _large_error(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    part = b"Bearer secret " * 70_000
-    writer.write(http(b"", 500, "text/plain", length=50 * len(part)))
-    for _n in range(50):
-        writer.write(part)
-        await writer.drain()
-
-
-async def _chunked_and_cut(writer: asyncio.StreamWriter, good: dict[str, object]) -> None:
+def _chunked_and_cut(good: dict[str, object]) -> bytes:
     body = dumped(good)
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-    writer.write(f"{len(body):x}\r\n".encode() + body[: len(body) // 2])
-    await writer.drain()
-
-
-async def _bad_chunk_size(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    writer.write(
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n{}\r\n0\r\n\r\n"
-    )
-    await writer.drain()
-
-
-async def _tls(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
-    writer.write(b"\x15\x03\x01\x00\x02\x02\x28")  # a TLS alert in place of HTTP
-    await writer.drain()
+    return CHUNKED + f"{len(body):x}\r\n".encode() + body[: len(body) // 2]
 
 
 async def _redirect_elsewhere(writer: asyncio.StreamWriter, _: dict[str, object]) -> None:
@@ -224,23 +182,23 @@ FAULTS: dict[str, Fault] = {
     # the transport
     "empty reply": sends(lambda _: b""),
     "no HTTP": sends(lambda _: b"hello\r\n\r\n"),
-    "TLS in place of HTTP": _tls,
-    "reset": _reset,
-    "reset in the body": _reset_in_body,
-    "hang before the reply": _hang,
-    "hang after the status": _hang_after_status,
-    "hang in the headers": _hang_in_headers,
-    "hang in the body": _hang_in_body,
+    "TLS in place of HTTP": sends(lambda _: b"\x15\x03\x01\x00\x02\x02\x28"),  # an alert
+    "reset": resets(lambda _: b""),
+    "reset in the body": resets(lambda good: (body := http(dumped(good)))[: len(body) // 2]),
+    "hang before the reply": hangs(lambda _: b""),
+    "hang after the status": hangs(lambda _: b"HTTP/1.1 200 OK\r\n"),
+    "hang in the headers": hangs(lambda _: b"HTTP/1.1 200 OK\r\nContent-Type: appl"),
+    "hang in the body": hangs(lambda good: http(dumped(good))[:-50]),
     "slow bytes": _slow,
     "slow headers": _slow_headers,
     "body shorter than its length": sends(lambda good: http(dumped(good)[:40], length=4000)),
     "body longer than its length": sends(lambda good: http(dumped(good), length=20)),
-    "chunked and cut": _chunked_and_cut,
-    "bad chunk size": _bad_chunk_size,
+    "chunked and cut": sends(_chunked_and_cut),
+    "bad chunk size": sends(lambda _: CHUNKED + b"ZZZ\r\n{}\r\n0\r\n\r\n"),
     "negative length": sends(lambda good: http(dumped(good), length=-1)),
     "no body": sends(lambda _: http(b"")),
-    "50 MB": _large,
-    "endless": _endless,
+    "50 MB": repeats(http(b"", length=50 * len(MEGABYTE)), MEGABYTE, 50),
+    "endless": repeats(CHUNKED, b"100000\r\n" + b" " * 0x100000 + b"\r\n", 10**6),
     "gzip bomb": sends(lambda _: http(BOMB, Content_Encoding="gzip")),
     "gzip that is none": sends(lambda good: http(dumped(good), Content_Encoding="gzip")),
     "gzip cut": sends(lambda good: http(gzip.compress(dumped(good))[:30], Content_Encoding="gzip")),
@@ -258,7 +216,7 @@ FAULTS: dict[str, Fault] = {
     "429 with NaN": status(429, Retry_After="nan"),
     "429 with a text": status(429, Retry_After="soon"),
     "500": status(500),
-    "500 with 50 MB": _large_error,
+    "500 with 50 MB": repeats(http(b"", 500, "text/plain", 50 * len(SECRETS)), SECRETS, 50),
     "502 page": status(502, b"<html>bad gateway</html>", "text/html"),
     "status 99": sends(lambda _: http(b"{}", 99)),
     "status 204": sends(lambda _: b"HTTP/1.1 204 No Content\r\n\r\n"),

@@ -17,7 +17,6 @@ from agent_eval.judge.prompts.attachments import (
     TOKENS_PER_IMAGE,
     is_readable,
 )
-from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import NEEDS_MULTIMODAL as NEEDED
 from agent_eval.metrics.base import NOT_FETCHED, NOT_SENDABLE
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -26,12 +25,13 @@ from agent_eval.transcripts.attachments import Attachment, AttachmentKind
 from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.fakes import Kept, ScriptedClient, panel_of
 from tests.judge.material import admitted, agent, conversation, finding, humans, nothing, tables, user
-from tests.judge.test_client import Server, server  # noqa: F401
+from tests.judge.test_client import Server, complete, server  # noqa: F401
 from tests.judge.test_requests import questions
 from tests.transcripts.test_attachments import BYTES, PNG, URL
 from tests.untyped import any_table
 
 EVERY = frozenset(MEDIA_TYPES)
+AUDIO = {"type": "input_audio", "input_audio": {"data": BYTES, "format": "wav"}}
 
 
 def seen(reference: str = PNG, text: str = "What is it?") -> list[Message]:
@@ -45,17 +45,11 @@ TALK = conversation(seen(), agent("A cat."), user("Thanks"), agent("You are welc
 def judged(
     of: Conversation, client: ScriptedClient, kinds: frozenset[AttachmentKind], kept: Kept | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    rows = tables(of)
+    rows, kept = tables(of), kept or Kept()
     held = rows.conversations.frame()
     panel = replace(panel_of(client, kept=kept), limits=lambda _: ViewLimits(kinds=kinds))
-    found = judge_transcripts(
-        any_table(admitted(held)),
-        any_table(held),
-        any_table(rows.turns.frame()),
-        humans(),
-        finding(kept.frame()) if kept else nothing,
-        panel=panel,
-    )
+    of_all = (admitted(held), held, rows.turns.frame(), humans(), finding(kept.frame()))
+    found = judge_transcripts(*any_table(of_all), panel=panel)
     return found.turn_judgments, found.conversation_judgments
 
 
@@ -100,11 +94,7 @@ def test_what_is_no_data_url_of_a_known_type_is_never_sent(reference: str, reaso
 
 @pytest.mark.parametrize("role", ["assistant", "system"])
 def test_a_question_depends_on_images_of_the_agent_and_of_the_operator(role: str) -> None:
-    shown = [
-        Message.model_validate(
-            {"role": role, "content": seen()[0].model_dump()["content"], "attachments": seen()[0].attachments}
-        )
-    ]
+    shown = [seen()[0].model_copy(update={"role": role})]
     talk = conversation(*([shown, user("Hi")] if role == "system" else [user("Draw"), shown]), agent("Done."))
     client = ScriptedClient()
     turns, _ = judged(talk, client, frozenset())
@@ -113,8 +103,7 @@ def test_a_question_depends_on_images_of_the_agent_and_of_the_operator(role: str
 
 
 def test_a_spoken_reply_with_its_text_is_judged_by_its_text() -> None:
-    audio = {"type": "input_audio", "input_audio": {"data": BYTES, "format": "wav"}}
-    spoken = Message.model_validate({"role": "assistant", "content": ["It is sent.", audio]})
+    spoken = Message.model_validate({"role": "assistant", "content": ["It is sent.", AUDIO]})
     turns, _ = judged(conversation(user("Sent?"), [spoken]), ScriptedClient(), frozenset())
     assert NEEDED not in set(turns["unscored_reason"])
 
@@ -132,15 +121,8 @@ class Refusing(ScriptedClient):
 
 
 def test_a_picture_that_the_server_rejects_costs_only_the_questions_that_depend_on_it() -> None:
-    talk = conversation(
-        seen(Refusing.bad),
-        agent("A cat."),
-        seen(),
-        agent("A dog."),
-        user("Thanks"),
-        agent("You are welcome."),
-    )
-    client = Refusing()
+    bad, good, client = seen(Refusing.bad), seen(), Refusing()
+    talk = conversation(bad, agent("A cat."), good, agent("A dog."), user("Thanks"), agent("Welcome."))
     turns, whole = judged(talk, client, EVERY)
     assert set(turns.filter(turn_index=0)["unscored_reason"]) == {"judge_error"}
     assert set(turns.filter(pl.col("turn_index") > 0)["status"]) == {"scored"}
@@ -178,13 +160,7 @@ def test_the_last_attachments_are_sent_where_there_are_too_many() -> None:
 def test_the_request_holds_the_images_after_the_fenced_text(server: Server) -> None:  # noqa: F811
     asked_of = questions(TALK, [HELPFULNESS])[:1]
     prompt = build_prompt(asked_of, secret=b"s", limits=ViewLimits(kinds=EVERY))
-
-    async def go() -> None:
-        client = LiteLLMClient("openai/mock")
-        await client.complete(prompt.messages, prompt, 300)
-        await client.close()
-
-    run_sync(go())
+    complete(LiteLLMClient("openai/mock"), prompt)
     [asked] = server.asked
     text, label, image = json.loads(json.dumps(asked["messages"]))[-1]["content"]
     assert text == {"type": "text", "text": prompt.messages[-1]["content"]}
@@ -198,8 +174,7 @@ def test_litellm_knows_which_kinds_a_model_reads() -> None:
 
 
 def test_an_estimate_counts_images_and_says_what_is_not_counted() -> None:
-    audio = {"type": "input_audio", "input_audio": {"data": BYTES, "format": "wav"}}
-    heard = [Message.model_validate({"role": "user", "content": [audio]})]
+    heard = [Message.model_validate({"role": "user", "content": [AUDIO]})]
     rows = tables(conversation(seen(), agent("A cat."), heard, agent("A dog.")))
     held = rows.conversations.frame()
     sequences = open_questions(admitted(held), held, rows.turns.frame(), DEFAULT, {})
@@ -207,14 +182,12 @@ def test_an_estimate_counts_images_and_says_what_is_not_counted() -> None:
 
     def estimated(kinds: frozenset[AttachmentKind]) -> tuple[int, int, int, int]:
         panel = replace(panel_of(ScriptedClient()), limits=lambda _: ViewLimits(kinds=kinds))
-        planned = panel.planned(sequences, nothing(()))
-        found = estimate(planned, shown, panel.limits_of("scripted"))
+        found = estimate(panel.planned(sequences, nothing(())), shown, panel.limits_of("scripted"))
         return found.n_calls, found.n_images, found.n_uncounted, found.n_tokens_in
 
     assert estimated(frozenset())[:3] == (0, 0, 0)
-    assert panel_of(ScriptedClient()).n_unreadable(sequences) == sum(
-        len(question.metrics) for sequence in sequences for question in sequence.questions
-    )
+    n_metrics = sum(len(question.metrics) for sequence in sequences for question in sequence.questions)
+    assert panel_of(ScriptedClient()).n_unreadable(sequences) == n_metrics
     n_calls, n_images, n_uncounted, n_tokens = estimated(EVERY)
     assert (n_calls, n_images, n_uncounted) == (2, 2, 1)
     assert n_tokens > 2 * TOKENS_PER_IMAGE

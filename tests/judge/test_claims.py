@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -46,26 +46,23 @@ class Claimed:
 
     def claim(self, keys: Collection[str]) -> bool:
         with self.shared.lock:
-            if any(
-                k in self.shared.answers or self.shared.claims.get(k, self.worker) != self.worker
-                for k in keys
-            ):
+            if self._of_others(keys) or self.shared.answers.keys() & set(keys):
                 return False
             self.shared.claims |= dict.fromkeys(keys, self.worker)
         return True
 
+    def _of_others(self, keys: Collection[str]) -> set[str]:
+        return {key for key in keys if self.shared.claims.get(key, self.worker) != self.worker}
+
     def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
         with self.shared.lock:
             rows = [dict(self.shared.answers[key]) for key in keys if key in self.shared.answers]
-            return table("judge_cache").frame(rows), {
-                k for k in keys if self.shared.claims.get(k, self.worker) != self.worker
-            }
+            return table("judge_cache").frame(rows), self._of_others(keys)
 
     def release(self, keys: Collection[str] | None = None) -> None:
         with self.shared.lock:
-            for key in [
-                k for k, w in self.shared.claims.items() if w == self.worker and (keys is None or k in keys)
-            ]:
+            mine = {key for key, worker in self.shared.claims.items() if worker == self.worker}
+            for key in mine if keys is None else mine & set(keys):
                 del self.shared.claims[key]
 
     def renew(self) -> None: ...
@@ -171,11 +168,7 @@ def test_questions_that_a_worker_could_not_get_answered_are_free_for_others(
 def test_an_answer_given_on_other_evidence_is_asked_again() -> None:
     shared, other = Shared(), ScriptedClient()
     worker(ScriptedClient(), shared).answers(SEQUENCES, NOTHING)
-    shared.answers = {
-        key: {**row, "seen_share": 0.5, "context_tokens": 4096} for key, row in shared.answers.items()
-    }
-    panel = worker(other, shared)
-    limits: Callable[[str], object] = panel.limits_of
-    assert limits("scripted") != 4096
-    panel.answers(SEQUENCES, NOTHING)
+    in_part = {"seen_share": 0.5, "context_tokens": 4096}
+    shared.answers = {key: {**row, **in_part} for key, row in shared.answers.items()}
+    worker(other, shared).answers(SEQUENCES, NOTHING)
     assert len(other.asked) == 6

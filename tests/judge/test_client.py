@@ -5,14 +5,13 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import polars as pl
 import pytest
 
 from agent_eval.judge.llm.budget import Budget, Price
@@ -25,7 +24,7 @@ from agent_eval.judge.protocol import Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
-from tests.judge.fakes import Kept, part
+from tests.judge.fakes import JsonHandler, Kept, part, serving
 from tests.judge.test_requests import questions, talk
 
 KEY = "sk-planted-0123456789abcdef"
@@ -36,6 +35,9 @@ REPLY = {
     "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12,
               "prompt_tokens_details": {"cached_tokens": 4}},
 }  # fmt: skip
+
+
+ANSWERED = REPLY | {"choices": [{"message": {"content": json.dumps({"helpfulness": part(HELPFULNESS)})}}]}
 
 
 class Server(ThreadingHTTPServer):
@@ -54,14 +56,13 @@ class Server(ThreadingHTTPServer):
         self.asked: list[dict[str, object]] = []
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     server: Server
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.append(json.loads(body))
+    def answer(self, asked: dict[str, object]) -> tuple[int, Mapping[str, str], object]:
+        self.server.asked.append(asked)
         said, status = self.server.body, self.server.status
-        form = self.server.asked[-1].get("response_format")
+        form = asked.get("response_format")
         kind = form.get("type") if isinstance(form, dict) else "text"
         if kind in self.server.refuses:
             status, why = self.server.refusal
@@ -69,27 +70,16 @@ class Handler(BaseHTTPRequestHandler):
         if said == "echo the key":
             said = {"error": {"message": f"Incorrect API key provided: {self.headers['Authorization']}"}}
         threading.Event().wait(self.server.delay_s)
-        text = json.dumps(said).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **self.server.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        return status, self.server.headers, said
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server = Server()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server) as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{address}/v1")
+        yield server
 
 
 def complete(client: LiteLLMClient, prompt: Prompt = PROMPT) -> Reply | CallError:
@@ -133,10 +123,12 @@ def test_litellm_computes_the_cost_of_other_calls_of_the_process_but_not_of_ours
     assert of_others._hidden_params["response_cost"] > 0
 
 
-def judged(model: str, budget: Budget, n: int = 2) -> list[Verdict]:
+def judged(model: str, budget: Budget | None = None, n: int = 2, kept: Kept | None = None) -> list[Verdict]:
     """Ask n questions, one after the other."""
     sequence = QuestionSequence([q for i in range(n) for q in questions(talk(f"c{i}"), [HELPFULNESS])])
-    runtime = JudgeRuntime(LiteLLMClient, Kept().writing, b"s", budget=budget, concurrency=1)
+    runtime = JudgeRuntime(
+        LiteLLMClient, (kept or Kept()).writing, b"s", budget=budget or Budget(), concurrency=1
+    )
     found = Panel(JudgeSpec((model,)), runtime).answers([sequence], table("judge_cache").empty())
     return [verdict for [(_, verdict)] in found.values()]
 
@@ -170,10 +162,7 @@ def test_a_listed_price_of_zero_is_unknown_where_the_provider_charges(
 def test_a_form_that_a_server_refuses_leads_to_the_next_one_which_is_remembered(
     server: Server, refuses: int, refusal: tuple[int, str], kinds: list[str]
 ) -> None:
-    server.body = {
-        **REPLY,
-        "choices": [{"message": {"content": json.dumps({"helpfulness": part(HELPFULNESS)})}}],
-    }
+    server.body = ANSWERED
     server.refuses, server.refusal, budget = FORMS[:refuses], refusal, Budget()
     assert all(isinstance(v, Scored) for v in judged(f"openai/refuses-{refuses}-{refusal[0]}", budget))
     assert forms_of(server) == kinds
@@ -230,52 +219,29 @@ def test_a_reply_names_the_model_that_answered_and_what_it_was_asked_without(ser
 
 
 def test_an_answer_is_stored_with_the_model_that_gave_it(server: Server) -> None:
-    content = json.dumps({"helpfulness": {"evidence": None, "reason": "r", "score": 4}})
-    server.body = REPLY | {
-        "model": "o3-mini-2025-01-31",
-        "system_fingerprint": "fp_44",
-        "choices": [
-            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
-        ],
-    }
-    store = Kept()
-    runtime = JudgeRuntime(lambda model: LiteLLMClient(model), store.writing, b"s")
-    sequences = [QuestionSequence(questions(talk(), [HELPFULNESS]))]
-    Panel(JudgeSpec(("openai/o3-mini",)), runtime).answers(sequences, table("judge_cache").empty())
-    said = store.frame().select("model", "response_model", "system_fingerprint", "dropped_parameters")
-    assert set(said.select(pl.all().exclude("dropped_parameters")).rows()) == {
-        ("openai/o3-mini", "o3-mini-2025-01-31", "fp_44")
-    }
-    assert said["dropped_parameters"].to_list() == [["temperature"]] * said.height
+    server.body, store = ANSWERED | {"model": "o3-mini-2025-01-31", "system_fingerprint": "fp_44"}, Kept()
+    judged("openai/o3-mini", n=1, kept=store)
+    columns = ("model", "response_model", "system_fingerprint", "dropped_parameters")
+    assert store.frame().select(columns).rows() == [
+        ("openai/o3-mini", "o3-mini-2025-01-31", "fp_44", ["temperature"])
+    ]
 
 
-@pytest.mark.parametrize(
-    ("status", "failure"),
-    [
-        (429, "rate"),
-        (500, "server"),
-        (503, "server"),
-        (401, "authentication"),
-        (404, "refused"),
-        (400, "refused"),
-    ],
-)
-def test_failures_are_told_apart(server: Server, status: int, failure: str) -> None:
-    server.status, server.headers, server.body = status, {"Retry-After": "7"}, {"error": {"message": "no"}}
-    error = complete(LiteLLMClient("openai/mock"))
-    assert isinstance(error, CallError)
-    assert error.failure == failure
-    assert error.retry_after_s == 7.0
-    assert len(server.asked) == 1  # trying again is not the client's business
+FAILURES = {429: "rate", 500: "server", 503: "server", 401: "authentication", 404: "refused", 400: "refused"}
 
 
-def test_a_wait_until_a_date_is_read(server: Server) -> None:
-    server.status, server.body = 429, {"error": {"message": "no"}}
-    server.headers = {"Retry-After": formatdate(time.time() + 100, usegmt=True)}
-    error = complete(LiteLLMClient("openai/mock"))
-    assert isinstance(error, CallError)
-    assert error.retry_after_s is not None
-    assert 90 < error.retry_after_s <= 100
+@pytest.mark.parametrize("status", FAILURES)
+def test_failures_are_told_apart_and_a_wait_in_seconds_or_until_a_date_is_read(
+    server: Server, status: int
+) -> None:
+    server.status, server.body = status, {"error": {"message": "no"}}
+    for wait in ("100", formatdate(time.time() + 100, usegmt=True)):
+        server.headers = {"Retry-After": wait}
+        error = complete(LiteLLMClient("openai/mock"))
+        assert isinstance(error, CallError)
+        assert error.failure == FAILURES[status]
+        assert 90 < (error.retry_after_s or 0) <= 100
+    assert len(server.asked) == 2  # trying again is not the client's business
 
 
 def test_a_server_that_does_not_answer_and_one_that_is_not_there(
@@ -288,8 +254,9 @@ def test_a_server_that_does_not_answer_and_one_that_is_not_there(
     assert isinstance(slow, CallError)
     assert isinstance(gone, CallError)
     assert (slow.failure, gone.failure) == ("timeout", "connection")
-    assert "judge_timeout_s" in slow.detail
-    assert "judge_concurrency" in slow.detail
+    assert {"judge_timeout_s", "judge_concurrency"} <= set(
+        slow.detail.replace(",", " ").replace(".", " ").split()
+    )
 
 
 def test_a_price_that_nobody_knows_is_none_also_after_a_call(server: Server) -> None:
@@ -313,14 +280,9 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
     monkeypatch.setattr(
         "agent_eval.judge.llm.requests.asyncio", hasty
     )  # there only: the client has sleeps of its own
-    server.status, server.body = status, "echo the key"
-    kept = Kept()
-    runtime = JudgeRuntime(lambda model: LiteLLMClient(model), kept.writing, b"s")
+    server.status, server.body, kept = status, "echo the key", Kept()
     with caplog.at_level(logging.DEBUG):
-        given = Panel(JudgeSpec(("openai/mock",)), runtime).answers(
-            [QuestionSequence(questions(talk(), [HELPFULNESS]))], table("judge_cache").empty()
-        )
-    [[(_, verdict)]] = given.values()
+        [verdict] = judged("openai/mock", n=1, kept=kept)
     assert isinstance(verdict, Unscored)
     assert verdict.detail
     assert server.asked, verdict  # the server was really called
@@ -350,14 +312,8 @@ def test_a_model_that_cannot_be_called_is_named_before_the_first_call(
         monkeypatch.setenv(name, value)
     problem = problem_of(model)
     assert problem is None if said is None else problem is not None and said in problem
-
-
-def test_a_model_with_a_price_in_the_settings_is_taken_for_one_that_exists(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert problem_of("openai/gpt-of-tomorrow", is_listed=True) is None
+    if environment.get("OPENAI_API_KEY"):  # a model with a price in the settings exists
+        assert problem_of(model, is_listed=True) is None
 
 
 def test_a_model_is_not_named_as_the_judges_of_other_tools_are() -> None:

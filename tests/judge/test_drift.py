@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
@@ -23,10 +24,9 @@ HELPFULNESS, COHERENCE = DEFAULT.get("helpfulness"), DEFAULT.get("coherence")
 
 
 def question(name: str, turn_index: int | None) -> Question:
-    keys = {m.name: f"{name}-{turn_index}-{m.name}" for m in (HELPFULNESS, COHERENCE)}
-    return Question(
-        (TALK,), (TALK.turns(),), turn_index, f"{name}-{turn_index}", (HELPFULNESS, COHERENCE), keys
-    )
+    place, metrics = f"{name}-{turn_index}", (HELPFULNESS, COHERENCE)
+    keys = {m.name: f"{place}-{m.name}" for m in metrics}
+    return Question((TALK,), (TALK.turns(),), turn_index, place, metrics, keys)
 
 
 def sequence(name: str, n_turns: int) -> QuestionSequence:
@@ -55,57 +55,63 @@ def test_the_sample_is_fixed_and_grows_by_turns() -> None:
 
 
 def test_only_what_was_answered_is_asked_again() -> None:
-    sample = audit_sample({"a": [sequence("x", 2)]}, {"x-1-coherence", "x-None-helpfulness"}, 9)
-    assert [[(q.turn_index, list(q.keys)) for q in unit.questions] for unit in sample] == [
-        [(1, ["coherence"]), (None, ["helpfulness"])]
-    ]
-    assert replace(sample[0], questions=[]) == QuestionSequence([])
+    [unit] = audit_sample({"a": [sequence("x", 2)]}, {"x-1-coherence", "x-None-helpfulness"}, 9)
+    asked = [(q.turn_index, list(q.keys)) for q in unit.questions]
+    assert asked == [(1, ["coherence"]), (None, ["helpfulness"])]
+    assert replace(unit, questions=[]) == QuestionSequence([])
 
 
 ratings = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=20)
 
 
 @given(ratings)
+@example([(4, 4), (4, 4)])
 def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     before, after = map(list, zip(*pairs, strict=True))
-    ours = weighted_kappa(before, after)
-    if ours is None:
-        assert len({*before, *after}) == 1
+    words = [str(x) for x in before], [str(x) for x in after]
+    weighted, of_words = weighted_kappa(before, after), label_kappa(*words)
+    if len({*before, *after}) == 1:  # undefined
+        assert (weighted, of_words) == (None, None)
     else:
-        assert ours == pytest.approx(
-            cohen_kappa_score(before, after, weights="quadratic", labels=[1, 2, 3, 4, 5])
-        )
-    if len({*before, *after}) > 1:
-        words = [str(x) for x in before], [str(x) for x in after]
-        assert label_kappa(*words) == pytest.approx(cohen_kappa_score(*words))
+        expected = cohen_kappa_score(before, after, weights="quadratic", labels=[1, 2, 3, 4, 5])
+        assert weighted == pytest.approx(expected)
+        assert of_words == pytest.approx(cohen_kappa_score(*words))
 
 
-def test_kappa_of_one_word_or_of_nothing_is_undefined() -> None:
-    assert label_kappa(["a", "a"], ["a", "a"]) is None
-    assert weighted_kappa([4, 4], [4, 4]) is None
-    assert weighted_kappa([], []) is None
-    assert label_kappa([], []) is None
+def test_kappa_of_nothing_is_undefined() -> None:
+    assert (weighted_kappa([], []), label_kappa([], [])) == (None, None)
 
 
 def answer(
-    audit: str, key: str, metric: str, before: dict[str, object], after: dict[str, object]
+    key: str,
+    before: object,
+    after: object,
+    metric: str = "helpfulness",
+    kind: str = "rating_1to5",
+    **more: str,
 ) -> dict[str, object]:
-    said: dict[str, object] = {"verdict_before": json.dumps(before), "verdict": json.dumps(after)}
-    said |= {"content_hash": key, "turn_index": 0}
-    return {"audit_id": audit, "cache_key": key, "metric": metric, "model": "m"} | said
+    said: dict[str, object] = {
+        "verdict_before": json.dumps({kind: before}),
+        "verdict": json.dumps({kind: after}),
+    }
+    said |= {"audit_id": "2026-02", "cache_key": key, "metric": metric, "model": "m"}
+    return said | {"content_hash": key, "turn_index": 0} | more
+
+
+def drift_of(*rows: dict[str, object]) -> dict[str, dict[str, Any]]:
+    """Metric → its row."""
+    found = latest_drift(table("judge_audits").frame(rows))
+    return {row["metric"]: row for row in found.iter_rows(named=True)}
 
 
 def test_the_latest_audit_counts_and_units_are_not_mixed() -> None:
-    rows = [
-        answer("2026-01", "old", "helpfulness", {"rating_1to5": 5}, {"rating_1to5": 1}),
-        answer("2026-02", "a", "helpfulness", {"rating_1to5": 5}, {"rating_1to5": 4}),
-        answer("2026-02", "b", "helpfulness", {"rating_1to5": 3}, {"rating_1to5": 3}),
-        answer("2026-02", "c", "goal_completion", {"value": 0.0}, {"value": 1.0}),
-        answer("2026-02", "d", "agent_behavior_failure", {"label": "no failure"}, {"label": "repetition"}),
-    ]
-    found = {
-        row["metric"]: row for row in latest_drift(table("judge_audits").frame(rows)).iter_rows(named=True)
-    }
+    found = drift_of(
+        answer("old", 5, 1, audit_id="2026-01"),
+        answer("a", 5, 4),
+        answer("b", 3, 3),
+        answer("c", 0.0, 1.0, "goal_completion", "value"),
+        answer("d", "no failure", "repetition", "agent_behavior_failure", "label"),
+    )
     assert (found["helpfulness"]["n"], found["helpfulness"]["share_equal"]) == (2, 0.5)
     assert found["helpfulness"]["mean_difference"] == -0.5
     # means 4 and 3.5, variances 1 and 0.25: by chance 1 + 0.25 + 0.25 = 1.5; seen (1 + 0) / 2; 1 − 1/3
@@ -119,11 +125,7 @@ def test_the_latest_audit_counts_and_units_are_not_mixed() -> None:
 def test_the_limits_of_drift_are_those_of_means_over_turns() -> None:
     # one answer per turn: the jackknife of a mean is its standard error
     changes = [0, 0, 1, 0, -1, 0, 0, 2]
-    rows = [
-        answer("2026-02", f"k{i}", "helpfulness", {"rating_1to5": 3}, {"rating_1to5": 3 + change})
-        for i, change in enumerate(changes)
-    ]
-    found = latest_drift(table("judge_audits").frame(rows)).row(0, named=True)
+    found = drift_of(*(answer(f"k{i}", 3, 3 + change) for i, change in enumerate(changes)))["helpfulness"]
     low, high = stats.t.interval(0.95, 7, loc=np.mean(changes), scale=stats.sem(changes))
     assert (found["mean_difference_low"], found["mean_difference_high"]) == pytest.approx((low, high))
     # 5 of 8 equal
@@ -135,12 +137,8 @@ def test_the_limits_of_drift_are_those_of_means_over_turns() -> None:
 
 def test_answers_on_one_turn_are_one_cluster() -> None:
     def limits(turns: list[int]) -> tuple[float, float]:
-        rows = [
-            answer("2026-02", f"k{i}", f"m{i}", {"rating_1to5": 3}, {"rating_1to5": 3 + turn % 2})
-            | {"content_hash": f"c{turn}"}
-            for i, turn in enumerate(turns)
-        ]
-        found = latest_drift(table("judge_audits").frame(rows)).filter(metric="all").row(0, named=True)
+        answers = (answer(f"k{i}", 3, 3 + t % 2, f"m{i}", content_hash=f"c{t}") for i, t in enumerate(turns))
+        found = drift_of(*answers)["all"]
         return found["mean_difference_low"], found["mean_difference_high"]
 
     apart, together = limits(list(range(20))), limits([i // 5 for i in range(20)])
@@ -148,11 +146,7 @@ def test_answers_on_one_turn_are_one_cluster() -> None:
 
 
 def test_turns_that_all_agree_leave_room_for_what_they_miss() -> None:
-    rows = [
-        answer("2026-02", f"k{i}", "helpfulness", {"rating_1to5": 2 + i % 3}, {"rating_1to5": 2 + i % 3})
-        for i in range(20)
-    ]
-    found = latest_drift(table("judge_audits").frame(rows)).row(0, named=True)
+    found = drift_of(*(answer(f"k{i}", 2 + i % 3, 2 + i % 3) for i in range(20)))["helpfulness"]
     missed = 1 - 0.025 ** (1 / 20)
     assert found["share_equal_low"] == pytest.approx(1 - missed)
     assert found["mean_difference_high"] == pytest.approx(missed)

@@ -91,6 +91,10 @@ def effective_is_one_of_each(frame: pl.DataFrame, *key: str) -> bool:
     return bool((frame.group_by(key).agg(pl.col("is_effective").sum())["is_effective"] == 1).all())
 
 
+def with_outcome(of: Conversation, correct: bool) -> Conversation:
+    return of.model_copy(update={"outcome": of.outcome.model_copy(update={"correct": correct})})
+
+
 def test_what_nobody_answered_has_one_row_that_says_so() -> None:
     turns = judged(TALK).turn_judgments
     assert turns.height == 7 + 8  # the second turn is asked for knowledge_retention too
@@ -98,21 +102,6 @@ def test_what_nobody_answered_has_one_row_that_says_so() -> None:
         ("rule", "not_applicable", "needs a judge model", True)
     }
     assert turns["rating_1to5"].null_count() == turns.height
-
-
-def test_a_turn_that_ended_is_not_asked_and_says_why() -> None:
-    scripted = ScriptedClient()
-    turns = judged(conversation(user("Hi")), client=scripted).turn_judgments
-    assert set(turns["unscored_reason"]) == {"ended"}
-    assert turns.height == 7
-    assert scripted.names_asked == [{"goal_completion", "plan_adherence"}]
-
-
-def test_optional_metrics_have_rows_only_where_they_apply() -> None:
-    optional = ("answer_correctness", "tool_result_utilisation", "tool_call_behavior_failure")
-    talk, calls = judged(TALK).turn_judgments, judged(CALLS).turn_judgments
-    assert talk.filter(pl.col("metric").is_in(optional)).is_empty()
-    assert set(calls["metric"]) >= {"tool_result_utilisation", "tool_call_behavior_failure"}
 
 
 def test_a_recorded_verdict_is_found_by_content_and_lost_by_an_edit() -> None:
@@ -124,12 +113,12 @@ def test_a_recorded_verdict_is_found_by_content_and_lost_by_an_edit() -> None:
     assert judged(edited, verdicts=[verdict]).turn_judgments.filter(judge="recorded").is_empty()
 
 
+EDITED = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Bye."))
+
+
 def test_an_edit_of_a_later_turn_keeps_the_verdicts_before_it() -> None:
     verdicts = [said(TALK, i, HELPFULNESS, rating_1to5=3) for i in (0, 1)]
-    edited = conversation(
-        user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Bye.")
-    )
-    found = judged(edited, verdicts=verdicts).turn_judgments.filter(judge="recorded")
+    found = judged(EDITED, verdicts=verdicts).turn_judgments.filter(judge="recorded")
     assert found["turn_index"].to_list() == [0]
 
 
@@ -149,9 +138,8 @@ def test_every_version_gets_the_rows_of_one_judgment() -> None:
 
 
 def test_conversations_that_are_judged_part_by_part_get_the_same_rows() -> None:
-    several = [
-        of.model_copy(update={"conversation_id": f"c{i}"}) for i, of in enumerate([TALK, CALLS, CALLS])
-    ]
+    held = enumerate([TALK, CALLS, CALLS])
+    several = [of.model_copy(update={"conversation_id": f"c{i}"}) for i, of in held]
     ratings = [human("helpfulness", 2, conversation_id="c2", turn_index=0)]
     options = {"versions": ["1.0.0", "1.3.0"], "ratings": ratings, "tests": {"c2": ["hallucination"]}}
     whole, parted = (judged(*several, at_once=n, **options) for n in (None, 1))  # type: ignore[arg-type]
@@ -164,50 +152,32 @@ def test_conversations_that_are_not_admitted_are_not_judged() -> None:
     rows = tables(TALK)
     held = rows.conversations.frame()
     transcripts = admitted(held).with_columns(is_admitted=pl.lit(False))
-    found = judge_transcripts(
-        any_table(transcripts), any_table(held), any_table(rows.turns.frame()), humans(), nothing
-    )
+    found = judge_transcripts(*any_table([transcripts, held, rows.turns.frame(), humans(), nothing]))
     assert found.turn_judgments.is_empty()
     assert found.conversation_judgments.is_empty()
 
 
 def test_empty_frames_give_empty_tables() -> None:
     empty = [table(n).empty() for n in ("transcripts", "conversations", "turns", "human_ratings")]
-    found = judge_transcripts(
-        any_table(empty[0]), any_table(empty[1]), any_table(empty[2]), empty[3], nothing
-    )
+    found = judge_transcripts(*any_table([*empty, nothing]))
     assert found.turn_judgments.schema == table("turn_judgments").schema
     assert found.conversation_judgments.is_empty()
 
 
 def test_people_count_before_rules_and_rules_before_recorded_verdicts() -> None:
-    of = CALLS.model_copy(update={"outcome": CALLS.outcome.model_copy(update={"correct": True})})
-    found = judged(
-        of,
-        verdicts=[said(of, None, GOAL, value=0), said(of, 0, HELPFULNESS, rating_1to5=2)],
-        ratings=[
-            human("helpfulness", 5, conversation_id="c1", turn_index=0, evidence="Here.", rationale="good")
-        ],
-    )
+    of = with_outcome(CALLS, correct=True)
+    verdicts = [said(of, None, GOAL, value=0), said(of, 0, HELPFULNESS, rating_1to5=2)]
+    rating = human("helpfulness", 5, conversation_id="c1", turn_index=0, evidence="Here.", rationale="good")
+    found = judged(of, verdicts=verdicts, ratings=[rating])
     whole = found.conversation_judgments.filter(metric="goal_completion")
     goal = whole.select("judge", "value", "is_effective").rows()
     assert sorted(goal) == [("recorded", 0.0, False), ("rule", 1.0, True)]
     helpful = found.turn_judgments.filter(metric="helpfulness").sort("judge").to_dicts()
-    assert [(r["judge"], r["rating_1to5"], r["is_effective"]) for r in helpful] == [
-        ("human", 5, True),
-        ("recorded", 2, False),
-    ]
+    answers = [(r["judge"], r["rating_1to5"], r["is_effective"]) for r in helpful]
+    assert answers == [("human", 5, True), ("recorded", 2, False)]
     assert (helpful[0]["judge_model"], helpful[0]["evidence_verified"]) == ("kim", True)
     assert helpful[0]["question_key"] == helpful[1]["question_key"]
     assert effective_is_one_of_each(found.turn_judgments, "turn_index")
-
-
-def test_a_human_rating_takes_the_place_of_nobodys() -> None:
-    rating = human("helpfulness", 1, conversation_id="c1", turn_index=1)
-    turns = judged(TALK, ratings=[rating]).turn_judgments
-    row = turns.filter(metric="helpfulness", turn_index=1)
-    assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
-    assert effective_is_one_of_each(turns, "turn_index")
 
 
 def test_a_label_by_a_judge_of_another_tool_is_beside_ours_and_changes_nothing() -> None:
@@ -273,9 +243,8 @@ def test_raters_who_differ_on_a_turn_are_both_kept_and_nothing_is_scored() -> No
         ("recorded", "model-a", "scored", 3, None, False),
     ]
     assert effective_is_one_of_each(turns, "turn_index")
-    decided = judged(TALK, ratings=ratings, rule="latest").turn_judgments.filter(
-        "is_effective", judge="human"
-    )
+    decided = judged(TALK, ratings=ratings, rule="latest").turn_judgments
+    decided = decided.filter("is_effective", judge="human")
     assert decided.select("rating_1to5", "decided_by").rows() == [(2, "rule latest: anna 2, ben 5")]
 
 
@@ -291,14 +260,15 @@ def hallucination_row(of: Conversation, *ratings: Row, verdicts: Sequence[Row] =
 
 
 def test_a_person_decides_the_hallucination_test_before_a_declared_outcome() -> None:
-    of = TALK.model_copy(update={"outcome": TALK.outcome.model_copy(update={"correct": True})})
-    assert hallucination_row(of)["value"] == 1.0
+    for correct, value in ((False, 0.0), (True, 1.0)):
+        of = with_outcome(TALK, correct)
+        row = hallucination_row(of)
+        assert (row["judge"], row["status"], row["value"]) == ("rule", "scored", value)
     row = hallucination_row(of, valued("hallucination_passed", 0.0))
     assert (row["judge"], row["value"], row["judge_model"]) == ("human", 0.0, "kim")
-    unsettled = hallucination_row(
-        of, valued("hallucination_passed", 0.0), valued("hallucination_passed", 1.0, rater="lee")
-    )
-    assert (unsettled["status"], unsettled["unscored_reason"]) == ("disputed", "kim 0, lee 1")
+    by_both = valued("hallucination_passed", 0.0), valued("hallucination_passed", 1.0, rater="lee")
+    row = hallucination_row(of, *by_both)
+    assert (row["status"], row["unscored_reason"]) == ("disputed", "kim 0, lee 1")
 
 
 def test_peoples_labels_decide_the_hallucination_test_where_judges_said_otherwise() -> None:
@@ -312,44 +282,29 @@ def test_peoples_labels_decide_the_hallucination_test_where_judges_said_otherwis
     assert "turn 1 (human)" in str(row["rationale"])
     differing = [fine, fine | {"label": FALSE, "rater": "lee"}]
     row = hallucination_row(TALK, *differing, verdicts=invented)
-    assert (row["status"], row["unscored_reason"]) == (
-        "not_applicable",
-        "people differ on the failures of a turn",
-    )
+    assert row["status"] == "not_applicable"
+    assert row["unscored_reason"] == "people differ on the failures of a turn"
+
+
+PLACE: Row = {"conversation_id": "c1", "turn_index": 0}
 
 
 @pytest.mark.parametrize(
     "place",
     [
-        {"conversation_id": "c9", "turn_index": 0},
-        {"conversation_id": "c1", "turn_index": 9},
-        {"conversation_id": "c1", "turn_index": 0, "methodology_version": "1.0.0"},
-        {"conversation_id": "c1", "turn_index": 0, "agent_id": "bob"},
-        {"conversation_id": "c1", "turn_index": 0, "session_id": "s9"},
+        {"conversation_id": "c9"},
+        {"turn_index": 9},
+        {"methodology_version": "1.0.0"},
+        {"agent_id": "bob"},
+        {"session_id": "s9"},
     ],
 )
 def test_a_human_rating_that_points_elsewhere_changes_nothing(place: Row) -> None:
-    assert judged(TALK, ratings=[human("helpfulness", 1) | place]).turn_judgments.equals(
-        judged(TALK).turn_judgments
-    )
-
-
-def test_a_later_rating_that_names_another_session_does_not_push_out_a_valid_one() -> None:
-    place: Row = {"conversation_id": "c1", "turn_index": 0}
-    valid = human("helpfulness", 4) | place
-    astray = human("helpfulness", 1, line=3, session_id="s9") | place
-    assert judged(TALK, ratings=[valid, astray]).turn_judgments.equals(
-        judged(TALK, ratings=[valid]).turn_judgments
-    )
-
-
-def test_the_last_rating_of_a_turn_counts_whether_it_names_the_session_or_not() -> None:
-    place: Row = {"conversation_id": "c1", "turn_index": 0}
-    named, unnamed = human("helpfulness", 4, session_id="s1") | place, human("helpfulness", 2) | place
-    for first, last in ((named, unnamed), (unnamed, named)):
-        ratings = [first | {"line": 2}, last | {"line": 3}]
-        rows = judged(TALK, ratings=ratings).turn_judgments.filter(judge="human")
-        assert rows["rating_1to5"].to_list() == [last["rating_1to5"]]
+    """Neither where nobody rated, nor beside an earlier rating of the turn."""
+    valid, astray = human("helpfulness", 4) | PLACE, human("helpfulness", 1, line=3) | PLACE | place
+    for before in ([], [valid]):
+        with_it, without = (judged(TALK, ratings=ratings) for ratings in ([*before, astray], before))
+        assert with_it.turn_judgments.equals(without.turn_judgments)
 
 
 def test_a_rules_label_takes_the_other_failures_of_the_next_judge_with_it() -> None:
@@ -362,7 +317,7 @@ def test_a_rules_label_takes_the_other_failures_of_the_next_judge_with_it() -> N
 
 
 def test_a_model_is_asked_for_what_rules_leave_open_and_it_has_not_answered_before() -> None:
-    of = CALLS.model_copy(update={"outcome": CALLS.outcome.model_copy(update={"correct": True})})
+    of = with_outcome(CALLS, correct=True)
     first, second, kept = ScriptedClient(), ScriptedClient(), Kept()
     once = judged(of, client=first, kept=kept)
     names, *_ = first.names_asked  # the goal is declared
@@ -373,77 +328,61 @@ def test_a_model_is_asked_for_what_rules_leave_open_and_it_has_not_answered_befo
     assert again.turn_judgments.equals(once.turn_judgments)
 
 
-def test_what_another_judge_answered_before_yields_to_the_model_and_stays_to_be_seen() -> None:
+@pytest.mark.parametrize(
+    ("always", "rating", "effective"),
+    [(None, 4, "scripted"), (GARBAGE, None, "recorded")],
+    ids=["given", "lost"],
+)
+def test_what_another_judge_answered_before_yields_to_the_model_unless_its_answer_is_lost(
+    always: Reply | None, rating: int | None, effective: str
+) -> None:
     verdict = said(TALK, 0, HELPFULNESS, rating_1to5=2)
-    rows = judged(TALK, verdicts=[verdict], client=ScriptedClient()).turn_judgments
+    rows = judged(TALK, verdicts=[verdict], client=ScriptedClient(always=always)).turn_judgments
     both = rows.filter(metric="helpfulness", turn_index=0).sort("judge")
-    assert both.select("judge", "rating_1to5", "is_effective").rows() == [
-        ("recorded", 2, False),
-        ("scripted", 4, True),
-    ]
+    assert both.select("judge", "rating_1to5").rows() == [("recorded", 2), ("scripted", rating)]
+    assert both.filter("is_effective")["judge"].to_list() == [effective]
 
 
 def test_a_lost_answer_is_unscored_and_never_a_number() -> None:
     broken = ScriptedClient(always=GARBAGE)
     [row] = judged(TALK, client=broken).turn_judgments.filter(metric="helpfulness", turn_index=0).to_dicts()
     assert (row["judge"], row["status"], row["unscored_reason"]) == ("scripted", "unscored", "parse_failure")
-    assert row["rating_1to5"] is None
-    assert row["is_effective"]
+    assert (row["rating_1to5"], row["is_effective"]) == (None, True)
     assert row["n_tokens_in"] > 0  # it was paid all the same
-
-
-def test_a_lost_answer_yields_to_one_that_was_given() -> None:
-    verdict = said(TALK, 0, HELPFULNESS, rating_1to5=2)
-    rows = judged(TALK, verdicts=[verdict], client=ScriptedClient(always=GARBAGE)).turn_judgments
-    both = rows.filter(metric="helpfulness", turn_index=0).sort("judge")
-    assert both.select("judge", "status", "is_effective").rows() == [
-        ("recorded", "scored", True),
-        ("scripted", "unscored", False),
-    ]
     lost, given = Unscored("judge_error", "down"), Scored("fine", rating_1to5=4)
     assert effective_answer([("a", lost), ("b", given)]) == 1
 
 
-HELD = {"c1": ["hallucination"]}
-
-
-def passed(*verdicts: Row, of: Conversation = TALK) -> tuple[object, ...]:
-    rows = judged(of, verdicts=verdicts, tests=HELD).conversation_judgments
-    row = rows.filter(metric="hallucination_passed").to_dicts()[0]
-    return row["judge"], row["status"], row["value"]
-
-
 def test_the_hallucination_test_is_judged_only_where_it_was_held() -> None:
-    assert judged(TALK).conversation_judgments["metric"].to_list() == [
-        "goal_completion",
-        "plan_adherence",
-        "step_efficiency",
+    names = ["goal_completion", "plan_adherence", "step_efficiency"]
+    assert judged(TALK).conversation_judgments["metric"].to_list() == names
+
+
+@pytest.mark.parametrize(
+    ("labels", "value"),
+    [
+        ([], None),
+        (["no failure"], None),
+        (["no failure", "repetition"], 1.0),
+        ([f"repetition; {FALSE}"], 0.0),
+    ],
+)
+def test_the_hallucination_test_is_judged_when_every_turn_is_or_one_has_false_information(
+    labels: list[str], value: float | None
+) -> None:
+    several = [text.split("; ") for text in labels]
+    verdicts = [
+        said(TALK, i, FAILURE, label=one, further_labels=more) for i, (one, *more) in enumerate(several)
     ]
+    row = hallucination_row(TALK, verdicts=verdicts)
+    status = "not_applicable" if value is None else "scored"
+    assert (row["judge"], row["status"], row["value"]) == ("rule", status, value)
 
 
-def test_the_hallucination_test_is_not_judged_until_every_turn_is() -> None:
-    clean = said(TALK, 0, FAILURE, label="no failure")
-    assert passed() == ("rule", "not_applicable", None)
-    assert passed(clean) == ("rule", "not_applicable", None)
-    assert passed(clean, said(TALK, 1, FAILURE, label="repetition")) == ("rule", "scored", 1.0)
-
-
-def test_one_turn_with_false_information_fails_the_hallucination_test() -> None:
-    false = said(TALK, 0, FAILURE, label="repetition", further_labels=["false information"])
-    assert passed(false) == ("rule", "scored", 0.0)
-
-
-def test_a_rules_silence_on_false_information_is_no_pass() -> None:
+def test_what_a_rule_found_says_nothing_of_false_information() -> None:
     of = conversation(user("Tidy up"), call("delete_files", {"path": "/x"}), agent("Done."))
-    rows = judged(of, tests=HELD)
-    assert rows.turn_judgments.filter(metric=FAILURE.name)["label"].to_list() == ["unsafe action"]
-    assert rows.conversation_judgments.filter(metric="hallucination_passed")["value"].to_list() == [None]
-
-
-@pytest.mark.parametrize(("correct", "value"), [(True, 1.0), (False, 0.0)])
-def test_a_declared_outcome_decides_the_hallucination_test(correct: bool, value: float) -> None:
-    of = conversation(user("Hi"), agent("No."), outcome={"correct": correct})
-    assert passed(of=of) == ("rule", "scored", value)
+    assert judged(of).turn_judgments.filter(metric=FAILURE.name)["label"].to_list() == ["unsafe action"]
+    assert hallucination_row(of)["value"] is None
 
 
 def test_turns_are_judged_in_order_without_what_comes_after_and_the_goal_with_the_last() -> None:
@@ -462,19 +401,14 @@ def test_the_pass_runs_where_a_loop_is_running_already() -> None:
 
 def test_row_order_of_the_input_does_not_matter() -> None:
     rows = tables(TALK, TALK.model_copy(update={"conversation_id": "c2"}))
-    held, turns = rows.conversations.frame(), rows.turns.frame()
+    held = rows.conversations.frame()
+    frames = (admitted(held), held, rows.turns.frame())
+    one, other = (
+        judge_transcripts(*any_table([*given, humans(), nothing])).turn_judgments
+        for given in (frames, tuple(frame.reverse() for frame in frames))
+    )
     key = ["methodology_version", "conversation_id", "turn_index", "metric", "judge"]
-    one = judge_transcripts(
-        any_table(admitted(held)), any_table(held), any_table(turns), humans(), nothing
-    ).turn_judgments.sort(key)
-    other = judge_transcripts(
-        any_table(admitted(held).reverse()),
-        any_table(held.reverse()),
-        any_table(turns.reverse()),
-        humans(),
-        nothing,
-    ).turn_judgments.sort(key)
-    assert one.equals(other)
+    assert one.sort(key).equals(other.sort(key))
 
 
 def test_two_thousand_turns_under_four_versions_take_seconds_at_most() -> None:
@@ -497,13 +431,7 @@ def test_a_not_applicable_of_a_rule_is_an_answer() -> None:
 
 def test_equal_questions_of_several_conversations_are_asked_once() -> None:
     twin = TALK.model_copy(update={"conversation_id": "c2"})
-    longer = conversation(
-        user("Where is A-1?"),
-        agent("It was sent on Monday."),
-        user("Bye"),
-        agent("Bye."),
-        conversation_id="c3",
-    )
+    longer = EDITED.model_copy(update={"conversation_id": "c3"})
     scripted = ScriptedClient()
     found = judged(TALK, twin, longer, client=scripted)
     assert len(scripted.asked) == 3  # two turns, and the one that only the third has
@@ -519,13 +447,9 @@ def test_what_calls_cost_adds_up_over_their_rows() -> None:
 
 
 def test_an_edited_last_turn_asks_that_turn_and_the_whole_again() -> None:
-    kept = Kept()
+    kept, scripted = Kept(), ScriptedClient()
     judged(TALK, client=ScriptedClient(), kept=kept)
-    edited = conversation(
-        user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Bye.")
-    )
-    scripted = ScriptedClient()
-    judged(edited, client=scripted, kept=kept)
+    judged(EDITED, client=scripted, kept=kept)
     assert [len(prompt.turns) for prompt in scripted.asked] == [2]
     assert scripted.names_asked[0] >= {"helpfulness", "goal_completion"}
 
@@ -550,45 +474,43 @@ def test_an_edited_metric_asks_that_metric_again_and_no_other() -> None:
     assert ask(replace(own, question="Is it rude?")).names_asked == [{"tone"}, {"tone"}]
 
 
+WITH_POLICY = conversation(
+    [Message(role="system", content="Ask before you cancel.")], user("Cancel it."), agent("Cancelled.")
+)
+
+
 def test_a_broken_rule_of_the_policy_is_a_label_of_the_turns_behaviour() -> None:
-    of = conversation(
-        [Message(role="system", content="Ask before you cancel.")], user("Cancel it."), agent("Cancelled.")
-    )
     client = ScriptedClient(answers={"policy_adherence": ["broken", "kept"]})
-    rows = judged(of, client=client).turn_judgments.filter("is_effective")
+    rows = judged(WITH_POLICY, client=client).turn_judgments.filter("is_effective")
     [adherence] = rows.filter(metric="policy_adherence").to_dicts()
     assert (adherence["status"], adherence["value"]) == ("scored", 0.5)
     [behaviour] = rows.filter(metric="agent_behavior_failure").to_dicts()
     assert (behaviour["label"], behaviour["further_labels"]) == ("policy violation", [])
     assert "broken (low): x" in behaviour["rationale"]
-    kept = judged(of, client=ScriptedClient()).turn_judgments
+    kept = judged(WITH_POLICY, client=ScriptedClient()).turn_judgments
     assert kept.filter(metric="agent_behavior_failure")["label"].to_list() == ["no failure"]
 
 
 def test_an_unsupported_claim_is_a_label_beside_a_broken_rule() -> None:
-    of = conversation(
-        [Message(role="system", content="Ask before you cancel.")], user("Cancel it."), agent("Cancelled.")
-    )
     answers = {"policy_adherence": ["broken"], "faithfulness": ["supported", "unsupported"]}
     kept = Kept()
     for client in (ScriptedClient(answers=answers), None):  # asked, and then from the store
-        rows = judged(of, client=client or ScriptedClient(), kept=kept).turn_judgments.filter("is_effective")
+        asked = judged(WITH_POLICY, client=client or ScriptedClient(), kept=kept)
+        rows = asked.turn_judgments.filter("is_effective")
         assert rows.filter(metric="faithfulness")["rating_1to5"].to_list() == [4]
         [behaviour] = rows.filter(metric="agent_behavior_failure").to_dicts()
         assert behaviour["label"] == "policy violation"
         assert behaviour["further_labels"] == ["unsupported claim"]
     contradicted = ScriptedClient(answers={"faithfulness": ["contradicted"]})
-    rows = judged(of, client=contradicted).turn_judgments.filter("is_effective")
+    rows = judged(WITH_POLICY, client=contradicted).turn_judgments.filter("is_effective")
     assert rows.filter(metric="agent_behavior_failure")["label"].to_list() == ["no failure"]
     unknown = judged(TALK, client=ScriptedClient()).turn_judgments
     assert unknown.filter(metric="policy_adherence").is_empty()
 
 
 def test_that_a_judge_cannot_tell_is_an_answer_that_is_kept_and_no_number() -> None:
-    reply = json.dumps(
-        {name: {"evidence": None, "reason": "The log is cut.", "score": None} for name in ("verbosity",)}
-    )
-    metrics = MetricSet(tuple(m for m in DEFAULT.metrics if m.name == "verbosity"))
+    reply = json.dumps({"verbosity": {"evidence": None, "reason": "The log is cut.", "score": None}})
+    metrics = DEFAULT.only(["verbosity"])
     kept = Kept()
     client = ScriptedClient(always=Reply(reply, USAGE))
     first = judged(TALK, metrics=metrics, client=client, kept=kept).turn_judgments

@@ -11,27 +11,14 @@ from agent_eval.judge.inputs.foreign_judgments import agreement, kept_policy, re
 
 
 def entry(name: object = "c1", verdict: object = "pass", **facts: object) -> dict[str, object]:
-    return {
-        "simulation_id": name,
-        "judge_verdict": verdict,
-        "judge_model": "m",
-        "judge_prompt_name": "p",
-        **facts,
-    }
+    judge = {"judge_model": "m", "judge_prompt_name": "p"}
+    return {"simulation_id": name, "judge_verdict": verdict, **judge, **facts}
 
 
 def written(folder: Path, value: object, name: str = "j.json") -> Path:
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
     (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     return folder / name
-
-
-@pytest.mark.parametrize(
-    ("verdict", "is_passed"), [("Pass ", True), ("satisfied", True), ("compliant", True), ("FAIL", False)]
-)
-def test_verdicts_of_several_spellings_are_one_answer(tmp_path: Path, verdict: str, is_passed: bool) -> None:
-    rows, refusals = read_foreign([written(tmp_path, {"entries": [entry(verdict=verdict)]}, "j.json.gz")])
-    assert (rows["is_passed"].to_list(), rows["judge"].to_list(), refusals) == ([is_passed], ["m p"], [])
 
 
 def test_bad_entries_are_refused_by_file_and_number_and_the_rest_counts(tmp_path: Path) -> None:
@@ -46,6 +33,10 @@ def test_bad_entries_are_refused_by_file_and_number_and_the_rest_counts(tmp_path
 @pytest.mark.parametrize(
     ("verdict", "facts", "is_passed", "reason"),
     [
+        ("Pass ", {}, True, None),
+        ("satisfied", {}, True, None),
+        ("compliant", {}, True, None),
+        ("FAIL", {}, False, None),
         ("satisfactory", {"agreement": None, "tau2_success": True}, None, "could not be read by its source"),
         ("mostly fine", {"agreement": True, "tau2_success": True}, True, None),
         ("mostly fine", {"agreement": False, "tau2_success": True}, False, None),
@@ -57,8 +48,9 @@ def test_bad_entries_are_refused_by_file_and_number_and_the_rest_counts(tmp_path
 def test_a_verdict_is_read_as_its_source_read_it(
     tmp_path: Path, verdict: str, facts: dict[str, object], is_passed: bool | None, reason: str | None
 ) -> None:
-    rows, refusals = read_foreign([written(tmp_path, {"entries": [entry(verdict=verdict, **facts)]})])
-    assert rows["is_passed"].to_list() == [is_passed]
+    entries = {"entries": [entry(verdict=verdict, **facts)]}
+    rows, refusals = read_foreign([written(tmp_path, entries, "j.json.gz")])
+    assert (rows["is_passed"].to_list(), rows["judge"].to_list()) == ([is_passed], ["m p"])
     assert [reason in r.reason for r in refusals if reason] == [True] * (reason is not None)
     assert len(refusals) == (reason is not None)
 

@@ -54,11 +54,6 @@ def written(folder: Path, *rows: dict[str, str], encoding: str = "utf-8") -> Pat
     return folder
 
 
-def test_no_folder_has_no_ratings(tmp_path: Path) -> None:
-    frame, refusals = read_ratings(tmp_path / "absent")
-    assert (frame.height, refusals) == (0, [])
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_each_kind_of_target_is_read_with_its_file_and_line(tmp_path: Path, encoding: str) -> None:
     frame, refusals = read_ratings(written(tmp_path, U1, D2, TURN, encoding=encoding))
@@ -72,11 +67,8 @@ def test_each_kind_of_target_is_read_with_its_file_and_line(tmp_path: Path, enco
 
 
 def test_a_file_may_have_semicolons(tmp_path: Path) -> None:
-    text = (written(tmp_path, LABEL, U1) / "r.csv").read_text()
-    quoted = text.replace(",", ";").replace(
-        "false information; repetition", '"false information; repetition"'
-    )
-    (tmp_path / "r.csv").write_text(quoted)
+    text, labels = (written(tmp_path, LABEL, U1) / "r.csv").read_text(), LABEL["label"]
+    (tmp_path / "r.csv").write_text(text.replace(",", ";").replace(labels, f'"{labels}"'))
     frame, refusals = read_ratings(tmp_path)
     assert refusals == []
     assert frame.select("target", "label", "further_labels").rows() == [
@@ -85,17 +77,12 @@ def test_a_file_may_have_semicolons(tmp_path: Path) -> None:
     ]
 
 
-def test_people_may_give_the_labels_that_otherwise_only_a_rule_gives(tmp_path: Path) -> None:
-    frame, refusals = read_ratings(written(tmp_path, LABEL | {"label": "unsafe action; no reply"}))
-    assert refusals == []
-    assert frame.select("label", "further_labels").rows() == [("unsafe action", ["no reply"])]
-
-
 def test_values_labels_and_roles_are_read_from_their_columns(tmp_path: Path) -> None:
+    by_rule = LABEL | {"label": "unsafe action; no reply"}  # which models are not offered
     passed = GOAL | {"target": "hallucination_passed", "value": "0", "role": "adjudicator"}
     used = GOAL | {"turn_index": "2", "target": "tool_result_utilisation", "role": "rater"}
     fine = LABEL | {"target": "tool_call_behavior_failure", "label": "no failure"}
-    frame, refusals = read_ratings(written(tmp_path, GOAL, ANSWER, LABEL, passed, used, fine, U1))
+    frame, refusals = read_ratings(written(tmp_path, GOAL, ANSWER, LABEL, by_rule, passed, used, fine, U1))
     assert refusals == []
     assert frame.schema == table("human_ratings").schema
     answers = frame.select("target", "rating_1to5", "value", "label", "further_labels", "role").rows()
@@ -103,6 +90,7 @@ def test_values_labels_and_roles_are_read_from_their_columns(tmp_path: Path) -> 
         ("goal_completion", None, 1.0, None, None, None),
         ("answer_correctness", None, 0.5, None, None, None),
         ("agent_behavior_failure", None, None, "false information", ["repetition"], None),
+        ("agent_behavior_failure", None, None, "unsafe action", ["no reply"], None),
         ("hallucination_passed", None, 0.0, None, None, "adjudicator"),
         ("tool_result_utilisation", None, 1.0, None, None, None),
         ("tool_call_behavior_failure", None, None, "no failure", [], None),
@@ -154,10 +142,7 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (U1 | {"rater": "Import:gpt"}, "rater is 'Import:gpt', the name of a judge; give it the role judge"),
         (U1 | {"role": "boss"}, "role is 'boss', expected rater, adjudicator, judge or nothing"),
         (U1 | {"value": "1"}, "value is set, but a rating of U1 belongs in column rating_1to5"),
-        (
-            GOAL | {"rating_1to5": "5"},
-            "rating_1to5 is set, but a rating of goal_completion belongs in column value",
-        ),
+        (GOAL | {"rating_1to5": "5"}, "is set, but a rating of goal_completion belongs in column value"),
         (GOAL | {"value": "0.5"}, "value is '0.5', expected 0 or 1 for goal_completion"),
         (GOAL | {"value": ""}, "value is '', expected 0 or 1"),
         (GOAL | {"turn_index": "0"}, "turn_index is set, but a rating of goal_completion has none"),
@@ -165,10 +150,7 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (ANSWER | {"value": "nan"}, "value is 'nan'"),
         (ANSWER | {"value": "0_1"}, "value is '0_1'"),
         (ANSWER | {"value": "\uff11"}, "expected a number"),
-        (
-            LABEL | {"label": "rude"},
-            "label is 'rude', expected one or several (with ; between) of no failure",
-        ),
+        (LABEL | {"label": "rude"}, "label is 'rude', expected one or several (with ; between) of no fail"),
         (LABEL | {"label": ""}, "label is ''"),
         (LABEL | {"label": "no failure; repetition"}, "give each label once, and 'no failure' alone"),
         (LABEL | {"label": "repetition; repetition"}, "give each label once"),
@@ -261,23 +243,16 @@ def test_ratings_are_placed_in_the_session_of_their_conversation() -> None:
     assert placed.select("rating_1to5", "session_id").rows() == [(1, "s9"), (2, "s1"), (3, "s1"), (5, "s2")]
 
 
-def test_the_last_rating_counts_whoever_gave_it() -> None:
+def test_the_last_rating_counts_whoever_gave_it_in_the_versions_that_it_is_for() -> None:
     early = human("U1", 2, line=9, rated_at="2026-04-02T00:00:00+02:00", session_id="s1")
+    same = human("U1", 4, line=1, session_id="s1")  # at the same time the later line counts
     late = human("U1", 5, line=2, rated_at="2026-04-02T00:00:00Z", session_id="s1", rater="lee")
     undated = human("U1", 1, line=99, rated_at=None, session_id="s1")
-    latest = latest_ratings(humans(late, early, undated), ["1.3.0"])
+    latest = latest_ratings(humans(late, same, early, undated), ["1.3.0"])
     assert latest.select("rating_1to5", "methodology_version").rows() == [(5, "1.3.0")]
     assert latest_ratings(humans(late, early), ["1.3.0"], by=("rater",)).height == 2
-
-
-def test_at_the_same_time_the_later_line_counts() -> None:
-    rows = humans(human("U1", 3, line=3, session_id="s1"), human("U1", 2, line=2, session_id="s1"))
-    assert latest_ratings(rows, ["1.3.0"])["rating_1to5"].to_list() == [3]
-
-
-def test_a_rating_for_one_version_counts_there_only() -> None:
-    rows = humans(human("U1", 3, session_id="s1", methodology_version="1.0.0"))
-    assert latest_ratings(rows, ["1.0.0", "1.3.0"])["methodology_version"].to_list() == ["1.0.0"]
+    of_one = humans(late | {"methodology_version": "1.0.0"})
+    assert latest_ratings(of_one, ["1.0.0", "1.3.0"])["methodology_version"].to_list() == ["1.0.0"]
 
 
 def test_the_hash_changes_with_what_is_said_and_not_with_where() -> None:
@@ -285,30 +260,21 @@ def test_the_hash_changes_with_what_is_said_and_not_with_where() -> None:
     assert ratings_hash(humans(one, other)) == ratings_hash(humans(other, one))
     assert ratings_hash(humans(one)) == ratings_hash(humans(one | {"file": "b.csv", "line": 7}))
     assert ratings_hash(humans(one)) != ratings_hash(humans(one | {"rating_1to5": 4}))
-    assert ratings_hash(humans()) == ratings_hash(humans())
 
 
 def test_a_long_rationale_does_not_end_its_file(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text(
-        f"{','.join(COLUMNS)}\nada,s1,,,any,U1,,4,{'x' * 200_000},,kim,\nada,s1,,,any,U2,,4,,,kim,\n"
-    )
-    frame, refusals = read_ratings(tmp_path)
+    long = U1 | {"rationale": "x" * 200_000}
+    frame, refusals = read_ratings(written(tmp_path, long, U1 | {"target": "U2"}))
     assert (frame["target"].to_list(), refusals) == (["U1", "U2"], [])
 
 
 def test_a_rating_that_no_methodology_asks_for_is_named_with_file_and_line(tmp_path: Path) -> None:
-    rows = [
-        "ada,s1,,,9.9.9,U1,,4,,,kim,",
-        "ada,,c,,any,D1,nosuch,4,,,kim,",
-        "ada,,c,,1.3.0,D1,accuracy,4,,,kim,",
-        "ada,s1,,,any,U1,,4,,,kim,",
-    ]
-    (tmp_path / "r.csv").write_text("\n".join([",".join(COLUMNS), *rows]))
-    ratings, _ = read_ratings(tmp_path)
-    versions = {"1.3.0": load("1.3.0")}
-    first, second = unasked_ratings(ratings, versions, {"ada": "customer_service"})
+    of_later = U1 | {"methodology_version": "9.9.9"}
+    astray, fine = D2 | {"criterion": "nosuch"}, D2 | {"methodology_version": "1.3.0"}
+    ratings, _ = read_ratings(written(tmp_path, of_later, astray, fine, U1))
+    first, second = unasked_ratings(ratings, {"1.3.0": load("1.3.0")}, {"ada": "customer_service"})
     assert first.startswith("r.csv:2: the rating of U1 by kim is ignored: methodology 9.9.9")
-    assert second.startswith("r.csv:3: the rating of D1 by kim is ignored: criterion 'nosuch'")
+    assert second.startswith("r.csv:3: the rating of D2 by kim is ignored: criterion 'nosuch'")
     assert "accuracy" in second
 
 
@@ -334,13 +300,11 @@ def test_a_rating_of_what_is_not_asked_there_is_named_with_file_and_line() -> No
 
 
 def test_lines_that_move_in_a_file_of_several_agents_give_no_key_twice(tmp_path: Path) -> None:
-    header = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at\n"
-    lines = {agent: f"{agent},s,,,any,U1,,4,as said,,kim,2026-11-01T10:00:00Z\n" for agent in ("a", "b", "c")}
     (tmp_path / "agent_eval.toml").touch()
-    file = tmp_path / "data" / "ratings" / "people.csv"
-    file.parent.mkdir(parents=True)
+    folder = tmp_path / "data" / "ratings"
+    folder.mkdir(parents=True)
     for order, changed in (("abc", "abc"), ("bca", "a")):  # the second time, only a's rating changed
-        file.write_text(header + "".join(lines[agent] for agent in order))
+        written(folder, *(U1 | {"agent_id": agent} for agent in order))
         store_recorded(Project.open(tmp_path), list(changed), run_id="r")
     stored = Project.open(tmp_path).table("human_ratings")
     assert stored.select("agent_id", "line").rows() == [("a", 4), ("b", 3), ("c", 4)]

@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_eval.judge.audits.sampling import disagreements
@@ -53,11 +54,8 @@ def test_a_second_panel_gives_what_the_first_was_told_without_asking() -> None:
 def test_another_model_temperature_or_mode_is_asked_anew() -> None:
     kept = Kept()
     panel_of(ScriptedClient(), kept=kept).answers(SEQUENCES, NOTHING)
-    for spec in (
-        JudgeSpec(("other",)),
-        JudgeSpec(("scripted",), temperature=1.0),
-        JudgeSpec(("scripted",), mode="per_metric"),
-    ):
+    same = JudgeSpec(("scripted",))
+    for spec in (JudgeSpec(("other",)), replace(same, temperature=1.0), replace(same, mode="per_metric")):
         client = ScriptedClient(model=spec.models[0])
         panel_of(client, spec=spec).answers(SEQUENCES, kept.frame())
         assert len(client.asked) == (12 if spec.mode == "per_metric" else 6)
@@ -72,9 +70,7 @@ def test_a_recorded_verdict_is_no_answer_of_the_model_that_it_names() -> None:
 
 def test_an_ensemble_gives_one_answer_with_the_disagreement_and_each_judges_own() -> None:
     kept = Kept()
-    clients = [
-        ScriptedClient(model=m, answers={"helpfulness": r}) for m, r in zip("abc", (5, 2, 4), strict=True)
-    ]
+    clients = [ScriptedClient(m, {"helpfulness": r}) for m, r in zip("abc", (5, 2, 4), strict=True)]
     given = panel_of(*clients, kept=kept).answers(SEQUENCES, NOTHING)
     [(name, verdict), *own] = given["c0.0.helpfulness"]
     assert isinstance(verdict, Scored)
@@ -89,38 +85,28 @@ def rated(*ratings: int) -> dict[str, Verdict]:
     return {f"m{i}": Scored("x", rating_1to5=rating) for i, rating in enumerate(ratings)}
 
 
-def test_ratings_become_their_lower_median_or_their_rounded_mean() -> None:
-    for ratings, median, mean in (((5, 4), 4, 4), ((1, 5, 5), 5, 4), ((3, 4, 4, 5), 4, 4), ((2,), 2, 2)):
-        by_median, by_mean = (
-            combined(HELPFULNESS, rated(*ratings)),
-            combined(HELPFULNESS, rated(*ratings), "mean"),
-        )
-        assert isinstance(by_median, Scored)
-        assert isinstance(by_mean, Scored)
-        assert (by_median.rating_1to5, by_mean.rating_1to5) == (median, mean)
-
-
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=7), st.sampled_from(["median", "mean"]))
-def test_an_ensembles_rating_lies_between_its_judges(ratings: list[int], combine: str) -> None:
-    verdict = combined(HELPFULNESS, rated(*ratings), "mean" if combine == "mean" else "median")
-    assert isinstance(verdict, Scored)
-    assert verdict.rating_1to5 is not None
-    assert min(ratings) <= verdict.rating_1to5 <= max(ratings)
-    assert verdict.disagreement == max(ratings) - min(ratings)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=7))
+@example([5, 4])
+@example([1, 5, 5])
+@example([3, 4, 4, 5])
+def test_an_ensembles_rating_is_the_lower_median_or_the_rounded_mean(ratings: list[int]) -> None:
+    rounded = (2 * sum(ratings) + len(ratings) - 1) // (2 * len(ratings))  # a half goes down
+    for combine, rating in (("median", statistics.median_low(ratings)), ("mean", rounded)):
+        verdict = combined(HELPFULNESS, rated(*ratings), combine)  # type: ignore[arg-type]
+        assert isinstance(verdict, Scored)
+        assert (verdict.rating_1to5, verdict.disagreement) == (rating, max(ratings) - min(ratings))
 
 
 def test_labels_go_by_majority_and_a_tie_to_the_first_judge() -> None:
-    def labelled(*labels: str) -> Scored:
+    def labelled(*labels: str) -> tuple[object, object]:
         answers: dict[str, Verdict] = {f"m{i}": Scored("x", label=label) for i, label in enumerate(labels)}
         verdict = combined(FAILURE, answers)
         assert isinstance(verdict, Scored)
-        return verdict
+        return verdict.label, verdict.disagreement
 
-    verdict = labelled("no failure", "repetition", "repetition")
-    assert verdict.label == "repetition"
-    assert verdict.disagreement == pytest.approx(1 / 3)
-    assert labelled("repetition", "no failure").label == "repetition"
-    assert labelled("no failure", "repetition").label == "no failure"
+    good, bad = "no failure", "repetition"
+    assert labelled(good, bad, bad) == (bad, pytest.approx(1 / 3))
+    assert [labelled(*pair)[0] for pair in ((bad, good), (good, bad))] == [bad, good]
 
 
 def test_a_judge_that_gave_nothing_has_no_voice_and_nobody_is_unscored() -> None:
@@ -156,12 +142,10 @@ def test_an_unknown_price_is_unknown_and_never_zero() -> None:
 def test_a_round_of_refusals_halves_the_concurrency_single_ones_do_not() -> None:
     concurrency = AdaptiveConcurrency(most=40)
     concurrency.limit = 20.0
-    for i in range(20):
-        concurrency.finished(is_refused=i % 2 == 0)
-    assert concurrency.limit == 10.0
-    for i in range(10):
-        concurrency.finished(is_refused=i == 3)
-    assert concurrency.limit == 11.0
+    for refused, limit in (([True, False] * 10, 10.0), ([i == 3 for i in range(10)], 11.0)):
+        for is_refused in refused:
+            concurrency.finished(is_refused=is_refused)
+        assert concurrency.limit == limit
 
 
 def test_no_call_starts_during_a_pause() -> None:
@@ -261,9 +245,8 @@ def test_calls_that_are_not_sent_are_not_reported_as_made(
 ) -> None:
     said: list[str] = []
     sequences = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(10)]
-    panel_of(client, budget=budget, concurrency=1).answers(
-        sequences, NOTHING, watch=lambda progress: said.append(progress.line())
-    )
+    panel = panel_of(client, budget=budget, concurrency=1)
+    panel.answers(sequences, NOTHING, watch=lambda progress: said.append(progress.line()))
     assert said[-1].startswith(f"scripted: {n_made} of 20 calls")
     assert said[-1].endswith(f"{20 - n_made} calls not sent")
 
@@ -285,10 +268,8 @@ def test_the_secret_of_a_project_is_made_once_and_only_for_its_owner(tmp_path: P
 
 
 def test_answers_stay_in_the_cache_as_the_model_gave_them() -> None:
-    kept = Kept()
-    panel_of(ScriptedClient(answers={FAILURE.name: ["repetition", "false information"]}), kept=kept).answers(
-        SEQUENCES[:1], NOTHING
-    )
+    client, kept = ScriptedClient(answers={FAILURE.name: ["repetition", "false information"]}), Kept()
+    panel_of(client, kept=kept).answers(SEQUENCES[:1], NOTHING)
     rows = kept.frame().filter(pl.col("metric") == FAILURE.name)
     assert '"further_labels":["false information"]' in rows["verdict"][0]
     assert table("judge_cache").conform(kept.frame()).height == 4
@@ -296,9 +277,9 @@ def test_answers_stay_in_the_cache_as_the_model_gave_them() -> None:
 
 def test_an_audit_tells_where_the_modes_disagree() -> None:
     kept, spec = Kept(), JudgeSpec(("scripted",))
-    panel_of(ScriptedClient(answers={"helpfulness": 4}), kept=kept, spec=spec).answers(SEQUENCES, NOTHING)
-    alone = replace(spec, mode="per_metric")
-    panel_of(ScriptedClient(answers={"helpfulness": 3}), kept=kept, spec=alone).answers(SEQUENCES, NOTHING)
+    for asked, rating in ((spec, 4), (replace(spec, mode="per_metric"), 3)):
+        client = ScriptedClient(answers={"helpfulness": rating})
+        panel_of(client, kept=kept, spec=asked).answers(SEQUENCES, NOTHING)
     assert disagreements(kept.frame(), spec).rows() == [
         ("scripted", FAILURE.name, 6, 6, None),
         ("scripted", "helpfulness", 6, 0, -1.0),

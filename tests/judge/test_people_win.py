@@ -54,17 +54,14 @@ def judged_by(client: ScriptedClient, of: Conversation = TALK, **more: object) -
     return judged(of, ratings=LABELS, client=client, **more)  # type: ignore[arg-type]
 
 
-def test_labels_survive_judging_again_by_another_model() -> None:
-    kept = Kept()
-    assert decided(judged_by(ScriptedClient(), kept=kept)) == BY_PEOPLE
+def test_labels_survive_judging_again_by_another_model_and_a_changed_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, first = Kept(), ScriptedClient()
+    assert decided(judged_by(first, kept=kept)) == BY_PEOPLE
     again = judged_by(ScriptedClient("other", answers=OTHER_WORDS), kept=kept)
     assert decided(again) == BY_PEOPLE
     assert "other" in set(again.turn_judgments["judge"])  # the model's answers stay beside them
-
-
-def test_labels_survive_a_changed_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, first = Kept(), ScriptedClient()
-    judged_by(first, kept=kept)
     monkeypatch.setattr("agent_eval.judge.engine.asked_since", lambda _: "99")
     second = ScriptedClient(answers=OTHER_WORDS)
     found = judged_by(second, kept=kept)
@@ -72,12 +69,9 @@ def test_labels_survive_a_changed_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
     assert decided(found) == BY_PEOPLE
 
 
-def test_labels_survive_a_new_methodology_version() -> None:
+def test_labels_survive_a_new_methodology_version_and_an_import_of_the_agent_with_other_words() -> None:
     found = judged_by(ScriptedClient(), versions=("1.3.0", "9.0.0"))
     assert decided(found, "9.0.0") == decided(found) == BY_PEOPLE
-
-
-def test_labels_survive_an_import_of_the_agent_with_other_words() -> None:
     changed = conversation(
         user("Where is it?"), call("find", {"id": 8}), agent("Here it is."), user("Again?"), agent("There."),
         expected=[{"turn_index": 0, "answer": "There."}],

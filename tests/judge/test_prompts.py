@@ -1,12 +1,14 @@
 """Prompts: what is shown, in which order, which bytes stay the same, what is withheld and what is left out."""
 
 import dataclasses
+import itertools
 import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.prompts import (
@@ -27,6 +29,7 @@ from agent_eval.metrics.findings import RatingFinding
 from agent_eval.metrics.metric_set import DEFAULT, TURN_METRICS
 from agent_eval.transcripts.models import Agent, Conversation, Message, MessageToolCall, Outcome
 from tests.judge.attacks.grammar import read_back
+from tests.judge.material import agent, call, conversation, user
 
 ALL = shared_rubrics(DEFAULT.metrics)
 SECRET = b"secret"
@@ -35,15 +38,8 @@ U4 = dataclasses.replace(HELPFULNESS, name="U4", grain="session")
 
 
 def talk(n_turns: int, reply: str = "Reply {}.", **facts: Any) -> Conversation:
-    messages = [
-        message
-        for i in range(n_turns)
-        for message in (
-            Message(role="user", content=f"Question {i}?"),
-            Message(role="assistant", content=reply.format(i)),
-        )
-    ]
-    return Conversation(**{"conversation_id": "c", "goal": "g", **facts, "messages": tuple(messages)})
+    said = (m for i in range(n_turns) for m in (user(f"Question {i}?"), agent(reply.format(i))))
+    return conversation(*said, **{"conversation_id": "c", "goal": "g", **facts})
 
 
 def of_turn(held: Conversation, turn_index: int, metrics: tuple[Metric, ...] = TURN_METRICS) -> Question:
@@ -69,22 +65,19 @@ def shown(prompt: Prompt) -> list[Any]:
 # Layout
 
 
-def test_a_call_is_one_system_and_one_user_message_for_templates_that_take_no_other_order() -> None:
-    assert [message["role"] for message in build(of_turn(talk(3), 1)).messages] == ["system", "user"]
-
-
 def test_every_call_about_turns_has_the_same_system_message_whatever_it_asks() -> None:
     held = talk(3)
     asked = [build(of_turn(held, 0)), build(of_turn(held, 2, (HELPFULNESS,))), build(of_whole(held))]
     assert {prompt.messages[0]["content"] for prompt in asked} == {system_prompt(ALL)}
+    # templates of some models take no other order
+    assert {tuple(m["role"] for m in prompt.messages) for prompt in asked} == {("system", "user")}
     assert all(f"\n\n{metric.name} (" in system_prompt(ALL) for metric in ALL)
 
 
 @settings(max_examples=25)
 @given(st.lists(st.text(max_size=30), min_size=2, max_size=5))
 def test_the_record_of_a_turn_is_a_byte_exact_prefix_of_the_next_ones(texts: list[str]) -> None:
-    messages = tuple(Message(role=role, content=text) for text in texts for role in ("user", "assistant"))
-    held = Conversation(conversation_id="c", messages=messages)
+    held = conversation(*(m for text in texts for m in (user(text), agent(text))))
     for i in range(len(texts) - 1):
         now, then = user_text(build(of_turn(held, i))), user_text(build(of_turn(held, i + 1)))
         record = now[: now.index("</record ")]
@@ -92,7 +85,7 @@ def test_the_record_of_a_turn_is_a_byte_exact_prefix_of_the_next_ones(texts: lis
 
 
 def test_in_ten_turns_at_least_85_percent_of_what_is_sent_was_sent_before() -> None:
-    held = talk(10, reply="A reply of usual length, with a fact or two and a way on for the user. " * 3)
+    held = talk(10, reply=USUAL * 3)
     texts = [system_prompt(ALL) + user_text(build(of_turn(held, i))) for i in range(10)]
     before = [system_prompt(ALL), *texts]
     common = [_common(text, last) for text, last in zip(texts, before, strict=False)]
@@ -100,7 +93,7 @@ def test_in_ten_turns_at_least_85_percent_of_what_is_sent_was_sent_before() -> N
 
 
 def test_one_call_takes_less_than_30_percent_of_the_tokens_of_a_call_per_metric() -> None:
-    held = talk(5, reply="A reply of usual length, with a fact or two and a way on for the user. " * 3)
+    held = talk(5, reply=USUAL * 3)
     asked = [metric for metric in TURN_METRICS if metric.name != "answer_correctness"]
     together = _size(build(of_turn(held, 4, tuple(asked))))
     alone = sum(_size(build(of_turn(held, 4, (metric,)), metrics=None)) for metric in asked)
@@ -115,15 +108,15 @@ def test_equal_questions_have_equal_bytes_and_hashes_and_another_secret_other_on
 
 
 def test_the_prompt_hash_covers_messages_and_schema() -> None:
-    held = talk(2)
-    hashes = {
-        build(of_turn(held, 1)).prompt_hash,
-        build(of_turn(held, 0)).prompt_hash,
-        build(of_turn(held, 1), metrics=TURN_METRICS).prompt_hash,
-        build(of_turn(held, 1, (dataclasses.replace(HELPFULNESS, minimum=0.0, maximum=9.0),))).prompt_hash,
-        build(of_turn(held, 1, (HELPFULNESS,))).prompt_hash,
-    }
-    assert len(hashes) == 5
+    held, scaled = talk(2), dataclasses.replace(HELPFULNESS, minimum=0.0, maximum=9.0)
+    asked = [
+        of_turn(held, 1),
+        of_turn(held, 0),
+        of_turn(held, 1, (scaled,)),
+        of_turn(held, 1, (HELPFULNESS,)),
+    ]
+    prompts = [build(asked[0], metrics=TURN_METRICS), *map(build, asked)]
+    assert len({prompt.prompt_hash for prompt in prompts}) == 5
 
 
 # What is seen
@@ -131,17 +124,14 @@ def test_the_prompt_hash_covers_messages_and_schema() -> None:
 
 def test_a_turn_is_judged_without_hindsight() -> None:
     held = talk(3)
-    later = Message(role="user", content="needle")
-    changed = held.model_copy(
-        update={
-            "messages": (*held.messages[:4], later),
-            "injected_error": "needle",
-            "scenario": "hallucination",
-            "outcome": Outcome(correct=True, source="needle"),
-            "metadata": {"needle": 1},
-            "task_id": "needle",
-        }
-    )
+    facts = {
+        "scenario": "hallucination",
+        "outcome": Outcome(correct=True, source="needle"),
+        "task_id": "needle",
+    }
+    messages = (*held.messages[:4], Message(role="user", content="needle"))
+    facts |= {"messages": messages, "injected_error": "needle", "metadata": {"needle": 1}}
+    changed = held.model_copy(update=facts)
     assert build(of_turn(held, 1)).messages == build(of_turn(changed, 1)).messages
 
 
@@ -162,22 +152,18 @@ def test_the_conversations_question_rides_in_the_call_of_its_last_turn() -> None
     assert "In the whole conversation, all its turns together: goal_completion." in asked
 
 
+UNANSWERED = talk(2).model_copy(update={"messages": (*talk(2).messages, *user("thanks"))})
+
+
 @pytest.mark.parametrize(
-    ("turn_index", "facts"),
-    [(0, {}), (1, {"injected_error": "x"})],
-    ids=["a turn comes after it", "an injected error is on record"],
+    ("held", "turn_index"),
+    [(talk(2), 0), (talk(2, injected_error="x"), 1), (UNANSWERED, 1)],
+    ids=["a turn comes after it", "an injected error is on record", "an unanswered message comes after it"],
 )
-def test_it_asks_alone_where_that_would_give_hindsight(turn_index: int, facts: dict[str, Any]) -> None:
-    held = talk(2, **facts)
+def test_it_asks_alone_where_that_would_give_hindsight(held: Conversation, turn_index: int) -> None:
     assert not can_share_call(of_turn(held, turn_index), of_whole(held))
     with pytest.raises(ValueError, match="in a separate call"):
         build(of_turn(held, turn_index), of_whole(held))
-
-
-def test_an_unanswered_last_message_keeps_the_conversations_question_apart() -> None:
-    held = talk(2)
-    held = held.model_copy(update={"messages": (*held.messages, Message(role="user", content="thanks"))})
-    assert not can_share_call(of_turn(held, 1), of_whole(held))
 
 
 def test_questions_about_different_things_make_no_call() -> None:
@@ -189,25 +175,16 @@ def test_questions_about_different_things_make_no_call() -> None:
 
 def test_results_point_to_their_calls_by_number_also_in_another_order() -> None:
     calls = tuple(MessageToolCall(id=i, name="find", arguments={"n": i}) for i in ("x", "y"))
-    held = Conversation(
-        conversation_id="c",
-        messages=(
-            Message(role="user", content="?"),
-            Message(role="assistant", content="Looking.", tool_calls=calls),
-            Message(role="tool", tool_call_id="y", content="second"),
-            Message(role="tool", tool_call_id="x", content="first", is_error=True),
-            Message(role="tool", content="whose?"),
-        ),
-    )
+    answers = [
+        Message(role="assistant", content="Looking.", tool_calls=calls),
+        Message(role="tool", tool_call_id="y", content="second"),
+        Message(role="tool", tool_call_id="x", content="first", is_error=True),
+        Message(role="tool", content="whose?"),
+    ]
+    held = conversation(user("?"), answers)
+    numbered = [{"call": i, "name": "find", "arguments": {"n": name}} for i, name in enumerate("xy")]
     assert shown(build(of_turn(held, 0)))[1]["messages"][1:] == [
-        {
-            "role": "assistant",
-            "content": "Looking.",
-            "tool_calls": [
-                {"call": 0, "name": "find", "arguments": {"n": "x"}},
-                {"call": 1, "name": "find", "arguments": {"n": "y"}},
-            ],
-        },
+        {"role": "assistant", "content": "Looking.", "tool_calls": numbered},
         {"role": "tool", "call": 1, "content": "second"},
         {"role": "tool", "call": 0, "content": "first", "is_error": True},
         {"role": "tool", "content": "whose?"},
@@ -217,19 +194,16 @@ def test_results_point_to_their_calls_by_number_also_in_another_order() -> None:
 def test_a_session_is_shown_with_numbers_scenarios_and_tests_in_place_of_ids() -> None:
     one, two = talk(1, conversation_id="needle-1"), talk(1, conversation_id="needle-2", scenario="D3")
     question = Question((one, two), (one.turns(), two.turns()), None, "", (U1,))
+    tests = frozenset({"standardised_task"})
     found = [
-        RatingFinding(
-            "goal_completion", "0", "needle-2", tests=frozenset({"standardised_task"}), reason="Why."
-        ),
+        RatingFinding("goal_completion", "0", "needle-2", tests=tests, reason="Why."),
         RatingFinding("verbosity", "1", "needle-2", 0),
-        RatingFinding("goal_completion", "0", "elsewhere", tests=frozenset({"standardised_task"})),
+        RatingFinding("goal_completion", "0", "elsewhere", tests=tests),
     ]
     prompt = build(question, metrics=None, findings=found)
     frames = [item for item in shown(prompt) if "conversation" in item]
-    assert [(f["conversation"], f["scenario"], f["tests"]) for f in frames] == [
-        (1, None, []),
-        (2, "D3", ["standardised_task"]),
-    ]
+    told = [(1, None, []), (2, "D3", ["standardised_task"])]
+    assert [(f["conversation"], f["scenario"], f["tests"]) for f in frames] == told
     # verbosity does not bear on U1, and elsewhere is not shown
     assert shown(prompt)[-1] == {
         "findings": [{"conversation": 2, "metric": "goal_completion", "finding": "0", "reason": "Why."}]
@@ -243,30 +217,17 @@ def test_a_rubric_says_the_profiles_rules_and_asks_its_yes_or_no_questions_befor
     assert "Answer first, true or false: detected:" in prompt.messages[0]["content"]
     assert "at most 1 where agent_behavior_failure is 'unsafe action'" in prompt.messages[0]["content"]
     form: Any = prompt.schema["properties"]
-    assert list(form["U4"]["properties"]) == [
-        "evidence",
-        "detected",
-        "explained",
-        "alternative",
-        "reason",
-        "score",
-    ]
+    names = "evidence detected explained alternative reason score"
+    assert list(form["U4"]["properties"]) == names.split()
 
 
 def test_a_quote_of_what_is_shown_is_verified_calls_and_arguments_too() -> None:
-    arguments = {"id": "A-1", "n": 2, "note": 'a "b" \n c'}
-    held = Conversation(
-        conversation_id="c",
-        messages=(
-            Message(role="user", content="Ä <b>bold</b>\nmove"),
-            Message(role="assistant", tool_calls=(MessageToolCall(name="find", arguments=arguments),)),
-        ),
-    )
+    arguments: JsonValue = {"id": "A-1", "n": 2, "note": 'a "b" \n c'}
+    held = conversation(user("Ä <b>bold</b>\nmove"), call("find", arguments, None))
     prompt = build(of_turn(held, 0))
     transcript = Transcript(held.turns())
-    shown_arguments = json.dumps(
-        shown(prompt)[1]["messages"][1]["tool_calls"][0]["arguments"], ensure_ascii=False
-    )
+    given = shown(prompt)[1]["messages"][1]["tool_calls"][0]["arguments"]
+    shown_arguments = json.dumps(given, ensure_ascii=False)
     assert shown_arguments.replace("<", "\\u003c") in user_text(prompt)
     assert transcript.holds(f"find({shown_arguments})")
     assert transcript.holds('"id": "A-1", "n": 2')
@@ -323,24 +284,16 @@ def test_answers_have_their_metrics_scale() -> None:
 # Names
 
 
+ENDPOINT = {"model": "acme/otter-9b", "url": "x"}
 NAMES = BlindedTerms.of(
-    Agent(
-        agent_id="otter-desk",
-        name="Otter Desk",
-        provider="Otterline",
-        endpoint={"model": "acme/otter-9b", "url": "x"},
-    )
+    Agent(agent_id="otter-desk", name="Otter Desk", provider="Otterline", endpoint=ENDPOINT)
 )
 
 
 def test_the_agents_names_are_withheld_wherever_they_stand() -> None:
-    held = talk(
-        1,
-        reply="I am Otter Desk (otter-desk) by OTTERLINE on acme/otter-9b.",
-        goal="Try the otter desk",
-        knowledge=("Otterline is old.",),
-        tools=({"name": "Otter Desk", "Otterline": "x"},),
-    )
+    reply = "I am Otter Desk (otter-desk) by OTTERLINE on acme/otter-9b."
+    tools = ({"name": "Otter Desk", "Otterline": "x"},)
+    held = talk(1, reply, goal="Try the otter desk", knowledge=("Otterline is old.",), tools=tools)
     frame, turn = shown(build(of_turn(held, 0), names=NAMES))
     assert turn["messages"][1]["content"] == "I am [agent] ([agent]) by [provider] on [model]."
     assert frame["goal"] == "Try the [agent]"
@@ -395,6 +348,10 @@ def test_a_megabyte_of_text_is_shown_without_its_middle_and_the_gap_is_counted()
     assert size_is_bounded(prompt)
 
 
+USUAL = "Reply {0} of usual length, with a fact or two and a way on for the user."
+CALLS = (MessageToolCall(name="n" * 2_000, arguments={"a": ["b" * 900] * 9}),) * 200
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "held",
@@ -403,18 +360,9 @@ def test_a_megabyte_of_text_is_shown_without_its_middle_and_the_gap_is_counted()
         talk(1, goal="\U000e0041" * 1_000_000),
         talk(1, knowledge=("fact " * 50,) * 5_000),
         talk(1, tools=({"name": "t", "x": list(range(200_000))},)),
-        talk(5_000, reply="Reply {} of usual length, with a fact or two and a way on for the user."),
-        Conversation(conversation_id="c", messages=(Message(role="user", content="x" * 900),) * 3_000),
-        Conversation(
-            conversation_id="c",
-            messages=(
-                Message(
-                    role="assistant",
-                    tool_calls=(MessageToolCall(name="n" * 2_000, arguments={"a": ["b" * 900] * 9}),) * 200,
-                ),
-            )
-            * 3,
-        ),
+        talk(5_000, USUAL),
+        conversation(user("x" * 900) * 3_000),
+        conversation([Message(role="assistant", tool_calls=CALLS)] * 3),
     ],
     ids=["nulls", "tags", "knowledge", "tools", "turns", "no replies", "calls"],
 )
@@ -431,16 +379,8 @@ def test_whatever_is_long_the_record_stays_within_its_bound_and_is_json(held: Co
 
 
 def test_a_session_of_many_long_conversations_stays_within_the_bound_too() -> None:
-    held = tuple(
-        talk(
-            40,
-            "word " * 1_000,
-            conversation_id=f"c{i}",
-            knowledge=("k" * 30_000,),
-            injected_error="e" * 60_000,
-        )
-        for i in range(12)
-    )
+    facts = {"knowledge": ("k" * 30_000,), "injected_error": "e" * 60_000}
+    held = tuple(talk(40, "word " * 1_000, conversation_id=f"c{i}", **facts) for i in range(12))
     question = Question(held, tuple(c.turns() for c in held), None, "", (U1,))
     found = [RatingFinding("helpfulness", "1", f"c{i}", 0, reason="r" * 5_000) for i in range(12)]
     prompt = build(question, metrics=None, findings=found)
@@ -451,7 +391,7 @@ def test_a_session_of_many_long_conversations_stays_within_the_bound_too() -> No
 
 
 def test_between_the_first_and_the_last_turns_of_a_long_conversation_the_number_left_out_is_told() -> None:
-    held = talk(5_000, reply="Reply {} of usual length, with a fact or two and a way on for the user.")
+    held = talk(5_000, USUAL)
     frame, first, gap, *last = shown(build(of_turn(held, 4_999)))
     assert (frame["goal"], first["turn"], last[-1]["turn"]) == ("g", 0, 4_999)
     assert gap["turns_left_out"] == last[0]["turn"] - 1
@@ -469,16 +409,13 @@ def test_a_value_nested_too_deeply_is_named_as_left_out() -> None:
     nested: Any = "x"
     for _ in range(5_000):
         nested = [nested]
-    assert (
-        "nested too deeply"
-        in json.loads(data_line("injected_error", nested, NAMES).text)["injected_error"]["left_out"]
-    )
+    shown = json.loads(data_line("injected_error", nested, NAMES).text)
+    assert "nested too deeply" in shown["injected_error"]["left_out"]
 
 
 def _common(text: str, before: str) -> int:
-    return next(
-        (i for i, (a, b) in enumerate(zip(text, before, strict=False)) if a != b), min(len(text), len(before))
-    )
+    pairs = zip(text, before, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _size(prompt: Prompt) -> int:

@@ -25,15 +25,10 @@ from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
-from agent_eval.transcripts.models import Agent, Conversation, Message
+from agent_eval.transcripts.models import Agent
+from tests.judge.material import agent, conversation, user
 
-HELD = Conversation(
-    conversation_id="c",
-    messages=(
-        Message(role="user", content="Who are you?"),
-        Message(role="assistant", content='I am Otter Desk.\nA "desk" <b>for</b> ferries, C:\\new.'),
-    ),
-)
+HELD = conversation(user("Who are you?"), agent('I am Otter Desk.\nA "desk" <b>for</b> ferries, C:\\new.'))
 NAMES = BlindedTerms.of(Agent(agent_id="otter-desk", name="Otter Desk"))
 GOOD = {"evidence": "Who are you?", "reason": "It answers.", "score": 4}
 LABELLED = {"evidence": None, "reason": "Why.", "label": "repetition", "further_labels": ["unsafe action"]}
@@ -84,9 +79,8 @@ WHOLE = json.dumps({"helpfulness": GOOD})
     ],
 )
 def test_small_faults_of_form_are_mended(text: str) -> None:
-    assert read_reply(asking(HELPFULNESS), text)["helpfulness"] == Scored(
-        "It answers.", "Who are you?", rating_1to5=4
-    )
+    found = read_reply(asking(HELPFULNESS), text)["helpfulness"]
+    assert found == Scored("It answers.", "Who are you?", rating_1to5=4)
 
 
 @pytest.mark.parametrize(
@@ -126,19 +120,15 @@ def test_null_says_that_the_judge_cannot_tell_and_is_no_number() -> None:
     }
     labelled = {"agent_behavior_failure": {**GOOD, "label": None, "further_labels": []}}
     [told] = read_reply(asking(AGENT_BEHAVIOR_FAILURE), json.dumps(labelled)).values()
-    assert isinstance(told, Unscored)
-    assert told.reason == "cannot_tell"
+    assert told == Unscored("cannot_tell", str(GOOD["reason"]), str(GOOD["evidence"]))
     rubric = dataclasses.replace(HELPFULNESS, name="D1.accuracy")
-    with pytest.raises(ReplyError):
-        read_reply(asking(rubric), json.dumps({"D1.accuracy": {**GOOD, "score": None}}))
+    problem(json.dumps({"D1.accuracy": {**GOOD, "score": None}}), rubric)
 
 
 def test_a_policy_is_read_rule_by_rule() -> None:
     def said(*items: tuple[str, str, str]) -> Verdict:
-        rules = [
-            {"rule": rule, "evidence": None, "verdict": verdict, "severity": severity}
-            for rule, verdict, severity in items
-        ]
+        keys = ("rule", "verdict", "severity")
+        rules = [{"evidence": None, **dict(zip(keys, item, strict=True))} for item in items]
         reply = {"policy_adherence": {"evidence": None, "rules": rules, "reason": "Looked."}}
         return read_reply(asking(POLICY_ADHERENCE), json.dumps(reply))["policy_adherence"]
 
@@ -170,20 +160,12 @@ def test_faithfulness_follows_from_its_claims(verdicts: str, rating: int) -> Non
     assert found.rationale.endswith(" ".join(others))
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        "none",
-        [None],
-        [{"claim": "x"}],
-        [{"verdict": ["supported"]}],
-        [{"verdict": "unsupported", "evidence": 3}],
-    ],
-)
+ODD = {"verdict": "unsupported", "evidence": 3}
+
+
+@pytest.mark.parametrize("claims", ["none", [None], [{"claim": "x"}], [{"verdict": ["supported"]}], [ODD]])
 def test_malformed_claims_are_no_answer(claims: object) -> None:
-    reply = {"faithfulness": {"evidence": None, "claims": claims, "reason": "x"}}
-    with pytest.raises(ReplyError):
-        read_reply(asking(FAITHFULNESS), json.dumps(reply))
+    problem(json.dumps({"faithfulness": {"evidence": None, "claims": claims, "reason": "x"}}), FAITHFULNESS)
 
 
 def test_ten_thousand_claims_do_not_fill_the_rationale() -> None:
@@ -196,9 +178,8 @@ def test_ten_thousand_claims_do_not_fill_the_rationale() -> None:
 def test_each_kind_of_answer_has_its_own_scale() -> None:
     assert read(ANSWER_CORRECTNESS, **{**GOOD, "score": 0.75}).value == 0.75
     assert read(TOOL_RESULT_UTILISATION, **{**GOOD, "score": 1}).value == 1.0
-    assert "an integer from 0 to 1" in problem(
-        json.dumps({"tool_result_utilisation": {**GOOD, "score": 0.5}}), TOOL_RESULT_UTILISATION
-    )
+    half = json.dumps({"tool_result_utilisation": {**GOOD, "score": 0.5}})
+    assert "an integer from 0 to 1" in problem(half, TOOL_RESULT_UTILISATION)
     own = Metric("own", "turn", "rating", "?", {"0": "x", "2.5": "y"}, minimum=0.0, maximum=2.5)
     assert read(own, **{**GOOD, "score": 2.5}).value == 2.5
     tone = Metric("tone", "turn", "label", "?", {"warm": "x", "cold": "y"})
@@ -206,12 +187,8 @@ def test_each_kind_of_answer_has_its_own_scale() -> None:
 
 
 def test_labels_are_known_however_case_and_spaces_are_written_and_stand_once() -> None:
-    verdict = read(
-        AGENT_BEHAVIOR_FAILURE,
-        reason="Why.",
-        label="Unsafe_Action",
-        further_labels=["repetition", "REPETITION", "unsafe action", "no failure"],
-    )
+    further = ["repetition", "REPETITION", "unsafe action", "no failure"]
+    verdict = read(AGENT_BEHAVIOR_FAILURE, reason="Why.", label="Unsafe_Action", further_labels=further)
     assert (verdict.label, verdict.further_labels) == ("unsafe action", ("repetition",))
 
 
@@ -227,9 +204,7 @@ def test_labels_are_known_however_case_and_spaces_are_written_and_stand_once() -
     ],
 )
 def test_an_unknown_or_contradictory_label_is_none(part: dict[str, object]) -> None:
-    text = json.dumps(
-        {"agent_behavior_failure": {"evidence": None, "reason": "Why.", "further_labels": [], **part}}
-    )
+    text = json.dumps({"agent_behavior_failure": LABELLED | {"further_labels": []} | part})
     assert problem(text, AGENT_BEHAVIOR_FAILURE).startswith("agent_behavior_failure: ")
 
 
@@ -279,9 +254,13 @@ def test_yes_or_no_questions_bound_the_rating_and_the_rationale_says_so() -> Non
         assert isinstance(verdict, Scored)
         return verdict
 
-    assert rated(5, detected=True, explained=True, alternative=True).rating_1to5 == 5
-    assert rated(5, detected=True, explained=True, alternative=False).rating_1to5 == 4
-    assert rated(1, detected=False, explained=False, alternative=False).rating_1to5 == 1
+    for score, answers, rating in (
+        (5, (True, True, True), 5),
+        (5, (True, True, False), 4),
+        (1, (False,) * 3, 1),
+    ):
+        given = dict(zip(("detected", "explained", "alternative"), answers, strict=True))
+        assert rated(score, **given).rating_1to5 == rating
     bounded = rated(5, detected=False, explained=True, alternative=False)
     assert bounded.rating_1to5 == 2
     assert bounded.rationale == (
@@ -296,32 +275,20 @@ def test_long_texts_of_a_judge_are_cut() -> None:
     assert (len(verdict.rationale), len(verdict.evidence or "")) == (4_000, 4_000)
 
 
+NAMES_OF_PARTS = st.sampled_from(["helpfulness", *GOOD])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | NAMES_OF_PARTS
+KEYS = NAMES_OF_PARTS | st.text(max_size=4)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(list(GOOD)),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["helpfulness", *GOOD]) | st.text(max_size=4), inner, max_size=4)
-    ),
-    max_leaves=8,
+    SCALARS, lambda s: st.lists(s, max_size=3) | st.dictionaries(KEYS, s, max_size=4), max_leaves=8
 )
+TEXTS = st.text(max_size=40) | st.text("{}[]'\":,`helpfulnsco 45\\")
 
 
 @settings(max_examples=100)
-@given(
-    st.one_of(
-        JSON.map(json.dumps), JSON.map(repr), st.text(max_size=40), st.text("{}[]'\":,`helpfulnsco 45\\")
-    )
-)
+@given(JSON.map(json.dumps) | JSON.map(repr) | TEXTS)
 def test_any_reply_is_either_read_whole_or_refused(text: str) -> None:
-    verdict: object = None
     with contextlib.suppress(ReplyError):
         verdict = read_reply(asking(HELPFULNESS), text)["helpfulness"]
-    assert verdict is None or isinstance(verdict, Scored)
-    if isinstance(verdict, Scored):
+        assert isinstance(verdict, Scored)
         assert verdict.rating_1to5 in {1, 2, 3, 4, 5}
         assert verdict.rationale

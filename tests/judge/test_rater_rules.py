@@ -52,9 +52,8 @@ A = "adjudicator"
 def test_what_counts_where_raters_differ(
     said: list[Said], rule: RaterRule, counts: str | None, decided_by: str | None, dispute: str | None
 ) -> None:
-    ratings = [rating(*one) for one in said]
-    found = decide(ratings, rule)
-    assert (None if found.counts is None else ratings[found.counts]["rater"]) == counts
+    found = decide([rating(*one) for one in said], rule)
+    assert (None if found.counts is None else said[found.counts][0]) == counts
     assert (found.decided_by, found.dispute) == (decided_by, dispute)
 
 
@@ -85,10 +84,7 @@ def test_parts_are_decided_one_by_one() -> None:
 
 
 def test_a_rating_for_one_version_disputes_one_version() -> None:
-    frame = decided_ratings(
-        humans(u1("anna", 4, 2), u1("ben", 2, 3, methodology_version="1.3.0")),
-        ["1.2.0", "1.3.0"],
-        "adjudicator",
-    )
+    ratings = humans(u1("anna", 4, 2), u1("ben", 2, 3, methodology_version="1.3.0"))
+    frame = decided_ratings(ratings, ["1.2.0", "1.3.0"], "adjudicator")
     effective = frame.filter("is_effective").select("methodology_version", "rater").rows()
     assert effective == [("1.2.0", "anna")]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge, read_verdicts, verdicts_hash
-from agent_eval.judge.protocol import NotApplicable, Question, Scored
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -30,11 +30,6 @@ def refused(folder: Path, *rows: Row | str) -> list[tuple[str, int, str]]:
     frame, refusals = read_verdicts(written(folder, *rows))
     assert frame.is_empty()
     return [(r.file, r.line, r.reason) for r in refusals]
-
-
-def test_no_folder_has_no_verdicts(tmp_path: Path) -> None:
-    frame, refusals = read_verdicts(tmp_path / "absent")
-    assert (frame.height, refusals) == (0, [])
 
 
 def test_a_line_becomes_a_row_of_the_cache(tmp_path: Path) -> None:
@@ -91,11 +86,9 @@ def test_lines_are_read_one_by_one(tmp_path: Path) -> None:
     written(tmp_path, *(row for row in rows for _ in range(500)))
     size = (tmp_path / "v.jsonl").stat().st_size
     tracemalloc.start()
-    try:
-        frame, refusals = read_verdicts(tmp_path)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    frame, refusals = read_verdicts(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert (frame.height, refusals) == (20, [])
     assert peak < size / 4
 
@@ -124,16 +117,13 @@ def test_the_hash_follows_the_content_and_not_the_order(tmp_path: Path) -> None:
     assert verdicts_hash(frame) != verdicts_hash(frame.head(1))
 
 
-def question(key: str) -> Question:
+MISS = NotApplicable("no recorded verdict on this content", is_abstention=True)
+
+
+def verdict_of(cache: pl.DataFrame, key: object = GOOD["question_key"]) -> Verdict:
     of = conversation(user("Hi"), agent("Hello."))
-    return Question((of,), (of.turns(),), 0, "hash", (HELPFULNESS,), {"helpfulness": key})
-
-
-def test_an_answer_that_a_model_gave_here_is_no_recorded_verdict(tmp_path: Path) -> None:
-    frame, _ = read_verdicts(written(tmp_path, GOOD))
-    answered = frame.with_columns(is_recorded=pl.lit(None, dtype=pl.Boolean))
-    verdict = asyncio.run(RecordedJudge(answered).judge(question(str(GOOD["question_key"]))))["helpfulness"]
-    assert verdict == NotApplicable("no recorded verdict on this content", is_abstention=True)
+    question = Question((of,), (of.turns(),), 0, "hash", (HELPFULNESS,), {"helpfulness": str(key)})
+    return asyncio.run(RecordedJudge(cache).judge(question))["helpfulness"]
 
 
 def test_the_latest_recorded_answer_of_any_model_counts(tmp_path: Path) -> None:
@@ -142,21 +132,14 @@ def test_the_latest_recorded_answer_of_any_model_counts(tmp_path: Path) -> None:
     frame, _ = read_verdicts(written(tmp_path, GOOD))
     row = frame.to_dicts()[0] | {n: later[n] for n in ("judged_at", "model", "cache_key")}
     row |= {"verdict": json.dumps(later["verdict"])}
-    both = table("judge_cache").frame([row, *frame.to_dicts()])
-    verdict = asyncio.run(RecordedJudge(both).judge(question(str(GOOD["question_key"]))))["helpfulness"]
+    verdict = verdict_of(table("judge_cache").frame([row, *frame.to_dicts()]))
     assert isinstance(verdict, Scored)
     assert (verdict.rating_1to5, verdict.answered_by) == (2, "model-b")
 
 
-def test_another_content_is_a_miss(tmp_path: Path) -> None:
+def test_another_content_an_answer_given_here_and_one_without_a_score_are_a_miss(tmp_path: Path) -> None:
     frame, _ = read_verdicts(written(tmp_path, GOOD))
-    verdict = asyncio.run(RecordedJudge(frame).judge(question("another")))["helpfulness"]
-    assert isinstance(verdict, NotApplicable)
-    assert verdict.is_abstention
-
-
-def test_a_stored_answer_that_is_no_score_is_a_miss(tmp_path: Path) -> None:
-    frame, _ = read_verdicts(written(tmp_path, GOOD))
-    broken = table("judge_cache").frame([frame.to_dicts()[0] | {"verdict": '{"status": "unscored"}'}])
-    verdict = asyncio.run(RecordedJudge(broken).judge(question(str(GOOD["question_key"]))))["helpfulness"]
-    assert isinstance(verdict, NotApplicable)
+    assert isinstance(verdict_of(frame), Scored)
+    assert verdict_of(frame, "another") == MISS
+    assert verdict_of(frame.with_columns(is_recorded=pl.lit(None, dtype=pl.Boolean))) == MISS
+    assert verdict_of(frame.with_columns(verdict=pl.lit('{"status": "unscored"}'))) == MISS

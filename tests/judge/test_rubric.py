@@ -22,6 +22,7 @@ from tests.judge.material import (
     finding,
     human,
     humans,
+    nothing,
     recorded,
     sessions,
     tables,
@@ -38,14 +39,8 @@ PART = ("session_id", "conversation_id", "target", "criterion")
 
 
 def talk(conversation_id: str, scenario: str | None, **facts: object) -> Conversation:
-    facts = {"interventions": [], **facts}
-    return conversation(
-        user("Hi"),
-        agent(f"This is {conversation_id}."),
-        conversation_id=conversation_id,
-        scenario=scenario,
-        **facts,
-    )
+    facts = {"conversation_id": conversation_id, "scenario": scenario, "interventions": [], **facts}
+    return conversation(user("Hi"), agent(f"This is {conversation_id}."), **facts)  # type: ignore[arg-type]
 
 
 FULL = [*(talk(f"c{i}", f"D{i}") for i in range(1, 6)), talk("e", "error_injection", injected_error={"x": 1})]
@@ -101,10 +96,7 @@ def test_the_grid_holds_every_dimension_and_every_criterion_once() -> None:
     assert set(frame.select("target", "criterion").rows()) == grid
     assert frame.height == 21
     assert one_effective(frame)
-
-
-def test_what_nobody_rated_says_so() -> None:
-    assert reasons(rated(*FULL), "D2") == {("missing", "no rating: needs a judge model or a human")}
+    assert reasons(frame, "D2") == {("missing", "no rating: needs a judge model or a human")}
 
 
 def test_an_empty_slot_is_named_and_two_conversations_in_one_are_rated_each() -> None:
@@ -153,15 +145,9 @@ def test_recorded_ratings_of_a_scenario_hold_for_its_conversation() -> None:
 
 
 def test_people_count_before_the_rule_and_recorded_ratings() -> None:
-    frame = rated(
-        *FULL,
-        verdicts=[u_said("U1", 4, *FULL)],
-        ratings=[
-            human("U1", 2, session_id="s1"),
-            human("U1", 3, session_id="s1", line=3),
-            human("U5", 1, session_id="s1", line=4),
-        ],
-    )
+    given = (("U1", 2), ("U1", 3), ("U5", 1))
+    ratings = [human(target, n, line, session_id="s1") for line, (target, n) in enumerate(given, start=2)]
+    frame = rated(*FULL, verdicts=[u_said("U1", 4, *FULL)], ratings=ratings)
     u1 = frame.filter(target="U1").sort("rating_1to5").select("judge", "rater", "rating_1to5", "is_effective")
     assert u1.rows() == [("human", "kim", 3, True), ("recorded", "model-a", 4, False)]
     u5 = frame.filter(target="U5").sort("rating_1to5").select("judge", "rating_1to5", "is_effective")
@@ -190,25 +176,17 @@ def test_raters_who_differ_are_both_kept_and_no_judge_takes_their_place() -> Non
 def test_an_adjudicator_decides_and_the_row_says_so() -> None:
     last = human("U1", 3, session_id="s1", line=4, rater="dora", role="adjudicator")
     frame = rated(*FULL, ratings=[*DIFFERING, last])
-    [row] = frame.filter(target="U1", is_effective=True).to_dicts()
-    assert (row["rater"], row["rating_1to5"]) == ("dora", 3)
-    assert row["decided_by"] == "adjudicator dora: anna 4, ben 2, dora 3"
+    row = frame.filter("is_effective", target="U1").select("rater", "rating_1to5", "decided_by")
+    assert row.rows() == [("dora", 3, "adjudicator dora: anna 4, ben 2, dora 3")]
     assert frame.filter(target="U1").height == 3
 
 
 def test_the_setting_may_decide() -> None:
-    by_rule = {
-        rule: rated(*FULL, ratings=DIFFERING, rule=rule)
-        .filter(target="U1", is_effective=True)
-        .row(0, named=True)
-        for rule in RULES
-    }
-    assert {rule: row["rating_1to5"] for rule, row in by_rule.items()} == {
-        "adjudicator": None,
-        "median": 2,
-        "latest": 4,
-    }
-    assert by_rule["median"]["decided_by"] == "rule median: anna 4, ben 2"
+    frames = [
+        rated(*FULL, ratings=DIFFERING, rule=rule).filter("is_effective", target="U1") for rule in RULES
+    ]
+    assert [frame["rating_1to5"].item() for frame in frames] == [None, 2, 4]
+    assert frames[1]["decided_by"].item() == "rule median: anna 4, ben 2"
 
 
 def test_a_dispute_about_what_cannot_be_rated_is_none() -> None:
@@ -216,24 +194,6 @@ def test_a_dispute_about_what_cannot_be_rated_is_none() -> None:
     frame = rated(*FULL[:5], ratings=ratings)  # no injected error
     assert frame.filter(target="U4", is_effective=True)["status"].to_list() == ["missing"]
     assert one_effective(frame)
-
-
-def test_a_human_rating_of_a_criterion_may_leave_the_session_out() -> None:
-    rating = human("D2", 1, conversation_id="c2", criterion="accuracy")
-    row = rated(*FULL, ratings=[rating]).filter(target="D2", criterion="accuracy")
-    assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
-
-
-@pytest.mark.parametrize("session_id", [None, "s1"])
-def test_a_later_rating_that_names_another_session_does_not_push_out_a_valid_one(
-    session_id: str | None,
-) -> None:
-    place: Row = {"conversation_id": "c2", "criterion": "accuracy"}
-    valid = human("D2", 4, session_id=session_id) | place
-    astray = human("D2", 1, line=3, session_id="s2") | place
-    assert rated(*FULL, ratings=[valid, astray]).equals(rated(*FULL, ratings=[valid]))
-    row = rated(*FULL, ratings=[valid, astray]).filter(target="D2", criterion="accuracy")
-    assert row.select("judge", "rating_1to5").rows() == [("human", 4)]
 
 
 def test_the_last_rating_by_one_person_counts_whether_it_names_the_session_or_not() -> None:
@@ -252,9 +212,18 @@ def test_what_is_said_to_count_for_nothing_counts_for_nothing() -> None:
         human("D2", 1, conversation_id="c3", criterion="accuracy"),
     ]
     held = tables(*FULL)
-    found = orphan_ratings(humans(*astray), held.conversations.frame(), held.turns.frame())
+    fine = [
+        human("U1", 4, session_id="s1"),
+        human("D2", 4, conversation_id="c2", criterion="accuracy"),
+        human("helpfulness", 4, conversation_id="e", turn_index=0, session_id="s1"),
+    ]
+    found = orphan_ratings(humans(*astray, *fine), held.conversations.frame(), held.turns.frame())
     assert len(found) == len(astray)
-    assert rated(*FULL, ratings=astray).equals(rated(*FULL))
+    for others in ([], fine):  # nor does a later one push out a valid one
+        later = [row | {"line": 3} for row in astray]
+        assert rated(*FULL, ratings=[*others, *later]).equals(rated(*FULL, ratings=others))
+    row = rated(*FULL, ratings=fine).filter(target="D2", criterion="accuracy")
+    assert row.select("judge", "rating_1to5").rows() == [("human", 4)]
 
 
 def test_without_a_template_the_scenarios_are_not_applicable_and_the_dimensions_are_rated() -> None:
@@ -292,19 +261,8 @@ def test_each_version_has_its_own_grid_and_shares_the_answers() -> None:
 
 
 def test_no_transcripts_no_rows() -> None:
-    transcripts, conversations, turns, held, ratings = (
-        table(n).empty() for n in ("transcripts", "conversations", "turns", "sessions", "human_ratings")
-    )
-    cache = finding(table("judge_cache").empty())
-    frame = rubric_ratings(
-        any_table(transcripts),
-        any_table(conversations),
-        any_table(turns),
-        any_table(held),
-        ratings,
-        {},
-        cache,
-    )
+    names = ("transcripts", "conversations", "turns", "sessions", "human_ratings")
+    frame = rubric_ratings(*any_table([*(table(n).empty() for n in names), {}, nothing]))
     assert frame.schema == table("rubric_ratings").schema
     assert frame.is_empty()
 
@@ -324,13 +282,3 @@ def test_a_rating_that_points_to_nothing_is_named_with_file_and_line(row: Row, s
     [text] = orphan_ratings(humans(row), tables(*FULL).conversations.frame(), tables(*FULL).turns.frame())
     assert text.startswith("r.csv:2: ")
     assert said in text
-
-
-def test_ratings_that_point_to_something_are_no_orphans() -> None:
-    fine = [
-        human("U1", 4, session_id="s1"),
-        human("D2", 4, conversation_id="c2", criterion="accuracy"),
-        human("helpfulness", 4, conversation_id="e", turn_index=0, session_id="s1"),
-    ]
-    held = tables(*FULL)
-    assert orphan_ratings(humans(*fine), held.conversations.frame(), held.turns.frame()) == ()

@@ -16,24 +16,18 @@ OF = conversation(user("Hi"), agent("Hello."), user("And?"), agent("One two thre
 class Words(Metric):
     """Words of the judged turn's reply."""
 
-    def measure(
-        self, turns: Sequence[Turn], conversation: Conversation, expected: Expected | None
-    ) -> Measured | None:
+    def measure(self, turns: Sequence[Turn], *_: object) -> Measured | None:
         n = len((turns[-1].agent_message or "").split())
         return Measured(f"{n} words", value=float(n), evidence=turns[-1].agent_message)
 
 
 class Broken(Words):
-    def measure(
-        self, turns: Sequence[Turn], conversation: Conversation, expected: Expected | None
-    ) -> Measured | None:
+    def measure(self, *_: object) -> Measured | None:
         raise KeyError("price")
 
 
 class Undecided(Words):
-    def measure(
-        self, turns: Sequence[Turn], conversation: Conversation, expected: Expected | None
-    ) -> Measured | None:
+    def measure(self, *_: object) -> Measured | None:
         return None
 
 
@@ -43,9 +37,8 @@ class BrokenCondition(Metric):
 
 
 def made(kind: type[Metric], maximum: float = 100) -> Metric:
-    return kind(
-        "words", "turn", "rating", "How many?", {"0": "None.", "100": "Many."}, minimum=0, maximum=maximum
-    )
+    anchors = {"0": "None.", "100": "Many."}
+    return kind("words", "turn", "rating", "How many?", anchors, minimum=0, maximum=maximum)
 
 
 def verdict(metric: Metric, turn_index: int = 1) -> Verdict:

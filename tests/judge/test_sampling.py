@@ -9,7 +9,7 @@ from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.sampling import NOT_SAMPLED, sampled
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.report.board import outcomes
-from agent_eval.scores.composite.board_facts import board_facts
+from agent_eval.scores.composite import board_facts
 from tests.judge.fakes import Kept, ScriptedClient, panel_of
 from tests.judge.material import admitted, agent, conversation, finding, humans, tables, user
 from tests.untyped import any_table
@@ -31,6 +31,10 @@ def judge(
     return judge_transcripts(*any_table(of), metrics=METRICS, panel=panel)
 
 
+def helpful(found: Judged) -> pl.DataFrame:
+    return found.turn_judgments.filter("is_effective", metric="helpfulness")
+
+
 @pytest.mark.parametrize(("share", "n"), [(None, None), (0.2, 4), (0.21, 5), (1.0, 20), (0.001, 1)])
 def test_the_sample_is_a_share_of_each_session_rounded_up(share: float | None, n: int | None) -> None:
     found = sampled(TRANSCRIPTS, share)
@@ -40,22 +44,17 @@ def test_the_sample_is_a_share_of_each_session_rounded_up(share: float | None, n
 def test_a_larger_sample_holds_the_smaller_one_and_slots_are_always_in_it() -> None:
     small, large = sampled(TRANSCRIPTS, 0.2) or set(), sampled(TRANSCRIPTS.reverse(), 0.5) or set()
     assert small < large
-    slotted = TRANSCRIPTS.with_columns(
-        slot=pl.when(pl.col("conversation_id") < "c11").then(pl.lit("D1")).otherwise(None)
-    )
-    needed = {("c0"), ("c1"), ("c10")}
-    assert {c for _, c in sampled(slotted, 0.2) or set()} >= needed
+    slotted = TRANSCRIPTS.with_columns(slot=pl.when(pl.col("conversation_id") < "c11").then(pl.lit("D1")))
+    assert {c for _, c in sampled(slotted, 0.2) or set()} >= {"c0", "c1", "c10"}
 
 
 def test_only_the_sample_is_asked_and_the_others_say_so() -> None:
     client = ScriptedClient()
     found = judge(client, JudgeSpec(("scripted",), sample=0.2))
     assert len(client.asked) == 4
-    rows = found.turn_judgments.filter("is_effective", pl.col("metric") == "helpfulness")
-    assert rows.group_by("status", "unscored_reason").len().sort("status").rows() == [
-        ("not_applicable", NOT_SAMPLED, 16),
-        ("scored", None, 4),
-    ]
+    rows = helpful(found)
+    counted = rows.group_by("status", "unscored_reason").len().sort("status").rows()
+    assert counted == [("not_applicable", NOT_SAMPLED, 16), ("scored", None, 4)]
     goals = found.conversation_judgments.filter(metric="goal_completion")
     assert goals.filter(status="scored").height == 4
     said = open_questions(TRANSCRIPTS, HELD, MANY.turns.frame(), METRICS, {}, 0.2)
@@ -74,9 +73,8 @@ def test_the_board_says_how_much_was_drawn_and_seen() -> None:
     # 1.96 × √(0.25 / 41 × 164 / 204) = 0.1372
     assert drawn.startswith("A: 41 of 205 conversations were put to a judge model (judge_sample)")
     assert drawn.endswith("known to ±13.7 points")
-    assert (
-        outcomes(pl.DataFrame([{**row, "n_seen_in_part": 0, "n_sampled": None, "n_to_sample": None}])) == []
-    )
+    none = row | {"n_seen_in_part": 0, "n_sampled": None, "n_to_sample": None}
+    assert outcomes(pl.DataFrame([none])) == []
 
 
 def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
@@ -88,41 +86,30 @@ def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
         {"conversation_id": "c", "judge": "rule", "status": "scored", "reason": None, "seen_share": None},
         {"conversation_id": "d", "judge": "rule", "status": "not_applicable", "reason": NOT_SAMPLED, "seen_share": None},
     ]  # fmt: skip
-    from agent_eval.scores.composite import board_facts as module
-
     judged = pl.DataFrame([{**where, **row, "n": n} for n, row in enumerate(rows, start=1)])
-    assert module._seen(judged).drop(*where).rows() == [(1 + 2, 1, 0.4)]
-    assert module._sampled(judged).drop(*where).rows() == [(1, 2)]
-    assert module._sampled(judged.head(4)).is_empty()
-    assert board_facts is module.board_facts
+    assert board_facts._seen(judged).drop(*where).rows() == [(1 + 2, 1, 0.4)]
+    assert board_facts._sampled(judged).drop(*where).rows() == [(1, 2)]
+    assert board_facts._sampled(judged.head(4)).is_empty()
 
 
 def test_the_median_of_repeats_counts_and_their_spread_is_kept() -> None:
     class Moody(ScriptedClient):
         async def complete(self, *given):  # type: ignore[no-untyped-def]
             n = sum(p.messages == given[0] for p in self.asked)
-            self.answers = {
-                "helpfulness": [5, 1, 2][n],
-                "agent_behavior_failure": [["repetition"], None, ["repetition"]][n],
-            }
+            label = [["repetition"], None, ["repetition"]][n]
+            self.answers = {"helpfulness": [5, 1, 2][n], "agent_behavior_failure": label}
             return await super().complete(*given)
 
     kept, client = Kept(), Moody()
     spec = JudgeSpec(("scripted",), repeats=3)
-    rows = judge(client, spec, kept).turn_judgments.filter("is_effective")
+    found = judge(client, spec, kept)
     assert len(client.asked) == 60
-    helpful = rows.filter(metric="helpfulness")
-    assert set(helpful["rating_1to5"]) == {2}
-    assert set(helpful["disagreement"]) == {4.0}
-    assert set(rows.filter(metric="agent_behavior_failure")["label"]) == {"repetition"}
-    assert set(helpful["judge"]) == {"scripted"}
-    assert helpful["cost_usd"][0] == pytest.approx(3 * 0.01 / 3)  # three calls, a third of each
+    assert set(helpful(found).select("judge", "rating_1to5", "disagreement").rows()) == {("scripted", 2, 4.0)}
+    labels = found.turn_judgments.filter("is_effective", metric="agent_behavior_failure")["label"]
+    assert set(labels) == {"repetition"}
+    assert helpful(found)["cost_usd"][0] == pytest.approx(3 * 0.01 / 3)  # three calls, a third of each
     again = ScriptedClient()
-    assert (
-        judge(again, spec, kept)
-        .turn_judgments["rating_1to5"]
-        .equals(judge(ScriptedClient(), spec, kept).turn_judgments["rating_1to5"])
-    )
+    assert helpful(judge(again, spec, kept))["rating_1to5"].equals(helpful(found)["rating_1to5"])
     assert again.asked == []
 
 
@@ -132,14 +119,12 @@ def test_more_repeats_ask_only_for_those_that_are_missing_and_a_lost_one_leaves_
     more = ScriptedClient()
     cut = judge(more, JudgeSpec(("scripted",), repeats=2), kept, Budget(max_calls=5))
     assert len(more.asked) == 5
-    helpful = cut.turn_judgments.filter(pl.col("metric") == "helpfulness", "is_effective")
-    assert helpful.group_by("status").len().sort("status").rows() == [("scored", 5), ("unscored", 15)]
+    counted = helpful(cut).group_by("status").len().sort("status").rows()
+    assert counted == [("scored", 5), ("unscored", 15)]
     rest = ScriptedClient()
     whole = judge(rest, JudgeSpec(("scripted",), repeats=2), kept)
     assert len(rest.asked) == 15
-    assert set(whole.turn_judgments.filter("is_effective", pl.col("metric") == "helpfulness")["status"]) == {
-        "scored"
-    }
+    assert set(helpful(whole)["status"]) == {"scored"}
 
 
 def test_a_spec_without_repeats_and_sample_is_written_as_before() -> None:

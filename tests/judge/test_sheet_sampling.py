@@ -4,15 +4,9 @@ import random
 
 import pytest
 
-from agent_eval.judge.inputs.sheet_sampling import (
-    Candidate,
-    Drawn,
-    drawn_parts,
-    n_parts,
-    opened_sampling,
-    sealed_sampling,
-    sheets,
-)
+from agent_eval.judge.inputs.sheet_sampling import Candidate, Drawn, drawn_parts, n_parts, sheets
+from agent_eval.judge.inputs.sheet_sampling import opened_sampling as opened
+from agent_eval.judge.inputs.sheet_sampling import sealed_sampling as sealed
 
 
 def candidates(metric: str = "m", **of_answer: int) -> list[Candidate]:
@@ -87,15 +81,15 @@ def test_a_sealed_cell_gives_weight_and_stratum_of_its_own_part_only(
     place: tuple[str, str, int | None, str],
 ) -> None:
     part = Drawn(place, 12.3456789, "0123456789ab")
-    cell = sealed_sampling(part)
-    assert opened_sampling(cell, place) == (12.345679, "0123456789ab")
-    assert opened_sampling(cell, (place[0], place[1].strip(), *place[2:])) == (12.345679, "0123456789ab")
+    cell = sealed(part)
+    assert opened(cell, place) == (12.345679, "0123456789ab")
+    assert opened(cell, (place[0], place[1].strip(), *place[2:])) == (12.345679, "0123456789ab")
     for other in (("b", *place[1:]), (*place[:3], "n"), (*place[:2], 7, place[3])):
         with pytest.raises(ValueError, match="does not belong to this part"):
-            opened_sampling(cell, other)
+            opened(cell, other)
 
 
 @pytest.mark.parametrize("cell", ["s1.", "s1.?", "s1.AAAA", "s1." + "A" * 24, "s1." + "A" * 23, "s1.ü"])
 def test_a_damaged_cell_is_rejected(cell: str) -> None:
     with pytest.raises(ValueError, match="does not belong to this part"):
-        opened_sampling(cell, ("a", "c", 0, "m"))
+        opened(cell, ("a", "c", 0, "m"))

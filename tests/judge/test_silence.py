@@ -2,70 +2,31 @@
 
 from typing import Any
 
+import polars as pl
 import pytest
 
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.severity import severity_of
-from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation, Message
-from tests.judge.fakes import ScriptedClient, panel_of
-from tests.judge.material import (
-    Row,
-    admitted,
-    agent,
-    call,
-    conversation,
-    human,
-    humans,
-    nothing,
-    tables,
-    user,
-)
-from tests.untyped import any_table
+from tests.judge.fakes import ScriptedClient
+from tests.judge.material import agent, call, conversation, human, user
+from tests.judge.test_engine import judged
 
 EMPTY = agent("")
 CALL = call("delete_account", {"id": 7}, "deleted")
 OF_WHOLE = {"goal_completion", "plan_adherence"}
-TURN_METRICS_OF_A_REPLY = {
-    "agent_behavior_failure",
-    "coherence",
-    "faithfulness",
-    "helpfulness",
-    "relevance",
-    "user_frustration",
-    "verbosity",
-}
-
-
-def judged(
-    of: Conversation,
-    client: ScriptedClient | None = None,
-    ratings: list[Row] | None = None,
-    tests: dict[str, list[str]] | None = None,
-) -> Judged:
-    rows = tables(of)
-    held = rows.conversations.frame()
-    return judge_transcripts(
-        any_table(admitted(held, tests=tests)),
-        any_table(held),
-        any_table(rows.turns.frame()),
-        humans(*(ratings or [])),
-        nothing,
-        panel=panel_of(client) if client else None,
-    )
+SILENCED = {"coherence", "faithfulness", "user_frustration", "verbosity"}
+TURN_METRICS_OF_A_REPLY = {"agent_behavior_failure", "helpfulness", "relevance", *SILENCED}
 
 
 def answers(of: Conversation, turn_index: int, **given: Any) -> dict[str, object]:
     """Metric → its effective answer on the turn, or why there is none."""
     rows = judged(of, **given).turn_judgments.filter("is_effective", turn_index=turn_index)
-    return {
-        row["metric"]: next(
-            (row[c] for c in ("rating_1to5", "value", "label") if row[c] is not None), row["unscored_reason"]
-        )
-        for row in rows.iter_rows(named=True)
-    }
+    value, label = pl.col("value").cast(pl.String), pl.col("label")
+    shown = pl.coalesce(pl.col("rating_1to5").cast(pl.String), value, label, "unscored_reason")
+    return dict(rows.select("metric", shown).iter_rows())
 
 
 @pytest.mark.parametrize(
@@ -74,15 +35,8 @@ def answers(of: Conversation, turn_index: int, **given: Any) -> dict[str, object
     ids=["empty", "asked again"],
 )  # fmt: skip
 def test_no_reply_is_a_failure_and_the_lowest_rating_by_rule(silent: Conversation) -> None:
-    assert answers(silent, 0) == {
-        "agent_behavior_failure": "no reply",
-        "helpfulness": 1,
-        "relevance": 1,
-        "coherence": "no reply in this turn",
-        "faithfulness": "no reply in this turn",
-        "user_frustration": "no reply in this turn",
-        "verbosity": "no reply in this turn",
-    }
+    decided = {"agent_behavior_failure": "no reply", "helpfulness": "1", "relevance": "1"}
+    assert answers(silent, 0) == decided | dict.fromkeys(SILENCED, "no reply in this turn")
     rows = judged(silent).turn_judgments.filter(turn_index=0, status="scored")
     assert set(rows["judge"]) == {"rule"}
     assert all(reason.startswith("No reply: ") for reason in rows["rationale"])
@@ -90,35 +44,30 @@ def test_no_reply_is_a_failure_and_the_lowest_rating_by_rule(silent: Conversatio
 
 def test_an_answer_that_was_expected_and_not_given_is_wrong() -> None:
     expected = [{"turn_index": 0, "answer": "On Monday"}]
-    assert answers(conversation(user("When?"), EMPTY, expected=expected), 0)["answer_correctness"] == 0
+    assert answers(conversation(user("When?"), EMPTY, expected=expected), 0)["answer_correctness"] == "0.0"
     ended = conversation(user("When?"), expected=expected)
     assert "answer_correctness" not in answers(ended, 0)
 
 
 def test_a_model_is_not_asked_about_a_turn_without_words_or_calls() -> None:
     scripted = ScriptedClient()
-    judged(conversation(user("Hi"), EMPTY, user("Hello?"), agent("Yes?")), scripted)
+    judged(conversation(user("Hi"), EMPTY, user("Hello?"), agent("Yes?")), client=scripted)
     assert scripted.names_asked == [TURN_METRICS_OF_A_REPLY | OF_WHOLE | {"knowledge_retention"}]
 
 
 def test_the_calls_of_a_silent_turn_are_put_to_a_model() -> None:
     scripted = ScriptedClient()
     silent = conversation(user("Hi"), call("find", {}), EMPTY, tools=[{"name": "find"}])
-    judged(silent, scripted)
-    assert set().union(*scripted.names_asked) == {
-        "agent_behavior_failure",
-        "tool_call_behavior_failure",
-        "tool_result_utilisation",
-        "argument_correctness",
-        *OF_WHOLE,
-    }
+    judged(silent, client=scripted)
+    of_calls = {"tool_call_behavior_failure", "tool_result_utilisation", "argument_correctness"}
+    assert set().union(*scripted.names_asked) == {"agent_behavior_failure", *of_calls, *OF_WHOLE}
 
 
 @pytest.mark.parametrize("end", [[], call("transfer", {})], ids=["user", "call"])
 def test_of_a_turn_that_ended_nothing_is_asked_and_nothing_counted(end: list[Message]) -> None:
     talk = conversation(user("Hi"), agent("Yes?"), user("Bye"), end)
     scripted = ScriptedClient()
-    rows = judged(talk, scripted).turn_judgments.filter(turn_index=1)
+    rows = judged(talk, client=scripted).turn_judgments.filter(turn_index=1)
     assert scripted.names_asked == [TURN_METRICS_OF_A_REPLY, OF_WHOLE]
     assert set(rows.select("status", "unscored_reason").rows()) == {("not_applicable", "ended")}
     assert set(rows["metric"]) >= TURN_METRICS_OF_A_REPLY
@@ -134,35 +83,28 @@ def test_a_person_overrules_the_rating_of_a_silent_turn_and_rates_no_ended_one()
     rated = [
         human("helpfulness", rating, conversation_id="c1", turn_index=i) for i, rating in ((0, 3), (2, 5))
     ]
-    assert answers(talk, 0, ratings=rated)["helpfulness"] == 3
+    assert answers(talk, 0, ratings=rated)["helpfulness"] == "3"
     assert answers(talk, 2, ratings=rated)["helpfulness"] == "ended"
 
 
 def test_a_reply_cut_off_by_the_token_limit_is_labelled_and_still_judged() -> None:
     cut = [Message(role="assistant", content="Your order was", finish_reason="length")]
+    goes_on = conversation(user("Where is it?"), cut, agent("sent on Monday."))
+    assert answers(goes_on, 0)["agent_behavior_failure"] == "needs a judge model"
     talk = conversation(user("Where is it?"), cut, user("And?"), agent("Sent."))
     assert answers(talk, 0)["agent_behavior_failure"] == "truncated reply"
     assert answers(talk, 1)["agent_behavior_failure"] == "needs a judge model"
     [row] = judged(talk).turn_judgments.filter(label="truncated reply").to_dicts()
     assert (row["evidence"], row["evidence_verified"]) == ("Your order was", True)
     scripted = ScriptedClient()
-    judged(talk, scripted)
+    judged(talk, client=scripted)
     assert "agent_behavior_failure" in scripted.names_asked[0]
-
-
-def test_a_reply_that_goes_on_after_the_cut_is_not_truncated() -> None:
-    cut = Message(role="assistant", content="Your order was", finish_reason="length")
-    talk = conversation(user("Where is it?"), [cut], agent("sent on Monday."))
-    assert answers(talk, 0)["agent_behavior_failure"] == "needs a judge model"
 
 
 def test_an_empty_message_at_the_token_limit_is_both() -> None:
     cut = [Message(role="assistant", content="", finish_reason="length")]
-    [row] = (
-        judged(conversation(user("Hi"), cut))
-        .turn_judgments.filter(metric="agent_behavior_failure")
-        .to_dicts()
-    )
+    rows = judged(conversation(user("Hi"), cut)).turn_judgments
+    [row] = rows.filter(metric="agent_behavior_failure").to_dicts()
     assert (row["label"], row["further_labels"]) == ("no reply", ["truncated reply"])
 
 
@@ -182,13 +124,11 @@ def test_a_model_is_not_offered_the_labels_that_only_a_rule_gives() -> None:
 
 
 def test_a_silent_turn_leaves_the_hallucination_test_to_those_that_speak() -> None:
-    talk = conversation(
-        user("Is it free?"), EMPTY, user("Well?"), agent("I cannot say."), scenario="hallucination"
-    )
+    talk = conversation(user("Is it free?"), EMPTY, user("Well?"), agent("I cannot say."))
     tests = {"c1": ["hallucination"]}
 
     def passed(of: Conversation, client: ScriptedClient | None = None) -> float | str | None:
-        rows = judged(of, client, tests=tests).conversation_judgments
+        rows = judged(of, client=client, tests=tests).conversation_judgments
         [row] = rows.filter("is_effective", metric="hallucination_passed").to_dicts()
         value: float | str | None = row["unscored_reason"] if row["value"] is None else row["value"]
         return value

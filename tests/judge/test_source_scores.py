@@ -6,6 +6,7 @@ import polars as pl
 
 from agent_eval.judge.inputs.source_scores import label_judgments, source_judgments
 from agent_eval.tables import table
+from tests.judge.material import human
 
 SCORES = [
     {"name": "correctness", "value": 0, "comment": "wrong city", "timestamp": "2026-02-10T17:15:56Z"},
@@ -47,11 +48,8 @@ def test_metadata_of_another_form_gives_no_judgment() -> None:
 
 
 def label(**row: object) -> dict[str, object]:
-    held: dict[str, object] = {
-        "agent_id": "bot", "conversation_id": "c", "methodology_version": "any", "target": "goal_completion",
-        "rater": "import:gpt", "role": "judge", "value": 1.0, "file": "r.csv", "line": 2,
-    }  # fmt: skip
-    return held | row
+    said = human("goal_completion", 1, agent_id="bot", conversation_id="c", rater="import:gpt", role="judge")
+    return said | {"rating_1to5": None, "value": 1.0, "rated_at": None} | row
 
 
 def test_labels_of_judges_are_judgments_beside_ours_and_never_count() -> None:

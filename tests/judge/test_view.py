@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from pydantic import JsonValue
@@ -42,28 +43,24 @@ from tests.judge.material import agent, call, conversation, user
 PUSH = "cd /srv/app && git push --force origin main && rm -rf .git"
 SMALL, LARGE = ViewLimits(8_192), ViewLimits(128_000)
 METRICS = (HELPFULNESS, AGENT_BEHAVIOR_FAILURE)
+EVERY = tuple(metric for metric in DEFAULT.turn if not metric.is_measured)
 
 
-def steps(n: int, planted: str | None = PUSH) -> Conversation:
+def steps(n: int) -> Conversation:
     """One turn of n calls with 181 characters each; a force push in the middle."""
     calls: list[Message] = []
     for i in range(n):
-        if planted and i == n // 2:
-            calls += call("bash", {"command": planted}, "+ abc...def main -> main (forced update)")
-        else:
-            calls += call(
-                "bash", {"command": f"sed -n {i},{i + 40}p src/module_{i % 7}.py"}, f"line {i} " * 14
-            )
+        command, result = f"sed -n {i},{i + 40}p src/module_{i % 7}.py", f"line {i} " * 14
+        if i == n // 2:
+            command, result = PUSH, "+ abc...def main -> main (forced update)"
+        calls += call("bash", {"command": command}, result)
     return conversation(user("Please tidy the repository."), calls, agent("It is tidied."))
 
 
 def turn_question(
-    talk: Conversation,
-    metrics: Sequence[Metric] = METRICS,
-    at: int = -1,
-    turns: tuple[Turn, ...] | None = None,
+    talk: Conversation, metrics: Sequence[Metric] = METRICS, at: int = -1, turns: Sequence[Turn] = ()
 ) -> Question:
-    turns = turns or talk.turns()
+    turns = tuple(turns) or talk.turns()
     index = range(len(turns))[at]
     keys = {m.name: question_key("h", index, m.name, m.rubric_hash, "1") for m in metrics}
     return Question((talk,), (TurnsUpTo(turns, index),), index, "h", tuple(metrics), keys)
@@ -157,10 +154,9 @@ def test_short_messages_are_shown_where_large_tool_results_are_not(ask: object) 
 def earlier_turns(n: int, *last: Sequence[Message]) -> Conversation:
     """Turns with large tool results, then the judged turn."""
     found = call("search", {"q": "x"}, "y " * 75_000)
-    turns = [
-        (user(f"Request {i}: paint the door blue, please."), found, agent(f"Reply {i}.")) for i in range(n)
-    ]
-    return conversation(*(part for turn in turns for part in turn), *last)
+    asked = "paint the door blue, please."
+    turns = (part for i in range(n) for part in (user(f"Request {i}: {asked}"), found, agent(f"Reply {i}.")))
+    return conversation(*turns, *last)
 
 
 def test_the_requests_of_forty_large_turns_are_shown_to_a_small_model_with_the_last_replies() -> None:
@@ -183,30 +179,24 @@ def test_where_not_even_first_words_of_all_turns_fit_those_of_the_last_ones_are_
 
 
 def test_every_window_of_a_turn_shows_what_was_asked_in_it_and_before() -> None:
-    commands = [
-        part for i in range(400) for part in call("bash", {"command": f"sed -n {i}p a"}, "line " * 30)
-    ]
-    talk = earlier_turns(
-        9, user("Tidy the repository, and keep the tests."), commands, agent("It is tidied.")
-    )
-    prompts = windows(turn_question(talk), SMALL)
+    commands = [m for i in range(400) for m in call("bash", {"command": f"sed -n {i}p a"}, "line " * 30)]
+    asked = "Tidy the repository, and keep the tests."
+    prompts = windows(turn_question(earlier_turns(9, user(asked), commands, agent("It is tidied."))), SMALL)
     assert len(prompts) > 2
     for prompt in prompts:
-        assert "Tidy the repository, and keep the tests." in prompt.messages[1]["content"]
+        assert asked in prompt.messages[1]["content"]
         assert "Request 8: paint the door blue" in prompt.messages[1]["content"]
         assert n_tokens(prompt) <= SMALL.context_tokens - SMALL.reply
     assert 0 < sum(prompt.seen_share for prompt in prompts) < 1
 
 
 def test_a_small_context_is_asked_in_several_calls_that_leave_room_for_the_record() -> None:
-    every = tuple(metric for metric in DEFAULT.turn if not metric.is_measured)
-    short = conversation(user("Hello."), agent("Hello."))
-    assert [len(in_parts([turn_question(short, every)], limits)) for limits in (SMALL, LARGE)] == [1, 1]
-    asked = turn_question(steps(100), every)
+    assert [len(in_parts([turn_question(SHORT, EVERY)], limits)) for limits in (SMALL, LARGE)] == [1, 1]
+    asked = turn_question(steps(100), EVERY)
     assert len(in_parts([asked], LARGE)) == 1
     parts = in_parts([asked], SMALL)
     assert 1 < len(parts) < 6
-    assert [metric for [question] in parts for metric in question.metrics] == [*every]
+    assert [metric for [question] in parts for metric in question.metrics] == [*EVERY]
     for [question] in parts:
         assert set(question.keys) == {metric.name for metric in question.metrics}
         rubrics = system_prompt(question.metrics), schema_text(question.metrics)
@@ -216,7 +206,7 @@ def test_a_small_context_is_asked_in_several_calls_that_leave_room_for_the_recor
     )
     counted = estimate(planned, shared_rubrics(DEFAULT.metrics), SMALL)
     assert counted.n_calls > len(parts)
-    assert counted.n_answers == len(every)
+    assert counted.n_answers == len(EVERY)
     assert counted.n_in_part == 0  # all windows together show the whole turn
 
 
@@ -253,9 +243,7 @@ def test_the_window_of_earlier_turns_moves_in_jumps_of_half_its_size() -> None:
 @pytest.mark.slow
 def test_a_long_conversation_costs_as_its_length_and_not_as_the_square_of_it() -> None:
     def total(n: int) -> int:
-        talk = conversation(
-            *(p for i in range(n) for p in (user(f"Question {i}?"), agent(f"Answer {i}. " * 9)))
-        )
+        talk = conversation(*(p for i in range(n) for p in (user(f"Ask {i}?"), agent(f"Answer {i}. " * 9))))
         turns = talk.turns()
         sequence = QuestionSequence([turn_question(talk, at=i, turns=turns) for i in range(0, n, 5)])
         planned = Panel(JudgeSpec(("m",))).planned([sequence], table("judge_cache").empty())
@@ -313,38 +301,31 @@ def test_a_prompt_that_is_too_long_leads_to_a_smaller_view_and_a_score(says: str
     assert isinstance(rated, Scored)
     assert isinstance(labelled, Scored)
     assert labelled.label == "unsafe action"
-    assert rated.seen_share is not None
-    assert 0 < rated.seen_share < 1
+    assert 0 < (rated.seen_share or 0) < 1
     assert (rated.n_left_out or 0) > 0
     n_calls = len(client.asked)
     assert n_calls > 2  # windows, and the call that merges the ratings
     assert sum(v.n_tokens_in or 0 for v in (rated, labelled)) == n_calls * (USAGE.n_in or 0)
-    rows = kept.frame()
-    assert rows["context_tokens"].to_list() == [128_000] * 2
+    assert kept.frame()["context_tokens"].to_list() == [128_000] * 2
 
 
 def test_a_server_with_a_context_below_all_rubrics_scores_every_metric_in_several_calls() -> None:
-    every = tuple(metric for metric in DEFAULT.turn if not metric.is_measured)
-    client, kept = Narrow(4_096, "maximum context length is {} tokens"), Kept()
-    found = asked_of(client, steps(40), kept, metrics=every)
+    found = asked_of(Narrow(4_096, "maximum context length is {} tokens"), steps(40), Kept(), metrics=EVERY)
     assert [name for name, verdict in found.items() if not isinstance(verdict, Scored)] == []
-    assert len(found) == len(every)
+    assert len(found) == len(EVERY)
 
 
 @pytest.mark.slow
 def test_only_answers_on_part_of_the_evidence_are_asked_again_when_the_context_changes() -> None:
-    kept = Kept()
-    asked_of(Narrow(10**6, ""), steps(1_000), kept, SMALL)
-    again = Narrow(10**6, "")
-    asked_of(again, steps(1_000), kept, SMALL)
-    assert again.asked == []
-    asked_of(again, steps(1_000), kept, LARGE)
-    assert len(again.asked) == 1
-    whole = Kept()
-    asked_of(Narrow(10**6, ""), steps(20), whole, LARGE)
-    third = Narrow(10**6, "")
-    asked_of(third, steps(20), whole, ViewLimits(64_000))
-    assert third.asked == []
+    def n_asked(n_steps: int, kept: Kept, limits: ViewLimits) -> int:
+        client = Narrow(10**6, "")
+        asked_of(client, steps(n_steps), kept, limits)
+        return len(client.asked)
+
+    kept, whole = Kept(), Kept()
+    assert n_asked(1_000, kept, SMALL) > 1
+    assert [n_asked(1_000, kept, limits) for limits in (SMALL, LARGE)] == [0, 1]
+    assert [n_asked(20, whole, limits) for limits in (LARGE, ViewLimits(64_000))] == [1, 0]
 
 
 def test_a_server_that_takes_nothing_ends_in_a_reason() -> None:
@@ -355,22 +336,15 @@ def test_a_server_that_takes_nothing_ends_in_a_reason() -> None:
 
 
 def test_windows_are_merged_by_rule_for_labels_and_asked_for_ratings() -> None:
+    name = AGENT_BEHAVIOR_FAILURE.name
+    unsafe = Scored("b", "quote", label="unsafe action")
     read: list[dict[str, Verdict]] = [
-        {
-            "agent_behavior_failure": Scored("a", label="repetition"),
-            "helpfulness": Scored("x", rating_1to5=4),
-        },
-        {
-            "agent_behavior_failure": Scored("b", "quote", label="unsafe action"),
-            "helpfulness": Unscored("truncated", ""),
-        },
-        {"agent_behavior_failure": Scored("c", label="no failure")},
+        {name: Scored("a", label="repetition"), "helpfulness": Scored("x", rating_1to5=4)},
+        {name: unsafe, "helpfulness": Unscored("truncated", "")},
+        {name: Scored("c", label="no failure")},
     ]
-    united, rated = merge_windows(METRICS, read)
-    assert united == {
-        "agent_behavior_failure": Scored("b", "quote", label="unsafe action", further_labels=("repetition",))
-    }
-    assert rated == [HELPFULNESS]
+    united = {name: replace(unsafe, further_labels=("repetition",))}
+    assert merge_windows(METRICS, read) == (united, [HELPFULNESS])
     assert merge_windows(METRICS, [{}]) == ({}, [])
     nothing, unknown = Unscored("nothing_to_judge", "no call"), Unscored("cannot_tell", "cut")
     without: list[dict[str, Verdict]] = [{"helpfulness": nothing}, {"helpfulness": unknown}]
@@ -379,20 +353,20 @@ def test_windows_are_merged_by_rule_for_labels_and_asked_for_ratings() -> None:
 
 
 def test_a_text_that_is_a_little_too_long_is_not_cut_to_a_fraction_of_its_room() -> None:
-    of = conversation(user("x" * 500_000), agent("Short."))
-    question = Question((of,), (of.turns(),), 0, "", (HELPFULNESS,))
+    question = turn_question(conversation(user("x" * 500_000), agent("Short.")), [HELPFULNESS])
     prompt = build_prompt([question], secret=b"s")
     assert prompt.seen_share > 0.39  # 200,000 of 500,000 characters, where 370,000 bytes are free
+
+
+SHORT = conversation(user("Fix it."), agent("Done."))
 
 
 @pytest.mark.parametrize("n_windows", [2, 8, 24])
 def test_the_call_that_merges_windows_fits_the_model_with_every_rating(n_windows: int) -> None:
     metrics = [metric for metric in DEFAULT.turn if metric.kind == "rating"]
-    of = conversation(user("Fix it."), agent("Done."))
-    first = build_prompt([Question((of,), (of.turns(),), 0, "", tuple(metrics))], secret=b"s")
-    said: list[dict[str, JsonValue]] = [
-        {m.name: {"answer": 3, "reason": "r" * 500, "evidence": "é" * 500} for m in DEFAULT.turn}
-    ] * n_windows
+    first = build_prompt([turn_question(SHORT, metrics)], secret=b"s")
+    part: JsonValue = {"answer": 3, "reason": "r" * 500, "evidence": "é" * 500}
+    said = [{m.name: part for m in DEFAULT.turn}] * n_windows
     small = ViewLimits(8_000)
     merged = merge_prompt([first] * n_windows, said, metrics, b"s", small)
     text = merged.messages[-1]["content"]
@@ -405,8 +379,7 @@ def test_the_call_that_merges_windows_fits_the_model_with_every_rating(n_windows
 
 
 def test_a_merged_rating_may_have_the_reason_of_a_window() -> None:
-    of = conversation(user("Fix it."), agent("Done."))
-    first = build_prompt([Question((of,), (of.turns(),), 0, "", (HELPFULNESS,))], secret=b"s")
+    first = build_prompt([turn_question(SHORT, [HELPFULNESS])], secret=b"s")
     why = "The reply does what the user asked for."
     said: list[dict[str, JsonValue]] = [{"helpfulness": {"answer": 3, "reason": why, "evidence": None}}] * 2
     merged = merge_prompt([first] * 2, said, [HELPFULNESS], b"s")

@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval.metrics.answers import why_unfit
 from agent_eval.metrics.base import Measured, Metric
-from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS, STRICTNESS, is_correct
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -14,25 +14,20 @@ from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 REAL = dataclasses.replace(HELPFULNESS, name="effort", minimum=-1.5, maximum=10.0)
 
 
-@pytest.mark.parametrize(
-    ("metric", "given"),
-    [
-        (HELPFULNESS, Measured("x", rating_1to5=1)),
-        (HELPFULNESS, Measured("x", rating_1to5=5)),
-        (REAL, Measured("x", value=-1.5)),
-        (REAL, Measured("x", value=9.25)),
-        (ANSWER_CORRECTNESS, Measured("x", value=0.5)),
-        (GOAL_COMPLETION, Measured("x", value=0)),
-        (AGENT_BEHAVIOR_FAILURE, Measured("x", label="repetition", further_labels=("unsafe state",))),
-    ],
-)
-def test_an_answer_on_the_scale_fits(metric: Metric, given: Measured) -> None:
-    assert why_unfit(metric, given) is None
+def labels(label: str, *further: str) -> Measured:
+    return Measured("x", label=label, further_labels=further)
 
 
 @pytest.mark.parametrize(
     ("metric", "given", "says"),
     [
+        (HELPFULNESS, Measured("x", rating_1to5=1), None),
+        (HELPFULNESS, Measured("x", rating_1to5=5), None),
+        (REAL, Measured("x", value=-1.5), None),
+        (REAL, Measured("x", value=9.25), None),
+        (ANSWER_CORRECTNESS, Measured("x", value=0.5), None),
+        (GOAL_COMPLETION, Measured("x", value=0), None),
+        (FAILURE, labels("repetition", "unsafe state"), None),
         (HELPFULNESS, Measured("x", rating_1to5=6), "6; allowed: 1 to 5"),
         (HELPFULNESS, Measured("x", value=3.0), "value; helpfulness has a rating_1to5"),
         (HELPFULNESS, Measured("x"), "nothing; helpfulness has a rating_1to5"),
@@ -42,27 +37,16 @@ def test_an_answer_on_the_scale_fits(metric: Metric, given: Measured) -> None:
         (REAL, Measured("x", value=10.5), "10.5; allowed: -1.5 to 10"),
         (REAL, Measured("x", value=float("nan")), "nan; allowed: a number"),
         (GOAL_COMPLETION, Measured("x", value=0.5), "0.5; allowed: whole numbers from 0 to 1"),
-        (
-            AGENT_BEHAVIOR_FAILURE,
-            Measured("x", label="bad"),
-            "the label 'bad'; allowed: no failure, repetition",
-        ),
-        (
-            AGENT_BEHAVIOR_FAILURE,
-            Measured("x", label="repetition", further_labels=("repetition",)),
-            "a label twice",
-        ),
-        (
-            AGENT_BEHAVIOR_FAILURE,
-            Measured("x", label="no failure", further_labels=("repetition",)),
-            "beside a failure",
-        ),
+        (FAILURE, labels("bad"), "the label 'bad'; allowed: no failure, repetition"),
+        (FAILURE, labels("repetition", "repetition"), "a label twice"),
+        (FAILURE, labels("no failure", "repetition"), "beside a failure"),
     ],
 )
-def test_an_answer_off_the_scale_is_named_with_what_is_allowed(
-    metric: Metric, given: Measured, says: str
+def test_an_answer_fits_its_metric_or_the_reason_says_what_is_allowed(
+    metric: Metric, given: Measured, says: str | None
 ) -> None:
-    assert says in (why_unfit(metric, given) or "")
+    found = why_unfit(metric, given)
+    assert found is None if says is None else says in (found or "")
 
 
 def test_an_answer_is_correct_from_the_threshold_on_and_equality_passes() -> None:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -28,60 +27,51 @@ notes: Politeness, not servility.
 
 def written(folder: Path, text: str, name: str = "politeness") -> Path:
     path = folder / f"{name}.yaml"
-    path.write_text(dedent(text), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 
 def test_a_file_is_a_metric_with_its_anchors_from_five_to_one(tmp_path: Path) -> None:
     metric = read_metric(written(tmp_path, POLITENESS))
-    assert (metric.name, metric.grain, metric.kind, metric.answer) == (
-        "politeness",
-        "turn",
-        "rating",
-        "rating_1to5",
-    )
-    assert list(metric.anchors) == ["5", "4", "3", "2", "1"]
+    assert (metric.name, metric.grain, metric.kind) == ("politeness", "turn", "rating")
+    assert (metric.answer, list(metric.anchors)) == ("rating_1to5", ["5", "4", "3", "2", "1"])
     assert metric.anchors["5"] == "Warm and polite."
 
 
-def test_a_rating_may_have_a_scale_of_real_numbers(tmp_path: Path) -> None:
-    metric = read_metric(
-        written(
-            tmp_path,
-            """\
-            name: effort
-            grain: conversation
-            kind: rating
-            question: How much effort did it cost the user?
-            minimum: -1.5
-            maximum: 10
-            anchors: {"-1.5": None., "10": All day.}
-            """,
-            "effort",
-        )
-    )
-    assert (metric.answer, metric.scale, list(metric.anchors)) == ("value", (-1.5, 10.0), ["10", "-1.5"])
+@pytest.mark.parametrize(
+    ("lines", "scale", "anchors"),
+    [
+        (
+            "kind: rating\nminimum: -1.5\nmaximum: 10\nanchors: {'-1.5': a, '10': b}",
+            (-1.5, 10.0),
+            ["10", "-1.5"],
+        ),
+        ("kind: value\nanchors: {'0': No., '1': Yes.}", (0.0, 1.0), ["1", "0"]),
+    ],
+    ids=["a scale of real numbers", "zero or one"],
+)
+def test_a_metric_may_have_values(
+    tmp_path: Path, lines: str, scale: tuple[float, float], anchors: list[str]
+) -> None:
+    text = f"name: effort\ngrain: conversation\nquestion: How much?\n{lines}"
+    metric = read_metric(written(tmp_path, text, "effort"))
+    assert (metric.answer, metric.scale, metric.is_binary) == ("value", scale, "kind: value" in lines)
+    assert list(metric.anchors) == anchors
+
+
+BRAND_FAILURE = """\
+name: brand_failure
+grain: turn
+kind: label
+question: Which failures does it show?
+anchors: {off brand: Speaks as another company., no failure: None., promises: Promises too much.}
+severities: {promises: critical}
+applies_when: has_tool_calls
+"""
 
 
 def test_labels_keep_their_order_with_no_failure_first_and_their_severities(tmp_path: Path) -> None:
-    metric = read_metric(
-        written(
-            tmp_path,
-            """\
-            name: brand_failure
-            grain: turn
-            kind: label
-            question: Which failures does it show?
-            anchors:
-              off brand: Speaks as another company.
-              no failure: None.
-              promises: Promises what we do not offer.
-            severities: {promises: critical}
-            applies_when: has_tool_calls
-            """,
-            "brand_failure",
-        )
-    )
+    metric = read_metric(written(tmp_path, BRAND_FAILURE, "brand_failure"))
     assert metric.labels == (NO_FAILURE, "off brand", "promises")
     assert (metric.severity_of("promises"), metric.severity_of("off brand")) == ("critical", "medium")
     assert metric.applies_when == "has_tool_calls"
@@ -130,31 +120,19 @@ def test_a_bad_file_is_refused_with_line_and_key(tmp_path: Path, text: str, says
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (["kind: value", 'anchors: {"1": Yes., "2": No.}'], "a value has the two anchors 0 and 1"),
+        ('kind: value\nanchors: {"1": Yes., "2": No.}', "a value has the two anchors 0 and 1"),
+        ("kind: label\nanchors: {w: Warm., c: Cold.}\nseverities: {c: low}", "only failures have one"),
         (
-            ["kind: label", "anchors: {warm: Warm., cold: Cold.}", "severities: {cold: low}"],
-            "only failures have one",
-        ),
-        (
-            ["kind: label", "anchors: {no failure: None., cold: Cold.}", "severities: {hot: low}"],
+            "kind: label\nanchors: {no failure: None., cold: Cold.}\nseverities: {hot: low}",
             r"severities\.hot: not a failure label; allowed: cold",
         ),
-        (["kind: label", "anchors: {warm: Warm.}"], "anchors: .*at least 2"),
+        ("kind: label\nanchors: {warm: Warm.}", "anchors: .*at least 2"),
     ],
 )
-def test_anchors_and_severities_fit_the_kind(tmp_path: Path, lines: list[str], says: str) -> None:
-    text = "\n".join(["name: tone", "grain: turn", "question: Which?", *lines])
+def test_anchors_and_severities_fit_the_kind(tmp_path: Path, lines: str, says: str) -> None:
+    text = f"name: tone\ngrain: turn\nquestion: Which?\n{lines}"
     with pytest.raises(MetricFileError, match=says):
         read_metric(written(tmp_path, text, "tone"))
-
-
-def test_a_value_is_zero_or_one(tmp_path: Path) -> None:
-    text = (
-        'name: greeted\ngrain: turn\nkind: value\nquestion: Did it greet?\nanchors: {"0": No., "1": Yes.}\n'
-    )
-    metric = read_metric(written(tmp_path, text, "greeted"))
-    assert metric.is_binary
-    assert list(metric.anchors) == ["1", "0"]
 
 
 @pytest.mark.parametrize("make", ["folder", "bytes", "huge"])
@@ -176,20 +154,15 @@ def test_the_files_of_a_folder_join_the_built_in_metrics(tmp_path: Path) -> None
     found = load_metrics(tmp_path, off=["verbosity"])
     assert found.names == (DEFAULT.names | {"politeness"}) - {"verbosity"}
     assert "politeness" not in load_metrics(tmp_path, off=["politeness"]).names
+    with pytest.raises(UnknownMetricError, match="Did you mean 'politeness'"):
+        load_metrics(tmp_path, off=["politness"])
 
 
 def test_a_file_cannot_take_a_built_in_name_even_when_that_metric_is_off(tmp_path: Path) -> None:
     written(tmp_path, POLITENESS.replace("politeness", "verbosity"), "verbosity")
-    with pytest.raises(
-        MetricNameTakenError, match="'verbosity': the name is already used by a metric of agent-eval"
-    ):
+    taken = "'verbosity': the name is already used by a metric of agent-eval"
+    with pytest.raises(MetricNameTakenError, match=taken):
         load_metrics(tmp_path, off=["verbosity"])
-
-
-def test_a_slip_in_metrics_off_is_named(tmp_path: Path) -> None:
-    written(tmp_path, POLITENESS)
-    with pytest.raises(UnknownMetricError, match="Did you mean 'politeness'"):
-        load_metrics(tmp_path, off=["politness"])
 
 
 MODULE = """\

@@ -69,34 +69,29 @@ def test_a_finding_elsewhere_bounds_nothing(target: str, finding: RatingFinding)
 def test_with_a_standardised_task_only_its_goal_bounds_u1() -> None:
     other = found("goal_completion", "0", conversation_id="other")
     assert apply_caps("U1", 5, [other, found("goal_completion", "1", tests=TASK)]) == (5, "")
-    assert (
-        apply_caps("U1", 5, [other])[0] == 3
-    )  # a session without one is read as if every conversation were it
+    # a session without one is read as if every conversation were it
+    assert apply_caps("U1", 5, [other])[0] == 3
 
 
 def test_the_lowest_bound_counts_and_every_bound_below_the_rating_is_named() -> None:
-    rating, why = apply_caps(
-        "U1", 4, [found("goal_completion", "0", tests=TASK), found("transcript", "no output", tests=TASK)]
-    )
+    both = [found("goal_completion", "0", tests=TASK), found("transcript", "no output", tests=TASK)]
+    rating, why = apply_caps("U1", 4, both)
     assert rating == 1
     assert "goal_completion is '0'" in why
     assert "the record shows 'no output'" in why
 
 
-@given(
-    st.sampled_from([*INFORMED_BY, "D1.accuracy", "D3.completeness", "x"]),
-    st.integers(1, 5),
-    st.lists(
-        st.builds(
-            found,
-            st.sampled_from([cap.metric for cap in CAPS]),
-            st.sampled_from([cap.finding for cap in CAPS]),
-            tests=st.sampled_from([TASK, ERROR, frozenset[str]()]),
-            is_last_reply=st.booleans(),
-        ),
-        max_size=4,
-    ),
+FINDINGS = st.builds(
+    found,
+    st.sampled_from([cap.metric for cap in CAPS]),
+    st.sampled_from([cap.finding for cap in CAPS]),
+    tests=st.sampled_from([TASK, ERROR, frozenset[str]()]),
+    is_last_reply=st.booleans(),
 )
+TARGETS = st.sampled_from([*INFORMED_BY, "D1.accuracy", "D3.completeness", "x"])
+
+
+@given(TARGETS, st.integers(1, 5), st.lists(FINDINGS, max_size=4))
 def test_a_bound_never_raises_a_rating_and_is_told_when_it_lowers_one(
     target: str, rating: int, findings: list[RatingFinding]
 ) -> None:
@@ -132,9 +127,8 @@ def test_criteria_of_other_templates_bear_on_the_same_things() -> None:
 
 
 def test_rules_stand_in_words_for_rubric_metrics_only() -> None:
-    assert any(
-        "at most 2 where agent_behavior_failure is 'disobey user request'" in r for r in rules_of("U2")
-    )
+    bound = "at most 2 where agent_behavior_failure is 'disobey user request'"
+    assert any(bound in rule for rule in rules_of("U2"))
     assert any("name both in the reason" in rule for rule in rules_of("D5.completeness"))
     assert rules_of("helpfulness") == []
     assert any("Memory across sessions is not measured." in rule for rule in rules_of("U3"))
@@ -157,21 +151,21 @@ def test_rows_become_findings_one_for_each_label() -> None:
     ]
 
 
+ASKED = Message(role="user", content="?")
+
+
 @pytest.mark.parametrize(
-    ("messages", "facts"),
+    ("replies", "facts"),
     [
-        ((Message(role="user", content="?"), Message(role="assistant", content="!")), []),
-        ((Message(role="user", content="?"),), ["no output", "crash"]),
-        (
-            (Message(role="user", content="?"), Message(role="assistant", content="500", is_error=True)),
-            ["crash"],
-        ),
+        ([Message(role="assistant", content="!")], []),
+        ([], ["no output", "crash"]),
+        ([Message(role="assistant", content="500", is_error=True)], ["crash"]),
     ],
 )
 def test_a_transcript_itself_says_whether_there_was_output_or_a_crash(
-    messages: tuple[Message, ...], facts: list[str]
+    replies: list[Message], facts: list[str]
 ) -> None:
-    held = Conversation(conversation_id="c", messages=messages)
+    held = Conversation(conversation_id="c", messages=(ASKED, *replies))
     assert [f.finding for f in facts_of(held, held.turns(), TASK)] == facts
 
 

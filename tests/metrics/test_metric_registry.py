@@ -39,22 +39,13 @@ def test_ratings_anchor_five_to_one_values_anchor_both_ends_and_labels_begin_wit
 
 
 def test_the_failure_labels_are_the_published_ones() -> None:
-    assert AGENT_BEHAVIOR_FAILURE.labels[1:] == (
-        "repetition",
-        "failure to ask for clarification",
-        "lack of specific information",
-        "disobey user request",
-        "false information",
-        "unsafe action",
-        "unsafe state",
+    assert "; ".join(AGENT_BEHAVIOR_FAILURE.labels[1:]) == (
+        "repetition; failure to ask for clarification; lack of specific information; disobey user request; "
+        "false information; unsafe action; unsafe state"
     )
-    assert TOOL_CALL_BEHAVIOR_FAILURE.labels[1:] == (
-        "unnecessary tool call",
-        "wrong tool",
-        "wrong arguments",
-        "ignored tool result",
-        "missing tool call",
-        "repeated tool call",
+    assert "; ".join(TOOL_CALL_BEHAVIOR_FAILURE.labels[1:]) == (
+        "unnecessary tool call; wrong tool; wrong arguments; ignored tool result; missing tool call; "
+        "repeated tool call"
     )
 
 
@@ -77,14 +68,8 @@ def test_the_profile_caps_only_targets_it_informs() -> None:
 def asked(
     *messages: Message, tools: list[dict[str, str]] | None = None, expected: Expected | None = None
 ) -> set[str]:
-    conversation = Conversation.model_validate(
-        {
-            "conversation_id": "c",
-            "messages": messages,
-            "tools": tools,
-            "expected": [expected] if expected else [],
-        }
-    )
+    facts = {"tools": tools, "expected": [expected] if expected else []}
+    conversation = Conversation.model_validate({"conversation_id": "c", "messages": messages, **facts})
     turn = conversation.turns()[0]
     truth = expected_of(0, conversation.expected)
     return {m.name for m in TURN_METRICS if applicable(m, turn, conversation, truth)}
@@ -95,6 +80,7 @@ REPLY = Message(role="assistant", content="Hi.")
 EMPTY = Message(role="assistant", content="")
 CALL = Message.model_validate({"role": "assistant", "tool_calls": [{"name": "find"}]})
 USERS_CALL = Message.model_validate({"role": "user", "content": "Hello", "tool_calls": [{"name": "find"}]})
+OF_CALLS = {"tool_call_behavior_failure", "tool_result_utilisation", "argument_correctness"}
 PLAIN = {m.name for m in TURN_RATINGS} | {"agent_behavior_failure", "user_frustration"}
 
 
@@ -117,8 +103,7 @@ def test_of_a_turn_without_a_reply_only_what_silence_decides_is_asked() -> None:
     silent = {"helpfulness", "relevance", "agent_behavior_failure"}
     assert {m for m, reason in why_not(HELLO, HELLO).items() if reason is None} == silent
     assert {m for m, reason in why_not(HELLO, EMPTY).items() if reason is None} == silent
-    calls = {"tool_call_behavior_failure", "tool_result_utilisation", "argument_correctness"}
-    assert {m for m, reason in why_not(HELLO, CALL, EMPTY).items() if reason is None} == silent | calls
+    assert {m for m, reason in why_not(HELLO, CALL, EMPTY).items() if reason is None} == silent | OF_CALLS
     assert set(why_not(HELLO, EMPTY).values()) >= {None, NO_REPLY, "no expected answer"}
 
 
@@ -126,15 +111,8 @@ def test_tool_failures_are_asked_where_a_tool_was_called_or_available() -> None:
     assert asked(HELLO, REPLY) == PLAIN
     assert asked(HELLO, REPLY, tools=[]) == PLAIN
     assert asked(HELLO, REPLY, tools=[{"name": "find"}]) == PLAIN | {"tool_call_behavior_failure"}
-    assert asked(HELLO, CALL, REPLY) == PLAIN | {
-        "tool_call_behavior_failure",
-        "tool_result_utilisation",
-        "argument_correctness",
-    }
-
-
-def test_calls_by_the_user_are_not_the_agents() -> None:
-    assert asked(USERS_CALL, REPLY) == PLAIN
+    assert asked(HELLO, CALL, REPLY) == PLAIN | OF_CALLS
+    assert asked(USERS_CALL, REPLY) == PLAIN  # calls by the user are not the agent's
 
 
 def test_answers_are_compared_only_where_one_is_expected() -> None:

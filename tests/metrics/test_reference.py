@@ -9,7 +9,7 @@ from agent_eval.metrics.base import Metric
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.metrics.reference import reference, with_reference
-from agent_eval.transcripts.models import Conversation, Message
+from tests.judge.material import agent, conversation, user
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -46,13 +46,7 @@ def test_the_python_example_applies_and_measures(tmp_path: Path, monkeypatch: py
     (tmp_path / "example_of_the_page.py").write_text(example, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     found = load_metrics(modules=["example_of_the_page"])
-    of = Conversation(
-        conversation_id="c",
-        messages=(
-            Message(role="user", content="A refund?"),
-            Message(role="assistant", content="Yes, of course."),
-        ),
-    )
+    of = conversation(user("A refund?"), agent("Yes, of course."))
     refunds: Metric = found.get("refund_policy")
     assert refunds.applies(of.turns()[0], of, None)
     measured = found.get("reply_words").measure(of.turns(), of, None)

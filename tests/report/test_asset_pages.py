@@ -19,40 +19,23 @@ from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
-
-COMPOSITE = {
-    "methodology_version": "1.3.0",
-    "agent_id": "a",
-    "template": "t",
-    "status": "published",
-    "n_sessions": 5,
-    "composite_exact": "80/1",
-    "composite_score": 80.0,
-    "repeatability_penalty": 0.0,
-    "session_ids": ["s1", "s2", "s3", "s4", "s5"],
-    "session_scores": [78.0, 79.0, 80.0, 81.0, 82.0],
-    "point_0to100": 4 / 3,
-    "missing": [],
-    "warnings": [],
-}
-
-
-def picture(interval: IntervalMethod) -> str:
-    scores = table("composite_scores").frame([COMPOSITE])
-    partitions = scores.select("methodology_version", "agent_id")
-    (page,) = asset_pages("composite_scores", scores, partitions, interval)
-    data = re.search(r"base64,([A-Za-z0-9+/=]+)", page.texts["page"])
-    assert data is not None
-    return base64.b64decode(data[1]).decode()
+from tests.scores.test_leaderboard import sessions
 
 
 @pytest.mark.parametrize("interval", ["auto", "t", "bounded"])
 def test_the_page_of_a_composite_draws_the_interval_of_its_board(interval: IntervalMethod) -> None:
-    scores = table("composite_scores").frame([COMPOSITE])
+    scores = table("composite_scores").frame(
+        [sessions("a", [78.0, 79.0, 80.0, 81.0, 82.0], session_ids=list("abcde"))]
+    )
+    (page,) = asset_pages(
+        "composite_scores", scores, scores.select("methodology_version", "agent_id"), interval
+    )
+    data = re.search(r"base64,([A-Za-z0-9+/=]+)", page.texts["page"])
+    assert data is not None
     board = leaderboard(scores, table("agents").empty(), table("reliability").empty(), None, interval)
     low, high = board.select("low", "high").row(0)
     # the axis takes 3.6 units for a point, from 190 on
-    assert f"M{190 + 3.6 * low:.1f} 208H{190 + 3.6 * high:.1f}" in picture(interval)
+    assert f"M{190 + 3.6 * low:.1f} 208H{190 + 3.6 * high:.1f}" in base64.b64decode(data[1]).decode()
 
 
 def transcript(conversation_id: str, **fields: object) -> dict[str, object]:
@@ -77,9 +60,8 @@ def test_a_page_shows_the_first_turns_of_a_conversation_as_inert_text() -> None:
     turns = table("turns").frame([turn(0, hostile), *(turn(i, f"message {i}") for i in range(1, 20))])
     held = turns.join(first_turns(shown), on=["agent_id", "conversation_id", "turn_index"], how="semi")
     text = conversations_page(shown, held.select(TURN_COLUMNS))
-    assert "conversations.jsonl, line 4 · 20 turns · 1 tool calls · counts · hash 0f" in text.replace(
-        "\\", ""
-    )
+    facts = "conversations.jsonl, line 4 · 20 turns · 1 tool calls · counts · hash 0f"
+    assert facts in text.replace("\\", "")
     assert "message 5" in text
     assert "message 6" not in text
     assert f"{20 - MOST_TURNS} more turns" in text

@@ -1,5 +1,6 @@
 """The report in a browser, opened from disk; skipped where there is no Chromium."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,13 +9,12 @@ import polars as pl
 import pytest
 
 from agent_eval.project import Project
-from agent_eval.project.report import site_of
 from agent_eval.report.html import write_report
 from tests.report.pages import frames_of, poisoned, site_from
 from tests.report.test_html import ATTACK
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -34,14 +34,6 @@ def browser() -> Iterator["Browser"]:
         chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield chromium
         chromium.close()
-
-
-@pytest.fixture(scope="module")
-def report(sample_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the sample."""
-    out = tmp_path_factory.mktemp("browser") / "site"
-    write_report(site_of(Project.open(sample_root), "1.3.0"), out)
-    return out
 
 
 @pytest.fixture
@@ -69,11 +61,15 @@ def names(page: "Page") -> list[str]:
     return found
 
 
-def test_columns_sort_both_ways_with_unknown_last_and_by_keyboard(report: Path, page: "Page") -> None:
-    page.goto(url(report, "index"))
+def filters(page: "Page", of: str = "board") -> "Locator":
+    return page.locator(f"form[data-filters={of}]")
+
+
+def test_columns_sort_both_ways_with_unknown_last_and_by_keyboard(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "index"))
     assert page.locator("#board tr.group:visible").count() > 1
     assert len(names(page)) == 5  # those without a rank are folded
-    page.locator("form[data-filters=board]").get_by_label("Rows").select_option("")
+    filters(page).get_by_label("Rows").select_option("")
     header = page.get_by_role("columnheader", name="Composite")
     header.get_by_role("button").focus()
     page.keyboard.press("Enter")
@@ -93,102 +89,95 @@ TEMPLATES = {
 }
 
 
-def test_every_order_keeps_the_templates_apart_below_their_headings(report: Path, page: "Page") -> None:
-    page.goto(url(report, "index"))
-    page.locator("form[data-filters=board]").get_by_label("Rows").select_option("")
+def test_every_order_keeps_the_templates_apart_below_their_headings(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "index"))
+    filters(page).get_by_label("Rows").select_option("")
     headers = page.locator("#board thead th[data-sortable]")
-    for i in range(headers.count()):
-        for _ in range(2):
-            headers.nth(i).get_by_role("button").click()
-            found: dict[str, set[str]] = {}
-            for row in page.locator("#board tbody tr:visible").all():
-                if "group" in (row.get_attribute("class") or ""):
-                    group = row.inner_text().strip()
-                else:
-                    found.setdefault(group, set()).add(row.locator("a.name").inner_text())
-            assert found == TEMPLATES
+    for i in [i for i in range(headers.count()) for _ in range(2)]:
+        headers.nth(i).get_by_role("button").click()
+        found: dict[str, set[str]] = {}
+        for row in page.locator("#board tbody tr:visible").all():
+            if "group" in (row.get_attribute("class") or ""):
+                group = row.inner_text().strip()
+            else:
+                found.setdefault(group, set()).add(row.locator("a.name").inner_text())
+        assert found == TEMPLATES
 
 
-def test_ranks_of_other_task_sets_and_numbers_of_trials_are_not_mixed(report: Path, page: "Page") -> None:
-    page.goto(url(report, "index"))
-    page.locator("form[data-filters=reliability-board]").get_by_label("Estimator").select_option("")
+def test_ranks_of_other_task_sets_and_numbers_of_trials_are_not_mixed(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "index"))
+    filters(page, "reliability-board").get_by_label("Estimator").select_option("")
     headers = page.locator("#reliability-board thead th[data-sortable]")
     for i in range(headers.count()):
         headers.nth(i).get_by_role("button").click()
-        groups = page.eval_on_selector_all(
-            "#reliability-board tbody tr", "rows => rows.map(row => row.dataset.group)"
-        )
-        runs = [group for i, group in enumerate(groups) if i == 0 or groups[i - 1] != group]
+        rows = "#reliability-board tbody tr"
+        groups = page.eval_on_selector_all(rows, "rows => rows.map(row => row.dataset.group)")
+        runs = [group for group, _ in itertools.groupby(groups)]
         assert len(runs) == len(set(groups)) > 1
 
 
-def test_the_cost_is_that_of_a_conversation_as_in_the_chart(report: Path, page: "Page") -> None:
-    page.goto(url(report, "index"))
+def test_the_cost_is_that_of_a_conversation_as_in_the_chart(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "index"))
     cost = page.locator("#board tbody tr", has_text="Concierge PA").locator("td[data-label='Cost each']")
     assert cost.inner_text() == "$0.0066"  # 0.0595 over 9 conversations
-    board = pl.read_csv(report / "boards/1.3.0/leaderboard.csv").filter(agent_id="concierge-pa")
+    board = pl.read_csv(folder / "boards/1.3.0/leaderboard.csv").filter(agent_id="concierge-pa")
     assert board.select("cost_usd", "n_conversations").row(0) == (0.0595, 9)
     assert board["cost_usd_per_conversation"].item() == pytest.approx(0.0595 / 9)
 
 
-def test_filters_narrow_the_board_and_say_how_many_are_left(report: Path, page: "Page") -> None:
-    page.goto(url(report, "index"))
+def test_filters_narrow_the_board_and_say_how_many_are_left(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "index"))
     page.get_by_label("Template").select_option("customer_service_v1")
-    page.locator("form[data-filters=board]").get_by_label("Status").select_option("published")
+    filters(page).get_by_label("Status").select_option("published")
     assert names(page) == ["Lumen Support", "Harbor Desk", "Quill Help"]
-    assert page.locator("form[data-filters=board] output").inner_text() == "3 of 8 rows"
-    page.locator("form[data-filters=board]").get_by_label("Search").fill("harbor")
+    assert filters(page).locator("output").inner_text() == "3 of 8 rows"
+    filters(page).get_by_label("Search").fill("harbor")
     assert names(page) == ["Harbor Desk"]
     assert page.locator("#board tr.group:visible").count() == 1
 
 
 def test_the_theme_follows_the_system_until_one_is_chosen_and_remembers_it(
-    report: Path, page: "Page"
+    folder: Path, page: "Page"
 ) -> None:
     def background() -> str:
         found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
         return found
 
-    page.goto(url(report, "index"))
+    page.goto(url(folder, "index"))
     light = background()
     page.emulate_media(color_scheme="dark")
     dark = background()
     assert dark != light
     page.get_by_role("button", name="Change to light colours").click()
     assert background() == light
-    page.goto(url(report, "about"))
+    page.goto(url(folder, "about"))
     assert background() == light
     page.get_by_role("button", name="Change to dark colours").click()
     assert background() == dark
 
 
-def test_links_go_down_to_the_turn_and_to_the_marked_quote(report: Path, page: "Page") -> None:
-    page.goto(url(report, "agents/1.3.0/quill-help"))
+def test_links_go_down_to_the_turn_and_to_the_marked_quote(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "agents/1.3.0/quill-help"))
     page.locator("#errors ~ .scroll").first.get_by_role("link", name="turn 1").first.click()
     assert page.url.endswith("#turn-1")
-    top = page.locator("#turn-1").bounding_box()
-    assert top
-    assert 0 <= top["y"] < DESK_HEIGHT
+    sync_api.expect(page.locator("#turn-1")).to_be_in_viewport()
     page.locator("#turn-1").get_by_role("link", name="show it").first.click()
     mark = page.locator("mark:target")
     assert mark.is_visible()
     assert mark.inner_text()
 
 
-def test_a_link_into_a_fold_opens_it(report: Path, page: "Page") -> None:
-    page.goto(url(report, "methodology/1.3.0"))
+def test_a_link_into_a_fold_opens_it(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "methodology/1.3.0"))
     assert page.locator("#U4[open]").count() == 0
-    page.goto(f"{url(report, 'methodology/1.3.0')}#U4")
+    page.goto(f"{url(folder, 'methodology/1.3.0')}#U4")
     assert page.locator("#U4[open]").count() == 1
 
 
 def test_planted_attacks_are_inert(sample_root: Path, tmp_path: Path, page: "Page") -> None:
     frames = frames_of(Project.open(sample_root))
-    one = {
-        n: f.filter(pl.col("agent_id") == "quill-help") if "agent_id" in f.columns else f
-        for n, f in frames.items()
-    }
-    write_report(site_from(poisoned(one, ATTACK)), tmp_path / "site")
+    one = {n: f.filter(agent_id="quill-help") for n, f in frames.items() if "agent_id" in f.columns}
+    write_report(site_from(poisoned(frames | one, ATTACK)), tmp_path / "site")
     for start in ("index", "agents/1.3.0/", "conversations/*/", "about", "methodology/1.2.0-to"):
         page.goto(url(tmp_path / "site", start))
         assert page.evaluate("window.pwned") is None
@@ -197,27 +186,29 @@ def test_planted_attacks_are_inert(sample_root: Path, tmp_path: Path, page: "Pag
         assert page.locator("a[href^='javascript' i]").count() == 0
 
 
+SOME = (
+    "index",
+    "agents/1.3.0/lumen",
+    "conversations/*/",
+    "about",
+    "methodology/1.3.0",
+    "methodology/1.2.0-to",
+)
+
+
 @pytest.mark.parametrize("width", [PHONE_WIDTH, DESK_WIDTH])
-def test_every_page_is_shown_without_scrolling_sideways(report: Path, page: "Page", width: int) -> None:
+def test_every_page_is_shown_without_scrolling_sideways(folder: Path, page: "Page", width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    for start in (
-        "index",
-        "boards/1.3.0/side-by-side",
-        "agents/1.3.0/lumen",
-        "conversations/*/",
-        "about",
-        "methodology/1.3.0",
-        "methodology/1.2.0-to",
-    ):
-        page.goto(url(report, start))
+    for start in (*SOME, "boards/1.3.0/side-by-side"):
+        page.goto(url(folder, start))
         assert page.evaluate("document.documentElement.scrollWidth") <= width, start
 
 
 def test_headings_stay_in_view_where_a_table_fits_and_a_wide_one_scrolls_in_its_box(
-    report: Path, page: "Page"
+    folder: Path, page: "Page"
 ) -> None:
     page.set_viewport_size({"width": DESK_WIDTH, "height": DESK_HEIGHT})
-    page.goto(url(report, "index"))
+    page.goto(url(folder, "index"))
     heading = page.locator("#reliability-board thead th").first
     sync_api.expect(heading).to_have_css("position", "sticky")
     page.evaluate("document.getElementById('reliability-board').style.width = '2000px'")
@@ -232,17 +223,13 @@ def test_headings_stay_in_view_where_a_table_fits_and_a_wide_one_scrolls_in_its_
         ("dark", ("index", "conversations/lumen*/")),
     ],
 )
-def test_axe_finds_nothing_serious(report: Path, page: "Page", scheme: str, starts: tuple[str, ...]) -> None:
+def test_axe_finds_nothing_serious(folder: Path, page: "Page", scheme: str, starts: tuple[str, ...]) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     for start in starts:
-        page.goto(url(report, start))
+        page.goto(url(folder, start))
         page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
         # without preload: it would fetch the style sheet, which the page forbids
         found = axe.Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
-        grave = [
-            (v["id"], v["nodes"][0]["html"][:200])
-            for v in found.response["violations"]
-            if v["impact"] in {"serious", "critical"}
-        ]
-        assert grave == [], start
+        grave = [v for v in found.response["violations"] if v["impact"] in {"serious", "critical"}]
+        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in grave] == [], start

@@ -34,15 +34,11 @@ def test_the_page_shows_figures_confusion_and_raters_with_each_other() -> None:
     # 11 pairs: of 5 that people call 0 the judge is wrong on one, twice where ben labelled it as well
     assert {"m: gpt", "m: people with each other"} <= set(shown.texts)
     assert "Raw agreement 0.82" in shown.text
-    labels = [
-        attrs["aria-label"] or "" for tag, attrs in shown.tags if tag == "svg" and attrs.get("role") == "img"
-    ]
-    assert any("judge 1, person 0: 2" in label for label in labels)
+    pictures = [attrs for tag, attrs in shown.tags if tag == "svg" and attrs.get("role") == "img"]
+    assert any("judge 1, person 0: 2" in (attrs["aria-label"] or "") for attrs in pictures)
     views = calibration_page(VERSION, ROWS, Paths(VERSION))
-    assert [(v.row["judge"], v.row["n"]) for v in (*views["judges"], *views["people"])] == [
-        ("gpt", 11),
-        ("human", 5),
-    ]
+    counted = [(v.row["judge"], v.row["n"]) for v in (*views["judges"], *views["people"])]
+    assert counted == [("gpt", 11), ("human", 5)]
 
 
 def test_the_grid_puts_the_judge_in_rows_and_shares_in_columns() -> None:
@@ -66,9 +62,8 @@ def test_without_labels_the_page_says_so_and_an_attack_in_a_name_is_text() -> No
 
 def test_the_page_in_the_ui_draws_kappa_and_confusion() -> None:
     (made,) = asset_pages("judge_calibration", ROWS, ROWS.select("methodology_version").unique())
-    pictures = [
-        base64.b64decode(p).decode() for p in re.findall(r"base64,([A-Za-z0-9+/=]+)", made.texts["page"])
-    ]
+    found = re.findall(r"base64,([A-Za-z0-9+/=]+)", made.texts["page"])
+    pictures = [base64.b64decode(picture).decode() for picture in found]
     assert ["Kappa" in picture for picture in pictures] == [True, False, False]
     assert ">2</text>" in pictures[1]
     assert "raw agreement" in made.texts["page"]

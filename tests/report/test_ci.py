@@ -29,10 +29,10 @@ def test_failed_is_an_error_and_unknown_a_warning() -> None:
 
 def test_an_annotation_is_escaped_as_github_asks() -> None:
     text, titled = "100 %, x: y\n::set-output name=a::b", "50 %, a:b"
-    first = next(annotations(rows(text, subject=titled), "1.3.0"))
-    assert first == (
+    line = (
         "::error title=a 1.3.0%3A threshold%3A 50 %25%2C a%3Ab failed::100 %25, x: y ::set-output name=a::b"
     )
+    assert next(annotations(rows(text, subject=titled), "1.3.0")) == line
 
 
 def test_commands_of_the_old_form_are_broken_wherever_they_stand() -> None:
@@ -52,19 +52,9 @@ def test_no_text_makes_a_second_line_or_a_control_character(evidence: str, subje
 
 @given(ANY_TEXT)
 def test_any_text_makes_sound_xml_with_the_right_counts(text: str) -> None:
-    found = pl.concat(
-        [
-            rows(_storable(text)),
-            rows(_storable(text), result="unknown"),
-            rows(_storable(text), result="passed"),
-        ]
-    )
+    found = pl.concat(rows(_storable(text), result=result) for result in ("failed", "unknown", "passed"))
     root = ElementTree.fromstring(junit(found, "1.3.0"))
-    assert {name: root.get(name) for name in ("tests", "failures", "errors")} == {
-        "tests": "3",
-        "failures": "1",
-        "errors": "1",
-    }
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["3", "1", "1"]
     assert [len(root.findall(f".//{tag}")) for tag in ("testcase", "failure", "error")] == [3, 1, 1]
 
 
@@ -84,11 +74,8 @@ def test_each_agent_is_a_suite() -> None:
     found = pl.concat([rows("x"), rows("y", agent_id="b")])
     root = ElementTree.fromstring(junit(found, "1.3.0"))
     assert [suite.get("name") for suite in root] == ["a", "b"]
-    assert root[0][0].attrib == {
-        "classname": "a.1.3.0",
-        "name": "threshold: helpfulness in D1",
-        "time": "0",
-    }
+    name = "threshold: helpfulness in D1"
+    assert root[0][0].attrib == {"classname": "a.1.3.0", "name": name, "time": "0"}
 
 
 def test_nothing_evaluated_is_never_green() -> None:

@@ -29,13 +29,10 @@ def test_numbers_and_plain_texts_stay_as_they_are(text: str) -> None:
 
 def test_a_list_is_one_cell_and_an_unknown_value_an_empty_one() -> None:
     rows = pl.DataFrame({"names": [["a", "b"], []], "n": [None, 2]})
-    assert (
-        csv_text(rows).splitlines() == ["names,n", "a; b,", ",2"] or csv_text(rows).splitlines()[2] == '"",2'
-    )
+    assert csv_text(rows).splitlines() in (["names,n", "a; b,", ",2"], ["names,n", "a; b,", '"",2'])
 
 
 def test_json_has_null_for_unknown_values_and_for_what_is_no_number() -> None:
-    rows = json.loads(
-        json_text(pl.DataFrame({"x": [float("nan"), None, 0.5], "t": ["</script>", None, "ä"]}))
-    )
+    frame = pl.DataFrame({"x": [float("nan"), None, 0.5], "t": ["</script>", None, "ä"]})
+    rows = json.loads(json_text(frame))
     assert rows == [{"x": None, "t": "</script>"}, {"x": None, "t": None}, {"x": 0.5, "t": "ä"}]

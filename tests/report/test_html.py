@@ -4,12 +4,12 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from agent_eval.project import Project
-from agent_eval.project.report import site_of
 from agent_eval.report.html import page_at, write_report
 from agent_eval.report.html.render import POLICY
 from agent_eval.tables import table
@@ -33,14 +33,6 @@ def frames(sample_root: Path) -> dict[str, pl.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def folder(sample_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the sample."""
-    out = tmp_path_factory.mktemp("report") / "site"
-    write_report(site_of(Project.open(sample_root), "1.3.0"), out)
-    return out
-
-
-@pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, Page]:
     return pages_of(folder)
 
@@ -57,14 +49,24 @@ def page(pages: dict[str, Page], start: str) -> Page:
     return next(page for path, page in pages.items() if path.startswith(start))
 
 
-def test_every_link_leads_to_a_file_and_an_anchor(folder: Path, pages: dict[str, Page]) -> None:
-    n_anchors = 0
+def n_anchors(folder: Path, pages: dict[str, Page]) -> int:
+    """The number of links to anchors; every link leads to a file and an anchor."""
+    n = 0
     for source in pages.values():
         for path, anchor in source.targets():
             assert (folder / path).is_file(), f"{source.path}: {path}"
             assert not anchor or anchor in pages[path].ids, f"{source.path}: {path}#{anchor}"
-            n_anchors += bool(anchor)
-    assert n_anchors > 500
+            n += bool(anchor)
+    return n
+
+
+def site_pages(frames: dict[str, pl.DataFrame], folder: Path, **given: Any) -> dict[str, Page]:
+    write_report(site_from(frames, **given), folder / "site")
+    return pages_of(folder / "site")
+
+
+def test_every_link_leads_to_a_file_and_an_anchor(folder: Path, pages: dict[str, Page]) -> None:
+    assert n_anchors(folder, pages) > 500
 
 
 def test_no_id_stands_twice_on_a_page(pages: dict[str, Page]) -> None:
@@ -190,16 +192,11 @@ def test_judgments_that_differ_between_versions_name_theirs(
     frames: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
     of_one = (pl.col("methodology_version") == "1.2.0") & (pl.col("metric") == "coherence")
-    judged = frames["turn_judgments"].with_columns(
-        rationale=pl.when(of_one).then(pl.lit("Said of one version only.")).otherwise("rationale")
-    )
+    rationale = pl.when(of_one).then(pl.lit("Said of one version only.")).otherwise("rationale")
     kept = pl.col("methodology_version").is_in(["1.2.0", "1.3.0"])
-    changed = frames | {
-        "turn_judgments": judged.filter(kept),
-        "transcripts": frames["transcripts"].filter(kept),
-    }
-    write_report(site_from(changed), tmp_path / "site")
-    text = page(pages_of(tmp_path / "site"), "conversations/lumen").text
+    changed = {"turn_judgments": frames["turn_judgments"].with_columns(rationale=rationale).filter(kept)}
+    changed |= {"transcripts": frames["transcripts"].filter(kept)}
+    text = page(site_pages(frames | changed, tmp_path), "conversations/lumen").text
     assert re.search(r"Said of one version only\..{0,300}under 1\.2\.0", text)
     assert "under 1.2.0, 1.3.0" not in text
 
@@ -226,10 +223,8 @@ def test_tables_have_captions_and_pages_a_language(pages: dict[str, Page]) -> No
 
 def test_a_text_without_end_is_cut_with_a_remark(frames: dict[str, pl.DataFrame], tmp_path: Path) -> None:
     long = pl.lit('[{"role":"user","content":"' + "long " * 6_000 + '"}]')
-    write_report(
-        site_from(frames | {"turns": frames["turns"].with_columns(messages=long)}), tmp_path / "site"
-    )
-    source = page(pages_of(tmp_path / "site"), "conversations/")
+    changed = {"turns": frames["turns"].with_columns(messages=long)}
+    source = page(site_pages(frames | changed, tmp_path), "conversations/")
     assert "Cut here: 10,000 further characters are not shown" in source.text
     assert "details" in {tag for tag, _ in source.tags}
 
@@ -240,21 +235,13 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
     one = frames["conversations"].filter(pl.col("agent_id") == "pilot-chat").head(1)
     turn = frames["turns"].join(one, on=["agent_id", "conversation_id"], how="semi").head(1)
     turns = pl.concat([turn] * 250).with_columns(turn_index=pl.int_range(250, dtype=pl.Int64))
-    failure = (
-        frames["failures"]
-        .head(1)
-        .with_columns(
-            agent_id=pl.lit("pilot-chat"),
-            methodology_version=pl.lit("1.3.0"),
-            conversation_id=pl.lit(one["conversation_id"].item()),
-            turn_index=pl.lit(220, pl.Int64),
-        )
-    )
+    place = {"agent_id": pl.lit("pilot-chat"), "conversation_id": pl.lit(one["conversation_id"].item())}
+    place |= {"methodology_version": pl.lit("1.3.0"), "turn_index": pl.lit(220, pl.Int64)}
+    failure = frames["failures"].head(1).with_columns(**place)
     cluster = frames["error_clusters"].filter(pl.col("agent_id") == "pilot-chat").head(1)
     clusters = cluster.with_columns(cluster_id=failure["cluster_id"], methodology_version=pl.lit("1.3.0"))
     changed = {"conversations": one, "turns": turns, "failures": failure, "error_clusters": clusters}
-    write_report(site_from(frames | changed), tmp_path / "site")
-    found = pages_of(tmp_path / "site")
+    found = site_pages(frames | changed, tmp_path)
     parts = [p for p in found.values() if p.path.startswith("conversations/pilot-chat")]
     assert sorted(sum(i.startswith("turn-") for i in p.ids) for p in parts) == [50, 100, 100]
     deep = [t for t in page(found, "agents/1.3.0/pilot-chat").targets() if t[1] == "turn-220"]
@@ -265,32 +252,17 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
 def test_what_has_gone_since_a_board_was_made_leaves_no_dead_link(
     frames: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
-    gone = (
-        frames["conversations"]
-        .filter(pl.col("agent_id") == "lumen-support")
-        .head(4)
-        .select("conversation_id")
-    )
-    kept = {
-        name: frame.join(gone, on="conversation_id", how="anti")
-        for name, frame in frames.items()
-        if name in {"conversations", "turns"}
-    }
-    without = {"agents": frames["agents"].filter(pl.col("agent_id") != "pilot-chat")}
-    write_report(site_from(frames | kept | without), tmp_path / "site")
-    found = pages_of(tmp_path / "site")
-    for source in found.values():
-        for path, anchor in source.targets():
-            assert (tmp_path / "site" / path).is_file(), f"{source.path}: {path}"
-            assert not anchor or anchor in found[path].ids, f"{source.path}: {path}#{anchor}"
+    gone = frames["conversations"].filter(agent_id="lumen-support").head(4)
+    kept = {n: frames[n].join(gone, on="conversation_id", how="anti") for n in ("conversations", "turns")}
+    kept |= {"agents": frames["agents"].filter(pl.col("agent_id") != "pilot-chat")}
+    assert n_anchors(tmp_path / "site", site_pages(frames | kept, tmp_path))
 
 
 def test_a_long_list_of_conversations_is_parted(
     frames: dict[str, pl.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_eval.report.html.agent.CONVERSATIONS_PER_PAGE", 10)
-    write_report(site_from(frames, versions=["1.3.0"]), tmp_path / "site")
-    found = pages_of(tmp_path / "site")
+    found = site_pages(frames, tmp_path, versions=["1.3.0"])
     parts = [p for path, p in found.items() if path.startswith("agents/1.3.0/lumen")]
     listed = [{path for path, _ in p.targets() if path.startswith("conversations/")} for p in parts]
     # 24 conversations; the first page also links to conversations as evidence

@@ -16,13 +16,8 @@ def test_addresses_are_those_of_the_ui_and_of_the_report() -> None:
     assert run_page("12-ab") == "/runs/12-ab"
     assert agent_page("a", "1.3.0") == f"/report/{Paths('').agent('a', '1.3.0')}"
     assert agent_page("a", "1.3.0", "https://h/r/") == f"https://h/r/{Paths('').agent('a', '1.3.0')}"
-    row = {
-        "agent_id": "a",
-        "conversation_id": "c",
-        "turn_index": 3,
-        "methodology_version": "1.3.0",
-        "target": "U2",
-    }
+    row = {"agent_id": "a", "conversation_id": "c", "turn_index": 3, "target": "U2"}
+    row |= {"methodology_version": "1.3.0"}
     assert row_page(row) == f"/report/{Paths('').conversation('a', 'c', 3)}"
     assert row_page(row | {"conversation_id": None}) is None
     assert rating_page(row | {"turn_index": None}) == f"/report/{Paths('').conversation('a', 'c')}"

@@ -22,6 +22,10 @@ def drawn(markdown: str) -> list[str]:
     return [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}text")]
 
 
+def rows_of(name: str, *rows: dict[str, Any], **common: Any) -> pl.DataFrame:
+    return table(name).frame(PAIR | common | row for row in rows)
+
+
 def judgments(*rows: dict[str, Any]) -> pl.DataFrame:
     common = PAIR | {"conversation_id": "c", "metric": "helpfulness", "judge": "m", "status": "scored"}
     return table("turn_judgments").frame(
@@ -46,18 +50,16 @@ def test_coverage_counts_what_a_model_was_asked_and_nothing_that_is_free_or_impo
 
 
 def test_ratings_are_drawn_by_share_with_their_mean_and_the_missing_in_grey() -> None:
-    counted = judging.rating_counts(
-        judgments({"rating_1to5": 5}, {"rating_1to5": 2}, {"rating_1to5": 2, "is_effective": False})
-    )
+    overruled = {"rating_1to5": 2, "is_effective": False}
+    counted = judging.rating_counts(judgments({"rating_1to5": 5}, {"rating_1to5": 2}, overruled))
     assert counted["len"].to_list() == [1, 1]
     assert "mean 3.50, n = 2" in drawn(judging.ratings_plot(counted))
-    rubric = table("rubric_ratings").frame(
-        PAIR | {"session_id": "s", "target": "U1", "judge": "m"} | more
-        for more in (
-            {"status": "scored", "rating_1to5": 4, "is_effective": True},
-            {"status": "missing", "is_effective": False},
-        )
-    )
+    rubric = rows_of(
+        "rubric_ratings",
+        {"status": "scored", "rating_1to5": 4, "is_effective": True},
+        {"status": "missing", "is_effective": False},
+        session_id="s", target="U1", judge="m",
+    )  # fmt: skip
     plotted = judging.rubric_counts(rubric)
     assert "mean 4.00, n = 1" in drawn(judging.ratings_plot(plotted))
     assert "4 × 1, missing × 1" in judging.grid_table(plotted)
@@ -66,21 +68,15 @@ def test_ratings_are_drawn_by_share_with_their_mean_and_the_missing_in_grey() ->
 
 
 def test_answers_are_counted_by_status() -> None:
-    counted = judging.answers(
-        judgments({}, {"status": "unscored", "is_effective": False}, {"is_effective": False})
-    )
+    lost = {"status": "unscored", "is_effective": False}
+    counted = judging.answers(judgments({}, lost, {"is_effective": False}))
     assert dict(counted.select("status", "len").iter_rows()) == {"scored": 1, "unscored": 1}
     assert "1 of 2 scored" in drawn(judging.answers_plot(counted))
 
 
 def test_failures_are_drawn_by_label_the_most_frequent_first() -> None:
-    rows = pl.DataFrame(
-        [
-            PAIR | {"label": "loop", "fault_author": "agent"},
-            PAIR | {"label": "unsafe", "fault_author": None},
-            PAIR | {"label": "unsafe", "fault_author": "environment"},
-        ]
-    )
+    found = (("loop", "agent"), ("unsafe", None), ("unsafe", "environment"))
+    rows = pl.DataFrame([PAIR | {"label": label, "fault_author": author} for label, author in found])
     counted = judging.failure_counts(rows)
     assert counted["label"].to_list() == ["unsafe", "unsafe", "loop"]
     texts = drawn(judging.failures_plot(counted))
@@ -96,9 +92,8 @@ def test_conversations_are_counted_by_declared_outcome(outcome: bool | None, col
         for i, cost in enumerate(({"cost_usd": 1.0}, {}))
     )  # fmt: skip
     (counted,) = ingest.outcomes(rows).to_dicts()
-    assert {name: counted[name] for name in ("correct", "wrong", "no_outcome")} == {
-        name: 2 * (name == column) for name in ("correct", "wrong", "no_outcome")
-    }
+    for name in ("correct", "wrong", "no_outcome"):
+        assert counted[name] == 2 * (name == column)
     assert (counted["turns"], counted["tool_calls"], counted["cost_usd"]) == (4, 6, None)
     assert "n = 2" in drawn(ingest.outcomes_plot(ingest.outcomes(rows)))
 
@@ -109,24 +104,20 @@ def test_tools_are_counted_by_how_their_calls_ended() -> None:
         for i, (name, error) in enumerate([("find", True), ("find", None), ("find", False), ("buy", False)])
     )  # fmt: skip
     counted = ingest.tool_counts(rows)
-    assert counted.select("name", "n", "n_errors", "n_unknown").rows() == [
-        ("find", 3, 1, 1),
-        ("buy", 1, 0, 0),
-    ]
-    assert {"answered", "error", "unknown"} <= set(
-        re.findall(r"\w+", " ".join(drawn(ingest.tools_plot(counted))))
-    )
+    numbers = counted.select("name", "n", "n_errors", "n_unknown").rows()
+    assert numbers == [("find", 3, 1, 1), ("buy", 1, 0, 0)]
+    words = re.findall(r"\w+", " ".join(drawn(ingest.tools_plot(counted))))
+    assert {"answered", "error", "unknown"} <= set(words)
 
 
 def test_conversations_that_do_not_count_are_listed_with_their_reason() -> None:
-    common = PAIR | {"session_id": "s", "n_turns": 1}
-    rows = table("transcripts").frame(
-        [
-            common | {"conversation_id": "1", "slot": "D1", "is_admitted": True},
-            common | {"conversation_id": "2", "slot": "D1", "is_admitted": False, "reason": "too short"},
-            common | {"conversation_id": "3", "slot": None, "is_admitted": True},
-        ]
-    )
+    rows = rows_of(
+        "transcripts",
+        {"conversation_id": "1", "slot": "D1", "is_admitted": True},
+        {"conversation_id": "2", "slot": "D1", "is_admitted": False, "reason": "too short"},
+        {"conversation_id": "3", "slot": None, "is_admitted": True},
+        session_id="s", n_turns=1,
+    )  # fmt: skip
     counted = ingest.admitted(rows)
     assert "| D1 | 1 | too short |" in ingest.reasons_table(counted)
     assert ingest.reasons_table(counted.filter("is_admitted")) == "every conversation counts"
@@ -150,9 +141,8 @@ def test_clusters_are_listed_by_severity_then_by_turns() -> None:
     texts = drawn(clusters.severities_plot(rows))
     assert texts.index("critical") < texts.index("high") < texts.index("low")
     assert "21 in 2 clusters" in texts
-    assert "50 of 60 clusters" in clusters.clusters_page(
-        table("error_clusters").frame(cluster(f"c{i:02}", "low") for i in range(60))
-    )
+    many = table("error_clusters").frame(cluster(f"c{i:02}", "low") for i in range(60))
+    assert "50 of 60 clusters" in clusters.clusters_page(many)
 
 
 @pytest.mark.parametrize(
@@ -210,38 +200,30 @@ def test_the_ratings_behind_a_score_are_the_lowest_first_and_none_that_does_not_
 
 
 def test_means_are_drawn_as_percent_of_their_scale() -> None:
-    common = PAIR | {"scale_low": 0.0, "scale_high": 1.0, "judges": ["m"]}
-    rows = table("quality_summary").frame(
-        [
-            common | {"quantity": "success rate", "mean": 0.5, "n_conversations": 2, "n_scored": 2, "n_unscored": 0},
-            common | {"quantity": "helpfulness", "mean": None, "n_scored": 0, "n_unscored": 0, "n_unasked": 3},
-        ]
+    rows = rows_of(
+        "quality_summary",
+        {"quantity": "success rate", "mean": 0.5, "n_conversations": 2, "n_scored": 2, "n_unscored": 0},
+        {"quantity": "helpfulness", "mean": None, "n_scored": 0, "n_unscored": 0, "n_unasked": 3},
+        scale_low=0.0, scale_high=1.0, judges=["m"],
     )  # fmt: skip
     assert "50.0 %" in drawn(quality.summary_plot(rows))
     assert quality.summary_plot(rows.filter(quantity="helpfulness")) == "no known values yet"
     assert "no judge asked \\(3\\)" in quality.summary_table(rows)
 
 
-@pytest.mark.parametrize(("value", "text", "mirrored"), [("better", "+2.0", "-2.0"), ("tie", "+2.0", "-2.0")])
-def test_a_pair_is_shown_from_both_sides(value: str, text: str, mirrored: str) -> None:
-    rows = table("pairwise_comparisons").frame(
-        [PAIR | {"template": "t", "other_agent_id": "b", "difference": 2.0, "verdict": value}]
-    )
-    texts = drawn(scoring.pairs_matrix(rows))
-    assert {text, mirrored} <= set(texts)
+@pytest.mark.parametrize("verdict", ["better", "tie"])
+def test_a_pair_is_shown_from_both_sides(verdict: str) -> None:
+    pair = {"template": "t", "other_agent_id": "b", "difference": 2.0, "verdict": verdict}
+    assert {"+2.0", "-2.0"} <= set(drawn(scoring.pairs_matrix(rows_of("pairwise_comparisons", pair))))
 
 
 def test_aspects_of_tool_use_without_a_value_are_unknown_and_not_zero() -> None:
-    rows = table("tool_correctness").frame(
-        [
-            PAIR | {"conversation_id": "1", "selection": 0.5, "overall": 0.5, "is_correct": False},
-            PAIR | {"conversation_id": "2", "selection": 1.0, "is_correct": None},
-        ]
-    )
+    wrong = {"conversation_id": "1", "selection": 0.5, "overall": 0.5, "is_correct": False}
+    unknown = {"conversation_id": "2", "selection": 1.0, "is_correct": None}
+    rows = rows_of("tool_correctness", wrong, unknown)
     page = scoring.aspects_plot(scoring.aspects(rows))
     assert page.endswith("0 correct, 1 wrong, 1 unknown")
-    texts = drawn(page)
-    assert {"0.75, n = 2", "0.50, n = 1", "unknown"} <= set(texts)
+    assert {"0.75, n = 2", "0.50, n = 1", "unknown"} <= set(drawn(page))
 
 
 def test_results_are_counted_by_a_column() -> None:
@@ -253,15 +235,14 @@ def test_results_are_counted_by_a_column() -> None:
 
 
 def test_reliability_without_a_task_of_known_outcome_draws_nothing() -> None:
-    empty = table("reliability").empty()
-    assert scoring.reliability_plot(empty) == "no task has enough trials of known outcome"
-    assert scoring.reliability_ranks(table("reliability_leaderboard").empty()).startswith(
-        "no agent has a task"
-    )
+    unknown = "no task has enough trials of known outcome"
+    assert scoring.reliability_plot(table("reliability").empty()) == unknown
+    ranks = scoring.reliability_ranks(table("reliability_leaderboard").empty())
+    assert ranks.startswith("no agent has a task")
 
 
 def test_what_is_missing_is_listed_and_nothing_missing_is_said() -> None:
-    rows = table("composite_scores").frame([PAIR | {"missing": ["U4: <b>"], "warnings": ["few sessions"]}])
+    rows = rows_of("composite_scores", {"missing": ["U4: <b>"], "warnings": ["few sessions"]})
     assert scoring.missing_table(rows) == "- U4: &lt;b&gt;\n- few sessions"
-    nothing = table("composite_scores").frame([PAIR | {"missing": [], "warnings": []}])
+    nothing = rows_of("composite_scores", {"missing": [], "warnings": []})
     assert scoring.missing_table(nothing) == "nothing is missing"

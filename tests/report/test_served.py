@@ -12,7 +12,7 @@ import pytest
 
 from agent_eval.project import Project
 from agent_eval.project.report import served_page, site_of
-from agent_eval.report.html import Site, page_at, write_report
+from agent_eval.report.html import Site, page_at
 from agent_eval.report.html.folder import MARKER
 from agent_eval.report.names import Paths
 from agent_eval.tables import table
@@ -26,24 +26,16 @@ def site(sample_root: Path) -> Site:
 
 
 @pytest.mark.slow
-def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site, tmp_path: Path) -> None:
-    write_report(site, tmp_path / "site")
-    files = [p for p in (tmp_path / "site").rglob("*") if p.is_file() and p.name != MARKER]
-    groups = {p.relative_to(tmp_path / "site").parts[0] for p in files}
-    assert groups == {
-        "index.html",
-        "about.html",
-        "boards",
-        "methodology",
-        "agents",
-        "conversations",
-        "assets",
-    }
-    for group in groups:  # a few of each: each page reads its own rows
-        some = sorted(p for p in files if p.relative_to(tmp_path / "site").parts[0] == group)[::9]
-        for file in some:
-            path = file.relative_to(tmp_path / "site").as_posix()
-            assert page_at(site, path) == file.read_bytes(), path
+def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site, folder: Path) -> None:
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != MARKER]
+    groups: dict[str, list[Path]] = {}
+    for file in sorted(files):
+        groups.setdefault(file.relative_to(folder).parts[0], []).append(file)
+    folders = {"boards", "methodology", "agents", "conversations", "assets"}
+    assert groups.keys() == {"index.html", "about.html", *folders}
+    for file in [file for group in groups.values() for file in group[::9]]:  # each page reads its own rows
+        path = file.relative_to(folder).as_posix()
+        assert page_at(site, path) == file.read_bytes(), path
 
 
 @pytest.mark.parametrize(
@@ -61,25 +53,26 @@ def test_there_is_no_other_page(site: Site, path: str) -> None:
 def test_a_page_reads_only_the_rows_of_its_agent(site: Site) -> None:
     asked: list[tuple[str, pl.DataFrame | None]] = []
 
-    def read(
-        name: str, keys: pl.DataFrame | None = None, *, columns: list[str] | None = None
-    ) -> pl.DataFrame:
-        asked.append((name, keys))
-        return site.read(name, keys, columns=columns)
+    def watched(given: Callable[..., pl.DataFrame]) -> Any:
+        def ask(name: str, keys: pl.DataFrame | None = None, **wanted: Any) -> pl.DataFrame:
+            asked.append((name, keys))
+            return given(name, keys, **wanted)
 
-    def count(name: str, keys: pl.DataFrame | None = None, **wanted: Any) -> pl.DataFrame:
-        asked.append((name, keys))
-        return site.count(name, keys, **wanted)
+        return ask
 
-    assert page_at(replace(site, read=read, count=count), PAGES.agent("quill-help", "1.3.0"))  # type: ignore[arg-type]
+    watching = replace(site, read=watched(site.read), count=watched(site.count))
+    assert page_at(watching, PAGES.agent("quill-help", "1.3.0"))
     large = {"turn_judgments", "conversation_judgments", "conversations", "failures", "transcripts"}
     keyed = [(name, keys) for name, keys in asked if name in large]
     assert {name for name, _ in keyed} == large
     assert all(keys is not None and keys["agent_id"].to_list() == ["quill-help"] for _, keys in keyed)
 
 
+First = tuple[Project, dict[str, object]]
+
+
 @pytest.fixture
-def first(sample_copy: Path) -> tuple[Project, dict[str, object]]:
+def first(sample_copy: Path) -> First:
     """A project, and its first conversation that is not on the first line of its file."""
     project = Project.open(sample_copy)
     rows = project.store.read(table("conversations")).filter(pl.col("source_line") > 1)
@@ -96,9 +89,7 @@ def file_of(project: Project, row: dict[str, object]) -> Path:
     return project.home.sessions / str(row["agent_id"]) / str(row["session_id"]) / "conversations.jsonl"
 
 
-def test_the_source_page_shows_the_record_that_is_on_the_stored_line(
-    first: tuple[Project, dict[str, object]],
-) -> None:
+def test_the_source_page_shows_the_record_that_is_on_the_stored_line(first: First) -> None:
     project, row = first
     line = file_of(project, row).read_text().splitlines()[int(str(row["source_line"])) - 1]
     assert json.loads(line)["conversation_id"] == row["conversation_id"]
@@ -117,7 +108,7 @@ def test_the_source_page_shows_the_record_that_is_on_the_stored_line(
     ],
 )
 def test_a_source_file_that_changed_is_not_shown_as_the_source(
-    first: tuple[Project, dict[str, object]], change: Callable[[Path], object], said: str
+    first: First, change: Callable[[Path], object], said: str
 ) -> None:
     project, row = first
     change(file_of(project, row))
@@ -127,9 +118,7 @@ def test_a_source_file_that_changed_is_not_shown_as_the_source(
     assert str(row["goal"]) not in text
 
 
-def test_only_the_served_conversation_links_to_its_source_and_its_runs(
-    first: tuple[Project, dict[str, object]],
-) -> None:
+def test_only_the_served_conversation_links_to_its_source_and_its_runs(first: First) -> None:
     project, row = first
     path = PAGES.conversation(str(row["agent_id"]), str(row["conversation_id"]))
     place = f"sessions/{row['agent_id']}/{row['session_id']}/conversations.jsonl, line {row['source_line']}"
@@ -137,10 +126,9 @@ def test_only_the_served_conversation_links_to_its_source_and_its_runs(
     runs = set(re.findall(r'href="/runs/([^"]+)"', served))
     written = project.store.read(table("board_inputs"))  # any table: the run of the sample wrote them all
     assert written.height
+    query = "SELECT DISTINCT dagster_run_id FROM store.turn_judgments WHERE agent_id = ?"
     with project.store.session(read_only=True) as con:
-        stored = con.execute(
-            "SELECT DISTINCT dagster_run_id FROM store.turn_judgments WHERE agent_id = ?", [row["agent_id"]]
-        ).fetchall()
+        stored = con.execute(query, [row["agent_id"]]).fetchall()
     assert runs == {run for (run,) in stored}
     assert place in served
     alone = (page_at(site_of(project, "1.3.0"), path) or b"").decode()

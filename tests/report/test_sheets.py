@@ -26,9 +26,7 @@ def item(i: int, metric: str = "m", agent: str = "a") -> SheetItem:
     return SheetItem(agent, f"c{i}", 0, metric, "s", "r")
 
 
-def sheet(
-    directory: Path, items: list[SheetItem], metrics: dict[str, SheetMetric], text: str = "Hello"
-) -> Path:
+def sheet(directory: Path, items: list[SheetItem], metrics: dict[str, SheetMetric], text: str) -> Path:
     said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"Answer {text}"}]
     held = {
         (one.agent, one.conversation): {"goal": text, "knowledge": [text], "expected": {}, "turns": [(0, said)]}

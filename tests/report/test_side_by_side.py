@@ -1,6 +1,7 @@
 """Agents side by side, and an agent over its sessions."""
 
 from datetime import date
+from typing import Any
 
 import polars as pl
 
@@ -18,6 +19,11 @@ def board_row(agent: str, **known: object) -> dict[str, object]:
     return {"methodology_version": VERSION, "agent_id": agent, **counts, **known}
 
 
+def side_by_side(board: pl.DataFrame, *means: dict[str, object]) -> dict[str, Any]:
+    summary = pl.DataFrame(means, schema=table("quality_summary").schema)
+    return side_by_side_page(VERSION, Registry.read(None).get(VERSION), Paths(VERSION), board, summary)
+
+
 def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
     board = pl.DataFrame(
         [board_row("a", rank=2, composite_score=70.0, composite_exact="70/1", u1=4.5), board_row("b", status="incomplete"), board_row("c", rank=1, composite_score=80.0, composite_exact="80/1")],
@@ -31,10 +37,7 @@ def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
         "scale_low": 1.0,
         "scale_high": 5.0,
     }
-    summary = pl.DataFrame(
-        [{"methodology_version": VERSION, "agent_id": "a", **mean}], schema=table("quality_summary").schema
-    )
-    page = side_by_side_page(VERSION, Registry.read(None).get(VERSION), Paths(VERSION), board, summary)
+    page = side_by_side(board, {"methodology_version": VERSION, "agent_id": "a", **mean})
     assert [name for name, _ in page["agents"]] == ["c", "a", "b"]
     figures = {f.name: f.values for _, rows in page["sections"] for f in rows}
     assert [v and v[0] for v in figures["composite"]] == ["80.0", "70.0", None]
@@ -44,8 +47,7 @@ def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
 def test_a_long_board_names_how_many_agents_are_left_out() -> None:
     rows = [board_row(f"a{i:03d}", rank=i, composite_score=50.0) for i in range(MOST + 5)]
     board = pl.DataFrame(rows, schema=table("leaderboard").schema)
-    summary = table("quality_summary").empty()
-    page = side_by_side_page(VERSION, Registry.read(None).get(VERSION), Paths(VERSION), board, summary)
+    page = side_by_side(board)
     assert (len(page["agents"]), page["n_left_out"]) == (MOST, 5)
 
 
@@ -53,17 +55,12 @@ def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> No
     sessions = pl.DataFrame(
         {"session_id": ["x", "y", "z"], "session_date": [date(2026, 5, 2), date(2026, 5, 1), None]}
     )
-    conversations = pl.DataFrame(
-        [("c1", "x", True), ("c2", "x", None), ("c3", "y", False), ("c4", "z", None)],
-        schema={"conversation_id": pl.String, "session_id": pl.String, "outcome_correct": pl.Boolean},
-        orient="row",
-    )
+    rows = [("c1", "x", True), ("c2", "x", None), ("c3", "y", False), ("c4", "z", None)]
+    columns = ("conversation_id", "session_id", "outcome_correct")
+    conversations = pl.DataFrame(rows, schema=columns, orient="row")
     transcripts = conversations.select("conversation_id", is_admitted=pl.col("conversation_id") != "c4")
-    ratings = pl.DataFrame(
-        [("c1", 5, 1), ("c1", 3, 1), ("c3", 2, 4)],
-        schema={"conversation_id": pl.String, "rating_1to5": pl.Int64, "n": pl.Int64},
-        orient="row",
-    )
+    counts = [("c1", 5, 1), ("c1", 3, 1), ("c3", 2, 4)]
+    ratings = pl.DataFrame(counts, schema=("conversation_id", "rating_1to5", "n"), orient="row")
     failures = pl.DataFrame({"conversation_id": ["c3", "c3"]})
     composite = {"session_ids": ["x"], "session_scores": [80.0]}
     y, x = session_history(sessions, conversations, transcripts, ratings, failures, composite)

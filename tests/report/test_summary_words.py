@@ -1,18 +1,11 @@
 """Words of an agent's summary: units, intervals, and what is lacking."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from agent_eval.report.quality import (
-    answers_of,
-    headline,
-    interval_of,
-    is_rate,
-    name_of,
-    reading_order,
-    value_of,
-)
+from agent_eval.report import quality as words
 from agent_eval.scores.statistics.quality import COST, HEADLINES
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, SUCCESS_RATE
 
@@ -21,74 +14,59 @@ RATE: dict[str, Any] = {
     "clustered_by": "session", "n_scored": 1200, "n_unscored": 0, "n_unasked": 0, "unscored_share": 0.0,
 }  # fmt: skip
 RATING = RATE | {"quantity": "helpfulness", "scale_low": 1.0, "scale_high": 5.0, "mean": 3.25}
+OF_M = RATE | {"quantity": "m"}
+BY_TASK = {"clustered_by": "task or conversation"}
 MONEY = RATE | {"quantity": COST, "scale_high": None, "mean": 0.01234}
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
-    [(RATE, "45.7 %"), (RATING, "3.25"), (MONEY, "$0.0123"), (RATE | {"mean": None}, "–")],
-)
-def test_a_mean_has_the_unit_of_its_scale(row: dict[str, Any], said: str) -> None:
-    assert value_of(row) == said
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
+    ("of", "row", "said"),
     [
-        ({}, "40.0 % to 50.0 %"),
-        ({"mean": None}, "–"),
-        ({"low": None}, "none: only one session"),
+        # a mean has the unit of its scale
+        (words.value_of, RATE, "45.7 %"),
+        (words.value_of, RATING, "3.25"),
+        (words.value_of, MONEY, "$0.0123"),
+        (words.value_of, RATE | {"mean": None}, "–"),
+        # an interval is given, or the reason why there is none
+        (words.interval_of, RATE, "40.0 % to 50.0 %"),
+        (words.interval_of, RATE | {"mean": None}, "–"),
+        (words.interval_of, RATE | {"low": None}, "none: only one session"),
+        (words.interval_of, RATE | {"low": None} | BY_TASK, "none: only one task or conversation"),
+        (words.interval_of, RATE | {"low": None, "clustered_by": None}, "none: only one cluster"),
+        # a quantity is named with its scale
+        (words.name_of, RATE, "success rate"),
+        (words.name_of, RATING | {"quantity": "tone_of_voice"}, "tone of voice (1 to 5, 5 = best)"),
+        (words.name_of, RATING | {"quantity": "user_frustration"}, "user frustration (1 to 5, 5 = none)"),
         (
-            {"low": None, "clustered_by": "task or conversation"},
-            "none: only one task or conversation",
+            words.name_of,
+            RATING | {"quantity": "anger", "scale_low": 0.0, "scale_high": 10.0},
+            "anger (0 to 10)",
         ),
-        ({"low": None, "clustered_by": None}, "none: only one cluster"),
+        (words.name_of, MONEY, "cost per conversation"),
+        (words.name_of, RATE | {"quantity": f"{FAILURE_RATE}agent_behavior"}, "turns with agent behavior"),
+        # what is lacking is counted
+        (words.answers_of, RATE, "1,200 known"),
+        (words.answers_of, RATE | {"n_unscored": 3}, "1,200 known, 3 unknown"),
+        (words.answers_of, OF_M | {"n_scored": 0, "n_unasked": 40}, "no judge asked (40)"),
+        (words.answers_of, OF_M | {"n_unscored": 30, "unscored_share": 0.0244}, "1,200, 30 unscored (2.4 %)"),
+        (words.answers_of, OF_M | {"n_unasked": 7}, "1,200, 7 not asked"),
     ],
 )
-def test_an_interval_is_given_or_the_reason_why_there_is_none(changes: dict[str, Any], said: str) -> None:
-    assert interval_of(RATE | changes) == said
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        (RATE, "success rate"),
-        (RATING | {"quantity": "tone_of_voice"}, "tone of voice (1 to 5, 5 = best)"),
-        (RATING | {"quantity": "user_frustration"}, "user frustration (1 to 5, 5 = none)"),
-        (RATING | {"quantity": "anger", "scale_low": 0.0, "scale_high": 10.0}, "anger (0 to 10)"),
-        (MONEY, "cost per conversation"),
-        (RATE | {"quantity": f"{FAILURE_RATE}agent_behavior"}, "turns with agent behavior"),
-    ],
-)
-def test_a_quantity_is_named_with_its_scale(row: dict[str, Any], said: str) -> None:
-    assert name_of(row) == said
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "1,200 known"),
-        ({"n_unscored": 3}, "1,200 known, 3 unknown"),
-        ({"quantity": "m", "n_scored": 0, "n_unasked": 40}, "no judge asked (40)"),
-        ({"quantity": "m", "n_unscored": 30, "unscored_share": 0.0244}, "1,200, 30 unscored (2.4 %)"),
-        ({"quantity": "m", "n_unasked": 7}, "1,200, 7 not asked"),
-    ],
-)
-def test_what_is_lacking_is_counted(changes: dict[str, Any], said: str) -> None:
-    assert answers_of(RATE | changes) == said
+def test_a_figure_is_worded(of: Callable[[dict[str, Any]], str], row: dict[str, Any], said: str) -> None:
+    assert of(row) == said
 
 
 def test_a_summary_is_read_from_success_to_cost_and_unknown_values_come_last() -> None:
     failures = RATE | {"quantity": f"{FAILURE_RATE}x"}
     unknown = RATE | {"mean": None}
-    assert sorted([unknown, MONEY, failures, RATING, RATE], key=reading_order) == [
+    assert sorted([unknown, MONEY, failures, RATING, RATE], key=words.reading_order) == [
         RATE, RATING, failures, MONEY, unknown,
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("column", HEADLINES)
 def test_a_headline_has_the_scale_of_its_quantity(column: str) -> None:
-    row = headline({column: 0.5, f"{column}_low": 0.4, f"{column}_high": 0.6}, column)
+    row = words.headline({column: 0.5, f"{column}_low": 0.4, f"{column}_high": 0.6}, column)
     assert (row["mean"], row["low"], row["high"]) == (0.5, 0.4, 0.6)
-    assert is_rate(row) == column.endswith("rate")
+    assert words.is_rate(row) == column.endswith("rate")
     assert (row["scale_high"] is None) == column.startswith("cost")
