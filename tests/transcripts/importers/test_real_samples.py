@@ -31,13 +31,8 @@ FILES = [
     ("formats/inspect_log__tool_call_error.json", "inspect", 1, 1, 0),
     ("formats/langfuse_trace__claude-agent-2025-12-22.json", "langfuse", 1, 1, 2),
     ("formats/langfuse_trace__crewai-2025-07-11.json", "langfuse", 1, 1, 0),
-    (
-        "formats/langfuse_trace__langgraph-python-2025-08-22.json",
-        "langfuse",
-        1,
-        1,
-        1,
-    ),  # its system prompt has role user
+    # its system prompt has role user
+    ("formats/langfuse_trace__langgraph-python-2025-08-22.json", "langfuse", 1, 1, 1),
     ("formats/langfuse_trace__microsoft-agent-2025-12-17.json", "langfuse", 1, 1, 1),
     ("formats/langfuse_trace__openai-agents-2025-09-30.json", "langfuse", 1, 1, 1),
     ("formats/langfuse_trace__vercel-aisdk-2025-11-17.json", "langfuse", 1, 1, 1),
@@ -85,9 +80,8 @@ def test_importing_a_real_file_twice_equals_importing_it_once(
     shared_data: Path, tmp_path: Path, file: str
 ) -> None:
     def take() -> ImportReport:
-        (one,) = import_files(
-            "auto", input_files([str(shared_data / file)]), sessions_folder=tmp_path, agent_id="a"
-        )
+        files = input_files([str(shared_data / file)])
+        (one,) = import_files("auto", files, sessions_folder=tmp_path, agent_id="a")
         assert one.report is not None
         return one.report
 
