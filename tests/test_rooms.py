@@ -2,7 +2,7 @@
 
 import ast
 import re
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 
@@ -110,26 +110,24 @@ def test_no_module_postpones_its_annotations() -> None:
         ("settings/home.py", "import importlib; importlib.import_module('agent_eval.judge')"),
     ],
 )
-def test_a_planted_import_turns_the_guard_red(module: str, line: str, tmp_path: Path) -> None:
+def test_a_planted_import_turns_the_guard_red(
+    module: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tmp_path / "agent_eval"
-    for path in rooms.modules():
-        target = copy / path.relative_to(PACKAGE)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_text(encoding="utf-8")
-        is_it = str(path.relative_to(PACKAGE)) == module
-        target.write_text(f"{text}\n{line}\n" if is_it else text, encoding="utf-8")
-    check = (
-        "import sys, pathlib; from tests import rooms; rooms.PACKAGE = pathlib.Path(sys.argv[1]);"
-        "from tests import test_rooms as t; t.test_every_room_imports_exactly_what_the_table_says();"
-        "t.test_guarded_libraries_are_imported_only_where_the_table_says();"
-        "t.PACKAGE = rooms.PACKAGE; t.test_modules_are_imported_by_name_only_where_the_name_is_not_ours();"
-        "t.test_the_package_itself_imports_nothing_and_its_main_module_the_command_line()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", check, str(copy)], cwd=rooms.ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "AssertionError" in done.stderr
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / module).open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{line}\n")
+    for holder in (rooms, sys.modules[__name__]):
+        monkeypatch.setattr(holder, "PACKAGE", copy)
+
+    def guards() -> None:
+        test_modules_are_imported_by_name_only_where_the_name_is_not_ours()
+        test_every_room_imports_exactly_what_the_table_says()
+        test_guarded_libraries_are_imported_only_where_the_table_says()
+        test_the_package_itself_imports_nothing_and_its_main_module_the_command_line()
+
+    with pytest.raises(AssertionError):
+        guards()
 
 
 def _dotted(path: Path) -> str:
