@@ -176,6 +176,8 @@ def test_what_is_missing_fails_or_is_unknown_by_its_name(
 ) -> None:
     frame = evaluated(composites=[composite(status="provisional", missing=missing)])
     assert (results(frame)["required_tests"], results(frame)["disclosures"]) == (tests, disclosures)
+    made = "all required disclosures are made"
+    assert evidence(frame, "disclosures") == (missing[0] if disclosures == "failed" else made)
     if missing[0].startswith("U4"):
         assert evidence(frame, "required_tests") == "error_injection (session a): not held"
 

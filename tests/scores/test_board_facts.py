@@ -67,11 +67,9 @@ def test_an_agent_whose_only_session_the_harness_lost_has_entered() -> None:
 def test_a_board_names_the_version_that_superseded_it() -> None:
     scores = composed()
     agents, reliability = table("agents").empty(), table("reliability").empty()
-    assert (
-        one(leaderboard(any_table(scores), agents, reliability, {"1.3.0": "2.0.0"}))["superseded_by"]
-        == "2.0.0"
-    )
-    assert one(leaderboard(any_table(scores), agents, reliability, {"1.3.0": None}))["superseded_by"] is None
+    for successor in ("2.0.0", None):
+        board = leaderboard(any_table(scores), agents, reliability, {"1.3.0": successor})
+        assert one(board)["superseded_by"] == successor
 
 
 def conversation_row(**given: Any) -> dict[str, Any]:

@@ -18,17 +18,8 @@ def answers(values: list[float], n_clusters: int = 10, judge: str = "gpt") -> pl
         ("1.3.0", "a", "q", "m", judge, "r", f"c{i // 2}", f"s{i // 2 % n_clusters}", value)
         for i, value in enumerate(values)
     ]
-    names = (
-        "methodology_version",
-        "agent_id",
-        "quantity",
-        "metric",
-        "judge",
-        "rubric_hash",
-        "unit",
-        "cluster",
-    )
-    found = pl.DataFrame(rows, schema=[*names, "value"], orient="row")
+    names = ("methodology_version", "agent_id", "quantity", "metric", "judge", "rubric_hash", "unit")
+    found = pl.DataFrame(rows, schema=[*names, "cluster", "value"], orient="row")
     return found.with_columns(human=pl.lit(None, pl.Float64), weight=pl.lit(None, pl.Float64), is_only=False)
 
 
