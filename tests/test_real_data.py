@@ -162,7 +162,9 @@ def test_importing_again_changes_nothing(project: Project, shared_data: Path, ag
 
 
 def test_no_price_is_invented(project: Project) -> None:
-    costs = project.store.read(table("conversations")).group_by("agent_id").agg(pl.col("cost_usd").count())
-    known = dict(costs.iter_rows())
+    rows = project.store.read(table("conversations"))
+    known = dict(rows.group_by("agent_id").agg(pl.col("cost_usd").count()).iter_rows())
+    paid = rows.filter(agent_id="gpt-4o")["cost_usd"].sum()
+    assert paid == pytest.approx(4.203311)  # the sum of agent_cost in the file
     # the file of the local model records 0.0 everywhere, the orchestrator's nothing at all
     assert known == {"gpt-4o": 50, "qwen": 0, "toolorchestra": 0, "gpt-4o-tau1": 0, "gpt-4.1-solo": 20}

@@ -24,13 +24,6 @@ def counts(draw: st.DrawFn) -> tuple[int, int, int]:
     return n, draw(st.integers(0, n)), draw(st.integers(1, 10))
 
 
-def test_seven_of_ten_give_the_known_posterior() -> None:
-    found = posterior(10, 7, 3).pass_at_k
-    assert (round(found.mean, 3), round(found.low, 3), round(found.high, 3)) == (0.945, 0.773, 0.999)
-    # A = 8, B = 4: 8·9·10 / 12·13·14
-    assert posterior(10, 7, 3).pass_hat_k.mean == pytest.approx(720 / 2184, abs=1e-15)
-
-
 @settings(max_examples=60)
 @given(counts(), st.sampled_from([(1.0, 1.0), (0.5, 0.5), (2.0, 5.0)]))
 def test_means_equal_brute_force_integration(

@@ -272,6 +272,7 @@ def test_trials_without_a_task_are_named_beside_the_rate_that_leaves_them_out() 
     rows = [*trials("t", True), *trials("u", False, task_id=None)]
     row = on_board(scored(rows, [], []), made(rows))
     assert (row["pass_at_1"], row["n_planned"], row["n_known"]) == (1.0, 2, 1)
+    assert made(rows, ks=[1])["n_without_task"].to_list() == [1]
     assert shortfall(row) == "1 of 2 planned trials known: 1 without a task id, which count in no pass rate"
 
 

@@ -84,15 +84,6 @@ def test_sessions_of_an_agent_that_says_nothing_are_not_copies(tmp_path: Path) -
     assert not any(text.startswith("copied session") for text in missing)
 
 
-def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> None:
-    for i, name in enumerate(NAMES):
-        write(tmp_path / "run", name, name, date="2026-04-14", session_run=i)
-    same = f"has neither a date nor a session_run other than session {NAMES[0]}"
-    text = reason(found(write_all(tmp_path / "dated", date="2026-04-14")))
-    assert text.endswith(f"session {NAMES[1]} {same}; session {NAMES[2]} {same}")
-    assert found(tmp_path / "run").repeatability_tested is True
-
-
 def retouch(conversation: dict[str, Any]) -> dict[str, Any]:
     return conversation | {"messages": [retouched(m) for m in conversation["messages"]]}
 

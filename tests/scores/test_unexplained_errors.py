@@ -137,11 +137,6 @@ def test_any_set_of_k_gives_the_rows_of_each_k_alone(tasks: list[list[bool | Non
         assert made(rows, ks=ks).to_dicts() == [row for k in ks for row in alone[k]]
 
 
-def test_trials_without_a_task_id_are_counted_beside_the_rows() -> None:
-    rows = [*trials("t", True, False), *trials("x", True, task_id=None)]
-    assert made(rows, ks=[1]).select("n_planned", "n_without_task").rows() == [(2, 1)]
-
-
 def of_frame(task_id: list[Any], is_correct: list[Any], ks: list[int] | None = None) -> list[Row]:
     types = {"task_id": pl.String, "is_correct": pl.Boolean}
     given = pl.DataFrame({"task_id": task_id, "is_correct": is_correct}, schema=types)

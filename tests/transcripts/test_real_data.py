@@ -47,14 +47,3 @@ def recorded(path: Path) -> list[tuple[str, str | None]]:
         )
     records = values["simulations"] if isinstance(values, dict) else values
     return [(m["role"], m.get("content")) for r in records for m in r.get("traj", r.get("messages"))]
-
-
-def test_what_a_local_model_cost_is_unknown_and_what_a_paid_one_cost_is_its_recorded_cost(
-    shared_data: Path, tmp_path: Path
-) -> None:
-    for agent, file in (("local", FILES[3][1]), ("paid", FILES[2][1])):
-        import_file("tau2", shared_data / file, sessions_folder=tmp_path, agent_id=agent)
-    local, paid = (read_sessions(a, tmp_path / a).conversations["cost_usd"] for a in ("local", "paid"))
-    assert local.null_count() == 50
-    assert paid.null_count() == 0
-    assert paid.sum() == pytest.approx(4.203311)  # the sum of agent_cost in the file

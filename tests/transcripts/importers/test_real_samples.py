@@ -5,13 +5,10 @@ from pathlib import Path
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import FORMATS, ImportReport
-from agent_eval.transcripts.importers.auto import import_files
+from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
-from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation
-from tests.transcripts.making import snapshot
 
 FILES = [
     # file, format, conversations, turns, tool calls
@@ -73,22 +70,6 @@ def test_a_real_file_is_recognised_and_counted(
     spoken = [turn for c in conversations for turn in c.turns()]
     assert [c for c in found if isinstance(c, Refusal)] == []
     assert (len(conversations), len(spoken), sum(len(t.tool_calls) for t in spoken)) == (n, turns, calls)
-
-
-@pytest.mark.parametrize("file", [file for file, *_ in FILES if file.startswith("formats/")])
-def test_importing_a_real_file_twice_equals_importing_it_once(
-    shared_data: Path, tmp_path: Path, file: str
-) -> None:
-    def take() -> ImportReport:
-        files = input_files([str(shared_data / file)])
-        (one,) = import_files("auto", files, sessions_folder=tmp_path, agent_id="a")
-        assert one.report is not None
-        return one.report
-
-    assert take().is_changed
-    before = snapshot(tmp_path)
-    assert not take().is_changed
-    assert snapshot(tmp_path) == before
 
 
 @pytest.mark.parametrize(("file", "begins"), REFUSED)
