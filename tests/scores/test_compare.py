@@ -170,7 +170,8 @@ def test_values_of_a_task_are_means_over_its_trials() -> None:
     outcomes = pl.DataFrame(
         [trial | dict(zip(("conversation_id", "is_correct", "task"), row, strict=True)) for row in given]
     )
-    costs = [PAIR | {"conversation_id": "c1", "cost_usd": 1.0}, PAIR | {"conversation_id": "c2"}]
+    costs: list[dict[str, Any]] = [PAIR | {"conversation_id": "c1", "cost_usd": 1.0}]
+    costs += [PAIR | {"conversation_id": "c2"}]
     rated = PAIR | {"metric": "helpfulness", "status": "scored", "is_effective": True}
     judged = table("turn_judgments").frame(
         [

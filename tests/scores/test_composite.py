@@ -141,7 +141,9 @@ def test_an_unknown_key_is_refused(universal: Any, domain: Any) -> None:
 @pytest.mark.parametrize("missing", [["U4"], ["D3"], ["U1", "U6", "D5"], [*DIMENSIONS, *SCENARIOS]])
 @pytest.mark.parametrize("unrated", ["absent", (4, None, 4), [], [(4, 4, 4), (None, 4, 4)]])
 def test_a_missing_key_leaves_no_score_and_is_named(missing: list[str], unrated: Any) -> None:
-    universal, domain = ({k: v for k, v in of.items() if k not in missing} for of in given_ratings())
+    universal, domain = given_ratings()
+    universal = {k: v for k, v in universal.items() if k not in missing}
+    domain = {k: v for k, v in domain.items() if k not in missing}
     if unrated != "absent":
         domain |= {key: unrated for key in missing if key in SCENARIOS}
     result = composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)

@@ -17,16 +17,16 @@ from tests.scores.builders import (
     transcripts,
     versioned,
 )
-from tests.untyped import any_table
 
 
 def checked(version: str = "1.3.0", **rows: Any) -> Disclosed:
     """The disclosures of one agent under one version."""
     rows["held"] = versioned(rows.get("held", transcripts()), version)
     rows["judged"] = versioned(rows.get("judged", [hallucination()]), version)
-    made = frames(**rows)
+    made: dict[str, Any] = frames(**rows)
     names = ("transcripts", "sessions", "conversations", "conversation_judgments")
-    found = disclosed(*(any_table(made[name]) for name in names), METHODOLOGIES)
+    held, declared, conversations, judged = (made[name] for name in names)
+    found = disclosed(held, declared, conversations, judged, METHODOLOGIES)
     return found[AgentVersion.of(agent_id="lumen", methodology_version=version)]
 
 

@@ -69,7 +69,12 @@ def test_a_comparison_that_cannot_be_made_again_is_kept_as_stale_until_a_judge_c
 
 
 def test_the_badge_shows_the_metric_whose_interval_reaches_lowest() -> None:
-    figures = {"kappa": 0.61, "kappa_low": 0.42, "kappa_high": 0.78, "n": pl.lit(60, pl.Int64)}
+    figures: dict[str, Any] = {
+        "kappa": 0.61,
+        "kappa_low": 0.42,
+        "kappa_high": 0.78,
+        "n": pl.lit(60, pl.Int64),
+    }
     both = pl.concat([GOOD, GOOD.with_columns(metric=pl.lit("n"), **figures)])
 
     def board(compared: pl.DataFrame, *rows: tuple[str, str, str]) -> dict[str, Any]:

@@ -64,8 +64,10 @@ def goals(*rows: dict[str, Any]) -> pl.DataFrame:
 def known(trials: list[dict[str, Any]], *others: pl.DataFrame) -> TrialTables:
     """Of these trials; `others`: rows of tools, then of goals."""
     tool_rows, goal_rows = others or (tools(), goals())
-    given = [any_table(f) for f in (transcripts(trials), conversations(trials), tool_rows, goal_rows)]
-    return TrialTables(*given, table("turn_judgments").empty())
+    turns = table("turn_judgments").empty()
+    return TrialTables(
+        *map(any_table, (transcripts(trials), conversations(trials), tool_rows, goal_rows, turns))
+    )
 
 
 def of(trials: list[dict[str, Any]], **more: Any) -> pl.DataFrame:

@@ -120,7 +120,8 @@ def test_a_judge_who_follows_the_place_is_found_and_said() -> None:
 
 def test_changes_that_go_both_ways_are_no_bias() -> None:
     tasks = [(place, f"{place}{i}") for i in range(6) for place in ("first", "second")]
-    bias = of([verdict(*order, *task) for task in tasks for order in ("ab", "ba")]).position_bias
+    orders = (("a", "b"), ("b", "a"))
+    bias = of([verdict(*order, *task) for task in tasks for order in orders]).position_bias
     assert (bias.n_first, bias.n_second, bias.is_biased) == (6, 6, False)
     assert "no sign of a position bias" in str(bias)
 

@@ -30,9 +30,8 @@ def conversation(conversation_id: str, session_id: str, *, agent: str = "a", **f
 def admitted(
     conversations: list[dict[str, Any]], sessions: list[dict[str, Any]], methodology: Methodology = NOW
 ) -> dict[str, dict[str, Any]]:
-    given = {"conversations": conversations, "sessions": sessions}
-    frames: list[Any] = [table(name).frame(rows) for name, rows in given.items()]
-    frame = admit(*frames, AGENTS, methodology).with_columns(is_lost=is_lost_to_harness())
+    held, declared = table("conversations").frame(conversations), table("sessions").frame(sessions)
+    frame = admit(held, declared, AGENTS, methodology).with_columns(is_lost=is_lost_to_harness())
     return {row["conversation_id"]: row for row in frame.iter_rows(named=True)}
 
 

@@ -82,7 +82,7 @@ def test_correct_is_base_success_else_a_reward_close_to_0_or_1_else_unknown(
     assert c.get("outcome", {}).get("correct") == correct
 
 
-RUN = {"task_id": None, "traj": [USER, AGENT], "messages": [USER, AGENT], "info": {}}
+RUN: dict[str, Any] = {"task_id": None, "traj": [USER, AGENT], "messages": [USER, AGENT], "info": {}}
 
 
 @pytest.mark.parametrize("format_name", ["tau-bench", "tau2", "openai"])

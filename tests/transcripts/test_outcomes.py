@@ -360,7 +360,7 @@ def test_a_traceback_is_classed_by_its_final_exception_and_not_by_its_frames(
 @pytest.mark.parametrize("last", [PROVIDER, "KeyError: 'name'\n"])
 def test_a_traceback_has_the_same_class_in_every_format(tmp_path: Path, last: str) -> None:
     error, wanted = FRAMES + last, "harness_error" if last == PROVIDER else "unexplained_error"
-    crash = {"error": error}
+    crash: dict[str, object] = {"error": error}
     runs = [tau1(0.0, crash), tau1(0.0, crash, base_success=0), tau1(None, error=error, traj=[]), tau1(1.0)]
     path = write_json(tmp_path / "f.json", runs)
     assert classes(taken("tau-bench", path)) == [wanted, wanted, wanted, "passed"]

@@ -133,7 +133,7 @@ def test_a_tool_of_the_ai_sdk_that_failed_or_has_not_answered() -> None:
 
 
 def test_what_is_no_text_is_named_in_brackets_and_an_unknown_role_is_refused() -> None:
-    content = [{"type": "image_url"}, {"type": "text", "text": "See."}]
+    content: Any = [{"type": "image_url"}, {"type": "text", "text": "See."}]
     (message,) = native_messages([{"role": "user", "content": content}])
     assert message["content"] == "[image_url]\nSee."
     with pytest.raises(NotThisFormatError, match="message 0 has no known role; allowed: assistant, dev"):

@@ -25,13 +25,13 @@ FAULTS = [
 ]
 
 
-def take(root: Path, format_name: str = "auto", **contents: bytes) -> dict[str, FileReport]:
+def take(root: Path, **contents: bytes) -> dict[str, FileReport]:
     """Import the folder `in` with these files added."""
     (root / "in").mkdir(exist_ok=True)
     for name, content in contents.items():
         (root / "in" / name).write_bytes(content)
     files = input_files([str(root / "in")])
-    reports = import_files(format_name, files, sessions_folder=root / "sessions", agent_id="a")
+    reports = import_files("auto", files, sessions_folder=root / "sessions", agent_id="a")
     return {report.name: report for report in reports}
 
 
