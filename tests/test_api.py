@@ -62,9 +62,7 @@ def test_every_name_is_there_and_no_package_is_shadowed() -> None:
         getattr(agent_eval, "nothing")  # noqa: B009
 
 
-def test_windows_is_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_windows_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.platform", "win32")
     with pytest.raises(SystemExit, match="2"):
         main()
@@ -180,9 +178,7 @@ def test_pass_hat_k_of_real_trials_in_five_lines(shared_data: Path, sample_copy:
     assert [round(x, 3) for x in rows.sort("k")["pass_hat_k"].to_list()[:4]] == [0.42, 0.273, 0.22, 0.2]
 
 
-def test_a_named_folder_wins_over_the_environment_and_a_missing_one_is_an_error(
-    sample_copy: Path, tmp_path: Path
-) -> None:
+def test_a_named_folder_wins_over_the_environment(sample_copy: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "data").mkdir(parents=True)
     assert agent_eval.open_project().home.root == sample_copy  # AGENT_EVAL_HOME
@@ -271,7 +267,7 @@ def test_every_error_is_of_one_kind() -> None:
     assert all(kind.__subclasses__() for kind in kinds if kind.__module__ == "agent_eval.errors")
 
 
-def test_an_id_that_cannot_be_used_and_an_unknown_format_are_raised_before_anything_is_read(
+def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(
     sample: Project,
 ) -> None:
     for agent in ("a" * 300, "A b"):

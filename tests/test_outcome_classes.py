@@ -295,7 +295,7 @@ def attributed(records: list[Record], choose: random.Random, bias: float) -> lis
     )
 
 
-def test_the_point_is_the_declared_rate_without_what_the_harness_is_known_to_have_lost(
+def test_the_point_is_the_declared_rate_without_what_the_harness_lost(
     shared_data: Path,
 ) -> None:
     records = crashes(original(shared_data))

@@ -228,7 +228,7 @@ def test_what_families_leave_open_is_open_to_the_gate_too(
 
 
 @pytest.mark.parametrize("margin", [None, Fraction(50)])
-def test_another_task_set_does_not_decide_for_a_primary_one_that_cannot_be_tested(
+def test_another_task_set_does_not_decide_for_one_that_cannot_be_tested(
     margin: Fraction | None,
 ) -> None:
     def sides(agent: str, outcomes: list[bool]) -> dict[str, pl.DataFrame]:
@@ -398,9 +398,7 @@ def one_rate(**counts: int) -> dict[str, Any]:
         ({"n_refused": 6, "n_harness_errors": 6, "refused_sessions": ["a: 6"]}, "failed"),
     ],
 )
-def test_coverage_counts_trials_that_were_refused_or_lost_to_the_harness(
-    counts: dict[str, Any], result: str | None
-) -> None:
+def test_coverage_counts_trials_that_were_refused_or_lost(counts: dict[str, Any], result: str | None) -> None:
     row = {"n_planned": 100, "n_harness_errors": 0, "n_refused": 0, "refused_sessions": []} | counts
     found = trial_finding(row, table("reliability").frame([one_rate()]), Fraction("0.05"))
     assert (found.result if found else None) == result

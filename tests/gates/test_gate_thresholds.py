@@ -132,9 +132,7 @@ def test_a_mean_of_too_few_answers_does_not_pass(n_lost: int, result: str) -> No
         ({"judge": "human", "status": "disputed"}, "unknown"),
     ],
 )
-def test_what_needs_a_model_or_a_decision_is_open_and_what_does_not_arise_is_not(
-    changes: dict[str, str], result: str
-) -> None:
+def test_what_needs_a_model_or_a_decision_is_open(changes: dict[str, str], result: str) -> None:
     row = judgment("D1", "helpfulness", None, turn_index=1, judge="rule", status="not_applicable")
     assert of_limit(4, *rated("D1", 5), row | changes) == {"D1": result}
 
@@ -302,9 +300,7 @@ def of_goals(rules: GateSpec, given: list[dict[str, Any]], classes: list[str], *
 
 
 @pytest.mark.parametrize(("limit", "result"), [(0.5, "passed"), (0.6, "unknown"), (0.8, "failed")])
-def test_goal_completion_is_unknown_where_errors_of_unknown_cause_could_turn_it(
-    limit: float, result: str
-) -> None:
+def test_goal_completion_is_unknown_where_unexplained_errors_could_turn_it(limit: float, result: str) -> None:
     # 2 of 4 reached; one of the two failures ended in an error of unknown cause: from 2/4 to 3/4
     classes = ["passed", "passed", "failed", "unexplained_error"]
     for rules, subject in (("overall", "goal_completion"), ("thresholds", "goal_completion in D1")):

@@ -171,7 +171,7 @@ HALLUCINATION = "hallucination: present, not judged"
         (["repeatability_tested: not disclosed"], "passed", "failed"),
     ],
 )
-def test_what_is_missing_fails_or_is_unknown_by_its_name(
+def test_what_is_missing_fails_or_is_unknown_by_name(
     missing: list[str], tests: str, disclosures: str
 ) -> None:
     frame = evaluated(composites=[composite(status="provisional", missing=missing)])
@@ -274,9 +274,7 @@ def test_a_gate_of_metrics_that_are_off_is_named_and_evaluated_only_if_it_is_con
 @pytest.mark.parametrize(
     ("turns", "result"), [([SETTLED], "passed"), ([turn(0) | WAITS], "unknown"), ([], "unknown")]
 )
-def test_without_a_judge_there_is_none_to_check_unless_something_is_left_to_ask(
-    turns: list[dict[str, Any]], result: str
-) -> None:
+def test_without_a_judge_there_is_none_to_check(turns: list[dict[str, Any]], result: str) -> None:
     found = results(of_metrics({"helpfulness", "verbosity"}, turns, **LIMITS))
     assert (found["judge_drift"], found["calibration"], found["coverage"]) == (result,) * 3
 

@@ -58,9 +58,7 @@ def test_the_list_has_one_row_per_version(screen: Console, capsys: pytest.Captur
     assert [row["penalties"] for row in rows][2:] == ["", "-10 when repeatability_tested is false"]
 
 
-def test_the_list_names_files_that_were_skipped(
-    own: Path, screen: Console, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_list_names_skipped_files(own: Path, screen: Console, caplog: pytest.LogCaptureFixture) -> None:
     (own / "2.0.0.yaml").write_text("")
     show_list(Registry.read(own), screen, as_json=False)
     assert "Skipped: " in printed(screen)
@@ -77,9 +75,7 @@ def test_show_prints_every_word_that_a_rater_is_asked(screen: Console) -> None:
     assert [w for w in words if w not in shown] == []
 
 
-def test_show_as_json_is_an_array_with_one_object(
-    screen: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_as_json_is_an_array_of_one_object(screen: Console, capsys: pytest.CaptureFixture[str]) -> None:
     show(Registry.read(), "1.1.0", screen, as_json=True)
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["version"] == "1.1.0"
@@ -111,15 +107,13 @@ def test_the_published_versions_are_valid(screen: Console, capsys: pytest.Captur
     assert [(row["check"], row["result"]) for row in rows] == checks * 4
 
 
-def test_a_version_that_is_not_frozen_yet_is_valid_and_says_so(
-    own: Path, write: Write, screen: Console
-) -> None:
+def test_a_version_that_is_not_frozen_is_valid_and_says_so(own: Path, write: Write, screen: Console) -> None:
     write("2.0.0", SUPERSEDES)
     assert validate(Registry.read(own), screen, as_json=False) == 0
     assert "not frozen yet" in printed(screen)
 
 
-def test_a_bad_file_and_a_frozen_version_that_changed_are_invalid(
+def test_a_bad_file_and_a_changed_frozen_version_are_invalid(
     own: Path, write: Write, failures: Failures
 ) -> None:
     write("2.0.0", SUPERSEDES)

@@ -67,9 +67,7 @@ def test_a_users_version_joins_and_may_be_the_current_one(own: Path, write: Writ
         load("2.0.0")  # without the folder only the packaged versions are known
 
 
-def test_a_draft_is_not_the_current_one_supersedes_nothing_yet_and_is_not_frozen(
-    own: Path, write: Write
-) -> None:
+def test_a_draft_is_not_current_supersedes_nothing_yet_and_is_not_frozen(own: Path, write: Write) -> None:
     write("2.0.0", SUPERSEDES, ("status: current", "status: draft"))
     assert Registry.read(own).current.version == "1.3.0"
     assert Registry.read(own).get("1.3.0").superseded_by is None
@@ -83,9 +81,7 @@ def test_an_unknown_version_names_the_published_ones_and_the_fix() -> None:
         Registry.read().get("2.0.0")
 
 
-def test_a_version_in_a_bad_file_is_reported_with_what_is_wrong_and_stops_no_other(
-    own: Path, write: Write
-) -> None:
+def test_a_bad_file_is_reported_with_what_is_wrong_and_stops_no_other(own: Path, write: Write) -> None:
     write("2.0.0", ("points: 10", "points: ten"))
     write("2.1.0")
     registry = Registry.read(own)

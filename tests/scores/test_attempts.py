@@ -26,9 +26,7 @@ def counts(draw: st.DrawFn) -> tuple[int, int, int]:
 
 @settings(max_examples=60)
 @given(counts(), st.sampled_from([(1.0, 1.0), (0.5, 0.5), (2.0, 5.0)]))
-def test_means_equal_brute_force_integration(
-    trials: tuple[int, int, int], prior: tuple[float, float]
-) -> None:
+def test_means_equal_plain_integration(trials: tuple[int, int, int], prior: tuple[float, float]) -> None:
     n, c, k = trials
     a, b = prior[0] + c, prior[1] + n - c
     # Gauss and Jacobi: nodes and weights for the density p^(a−1) (1−p)^(b−1), which holds all of the trials
@@ -41,9 +39,7 @@ def test_means_equal_brute_force_integration(
 
 @settings(max_examples=60)
 @given(counts(), st.sampled_from([0.5, 0.9, 0.95]))
-def test_the_interval_is_that_of_the_success_rate_transformed(
-    trials: tuple[int, int, int], level: float
-) -> None:
+def test_the_interval_is_that_of_the_rate_transformed(trials: tuple[int, int, int], level: float) -> None:
     n, c, k = trials
     low, high = stats.beta.ppf([0.5 - level / 2, 0.5 + level / 2], 1 + c, 1 + n - c)
     found = posterior(n, c, k, level=level)

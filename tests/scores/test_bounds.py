@@ -347,9 +347,7 @@ def test_failures_of_interactions_do_not_decide_a_session_whose_rewards_tell_no_
     ("k", "estimator", "is_given"),
     [(4, "bayesian", False), (1, "bayesian", True), (4, "pooled", True), (4, "unbiased", True)],
 )
-def test_the_range_of_the_hierarchical_pass_hat_k_is_not_claimed(
-    k: int, estimator: str, is_given: bool
-) -> None:
+def test_the_range_of_hierarchical_pass_hat_k_is_not_claimed(k: int, estimator: str, is_given: bool) -> None:
     """A passed trial more of a mixed task lowers it: four of four and one of four give less than four and none."""
     tasks = [Alike(4, 4, 0, 0, 1, ()), Alike(4, 0, 0, 1, 1, ())]
     found = worst_and_best(tasks, k, estimator, k if estimator == "unbiased" else 1, 0)

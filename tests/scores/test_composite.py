@@ -85,7 +85,7 @@ DOMAIN = st.fixed_dictionaries(dict.fromkeys(SCENARIOS, TRIPLES))
 
 
 @given(UNIVERSAL, DOMAIN, st.booleans(), st.sampled_from(VERSIONS))
-def test_any_ratings_give_what_the_methodology_says(
+def test_any_ratings_give_the_published_score(
     universal: Any, domain: Any, tested: bool, version: str
 ) -> None:
     u = Fraction(100 * sum(universal.values()), 30)
@@ -161,7 +161,7 @@ def test_a_missing_key_leaves_no_score_and_is_named(missing: list[str], unrated:
         ("1.3.0", "provisional", None, None),
     ],
 )
-def test_undisclosed_repeatability(
+def test_repeatability_not_said(
     version: str, status: str, penalty: float | None, score: float | None
 ) -> None:
     result = composite(*given_ratings(), load(version), repeatability_tested=None)
@@ -464,9 +464,7 @@ def judged_by(**judges: tuple[str, str]) -> list[dict[str, Any]]:
         (("ensemble", "a/model + b/model"), ["a/model", "ensemble"]),
     ],
 )
-def test_two_models_that_are_no_ensemble_are_provisional_and_named(
-    other: tuple[str, str], models: list[str]
-) -> None:
+def test_two_models_without_an_ensemble_are_provisional(other: tuple[str, str], models: list[str]) -> None:
     row = row_of(rated=judged_by(D3=other))
     assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
     assert (row["missing"], row["judge_models"]) == ([f"two judges: {models[0]} and {models[1]}"], models)

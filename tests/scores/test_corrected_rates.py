@@ -46,9 +46,7 @@ def test_a_rate_is_a_mean_over_conversations_and_not_over_answers() -> None:
         (answers([1.0, 0.0] * 10), Accuracy(0.5, 0.5, 0.01, 0.01, 0.0, 99), "not shown to be better than chance"),
     ],
 )  # fmt: skip
-def test_a_rate_that_cannot_be_corrected_says_why(
-    found: pl.DataFrame, known: Accuracy | str, reason: str
-) -> None:
+def test_an_uncorrected_rate_says_why(found: pl.DataFrame, known: Accuracy | str, reason: str) -> None:
     (row,) = corrected_rates(found, {JUDGED: known}).to_dicts()
     assert row["corrected"] is None
     assert reason in row["correction_refused"]

@@ -108,9 +108,7 @@ def test_what_is_not_disclosed_is_missing_only_where_it_is_required_and_never_re
 
 @pytest.mark.parametrize("claim", ["single_message", "multi_turn"])
 @pytest.mark.parametrize("slot", [None, "standardised_task", "D2", "D3", "error_injection"])
-def test_one_longer_conversation_upholds_multi_turn_and_contradicts_single_message(
-    slot: str | None, claim: str
-) -> None:
+def test_one_longer_conversation_makes_the_session_multi_turn(slot: str | None, claim: str) -> None:
     held = [r | {"n_user_messages": 2 if r["slot"] == slot else 1} for r in transcripts()]
     found = checked(held=held, declared=[session(u3_scope=claim)])
     if (claim == "multi_turn") == (slot is not None):

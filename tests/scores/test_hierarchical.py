@@ -77,9 +77,7 @@ def test_single_trials_have_the_posterior_of_the_mean_alone(c: int, n: int) -> N
 @settings(max_examples=40, deadline=None)
 @example({(1, 1): 5, (3, 3): 5, (4, 0): 1, (4, 3): 5}, 1)
 @given(TASKS, st.integers(1, 6))
-def test_the_posterior_is_ordered_mirrored_and_falls_with_k(
-    tasks: dict[tuple[int, int], int], k: int
-) -> None:
+def test_the_posterior_is_ordered_mirrored_and_monotone(tasks: dict[tuple[int, int], int], k: int) -> None:
     k = min(k, max(n for n, _ in tasks))
     found = posterior_of_new_tasks(tasks, k)
     for estimate in (found.pass_at_k, found.pass_hat_k):

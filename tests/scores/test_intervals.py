@@ -77,7 +77,7 @@ def test_an_end_of_the_scale_has_the_bound_that_holds_for_any_values() -> None:
 
 @settings(max_examples=300)
 @given(SCORES, st.floats(0, 80), st.floats(0, 1), st.sampled_from([0.1, 4 / 3, 5.0]))
-def test_a_better_session_never_lowers_the_lower_limit(
+def test_a_better_session_lowers_no_limit(
     values: list[float], raised: float, part: float, step: float
 ) -> None:
     before = interval(values, step).low
@@ -113,7 +113,7 @@ def test_single_trials_have_the_interval_of_jeffreys(n: int, data: st.DataObject
 
 
 @given(st.lists(st.sampled_from([0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=20))
-def test_an_interval_of_shares_holds_its_mean_mirrors_and_narrows_with_the_variance(
+def test_an_interval_of_shares_holds_its_mean_mirrors_and_narrows(
     values: list[float],
 ) -> None:
     mean, variance, n = float(np.mean(values)), float(np.var(values, ddof=1)), len(values)
@@ -237,8 +237,6 @@ def test_five_tasks_of_eight_trials_are_covered_about_95_times_in_100() -> None:
         (lambda: binomial_p(3, 2), "number of heads is 3. Allowed: 0 to 2"),
     ],
 )  # fmt: skip
-def test_numbers_that_make_no_interval_and_no_test_are_refused_by_name(
-    refused: Callable[[], object], named: str
-) -> None:
+def test_numbers_that_make_no_interval_are_refused_by_name(refused: Callable[[], object], named: str) -> None:
     with pytest.raises(AgentEvalError, match=named):
         refused()

@@ -44,9 +44,7 @@ def standing(compared: pl.DataFrame, *rows: tuple[str, str, str | None]) -> list
         (("other", "gpt", "r"), "not calibrated"),
     ],
 )
-def test_a_judge_is_calibrated_for_the_metric_and_rubric_that_people_labelled(
-    row: tuple[str, str, str], expected: str
-) -> None:
+def test_a_judge_is_calibrated_for_what_people_labelled(row: tuple[str, str, str], expected: str) -> None:
     assert standing(GOOD, row) == [expected]
 
 
@@ -144,7 +142,7 @@ def test_ratings_of_sessions_are_compared_by_criterion() -> None:
     assert both["n"].to_list() == [2]
 
 
-def test_the_board_of_reliability_shows_the_judge_that_decides_its_trials(
+def test_reliability_shows_the_judge_that_decides_its_trials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     goal = GOOD.with_columns(metric=pl.lit("goal_completion"))

@@ -212,9 +212,7 @@ def test_ranks_without_the_penalty_stand_beside() -> None:
     ("raw", "tested", "expected"),
     [(80.0, False, 70.0), (80.0, True, 80.0), (80.0, None, None), (5.0, False, 0.0)],
 )
-def test_another_versions_penalty_is_a_what_if(
-    raw: float, tested: bool | None, expected: float | None
-) -> None:
+def test_a_later_penalty_is_a_what_if(raw: float, tested: bool | None, expected: float | None) -> None:
     known = {"raw_composite_score": raw, "repeatability_tested": tested, "methodology_version": "1.2.0"}
     made = penalty_what_if(board([row("a", f"{raw:.0f}/1", **known)]), METHODOLOGIES["1.3.0"])
     assert made["what_if_composite"].to_list() == [expected]

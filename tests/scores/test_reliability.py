@@ -134,9 +134,7 @@ def counts(draw: st.DrawFn) -> tuple[int, int, int]:
 
 
 @given(counts(), st.sampled_from(ESTIMATORS))
-def test_estimates_are_ordered_monotone_and_mirrored(
-    trials: tuple[int, int, int], estimator: Estimator
-) -> None:
+def test_estimates_are_ordered_and_mirrored(trials: tuple[int, int, int], estimator: Estimator) -> None:
     n, c, k = trials
     at, hat = (partial(estimate, estimator=estimator) for estimate in (pass_at_k, pass_hat_k))
     assert 0 <= hat(n, c, k) <= c / n <= at(n, c, k) <= 1

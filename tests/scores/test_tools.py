@@ -172,9 +172,7 @@ def test_overall_is_over_the_known_aspects_and_names_the_others() -> None:
         (0.0, None),
     ],
 )
-def test_the_known_aspects_may_suffice_to_fail_and_never_to_pass(
-    threshold: float, is_correct: bool | None
-) -> None:
+def test_the_known_aspects_may_suffice_only_to_fail(threshold: float, is_correct: bool | None) -> None:
     used, expected = [call("a", x=1)], [call("a", x=1), call("b", y=2)]
     assert tool_correctness(used, expected, results_used=None, threshold=threshold).is_correct is is_correct
 
@@ -392,7 +390,7 @@ def test_no_wrong_call_and_no_lost_call_raises_the_score_or_an_aspect(
 
 
 @given(st.lists(WANTED, min_size=1, max_size=5), WEIGHTS, st.booleans())
-def test_the_expected_calls_themselves_are_perfect_under_any_comparison(
+def test_the_expected_calls_are_perfect_under_any_comparison(
     expected: Any, weights: Any, ordered: bool
 ) -> None:
     # 1 does not match the regex

@@ -65,7 +65,7 @@ CRASHES = st.lists(st.sampled_from([True, False, "declared", "open"]), min_size=
 
 
 @given(st.lists(CRASHES, min_size=1, max_size=4), st.data())
-def test_the_range_contains_each_attribution_of_errors_of_unknown_cause(
+def test_the_range_contains_each_attribution_of_errors(
     tasks: list[list[bool | str]], data: st.DataObject
 ) -> None:
     rows = [row for i, outcomes in enumerate(tasks) for row in crashed(f"t{i}", *outcomes)]

@@ -118,7 +118,7 @@ def test_row_order_never_matters(sessions: list[tuple[int, ...]], random: Random
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(SESSIONS, st.data())
-def test_one_better_rating_raises_the_score_by_its_exact_share(
+def test_one_better_rating_raises_the_score_exactly(
     sessions: list[tuple[int, ...]], data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(sessions) - 1))

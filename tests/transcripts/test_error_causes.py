@@ -188,7 +188,7 @@ CRASHES = ("RuntimeError", "docker runtime is gone", "Timeout", "exit_error")
 @pytest.mark.parametrize(
     ("status", "wanted"), [*((s, "failed") for s in LIMITS), *((s, "unexplained_error") for s in CRASHES)]
 )
-def test_an_exit_status_is_a_limit_only_if_it_is_one_of_the_known_limits(
+def test_an_exit_status_is_a_limit_only_if_it_is_a_known_one(
     tmp_path: Path, status: str, wanted: str
 ) -> None:
     run = {"trajectory": [], "history": [USER, AGENT], "info": {"exit_status": status}}
@@ -232,9 +232,7 @@ def test_a_bad_pattern_is_refused_with_its_key_and_reason(value: object, reason:
     assert reason in str(refused.value)
 
 
-def test_a_change_of_the_patterns_makes_the_agent_s_sessions_stale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_patterns_make_sessions_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
     crash = conversation("c", outcome={"reward": 0.0, "error": "Spot instance preempted"})
     write_session(tmp_path / "data" / "sessions" / "a", "s", [crash])

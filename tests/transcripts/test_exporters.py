@@ -73,9 +73,7 @@ wholes = st.fixed_dictionaries(
 @pytest.mark.parametrize("format_name", sorted(EXPORTS))
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(found=st.lists(wholes, min_size=1, max_size=3, unique_by=lambda c: c["conversation_id"]))
-def test_export_then_import_gives_the_same_conversations(
-    format_name: str, found: list[dict[str, Any]]
-) -> None:
+def test_export_then_import_gives_the_same(format_name: str, found: list[dict[str, Any]]) -> None:
     before = [Conversation.model_validate(value) for value in found]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.jsonl"
@@ -93,9 +91,7 @@ def _plain(found: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format_name", sorted(EXPORTS))
-def test_what_import_wrote_is_exported_and_imported_into_the_same_conversations(
-    format_name: str, tmp_path: Path
-) -> None:
+def test_what_import_wrote_is_exported_and_imported_as_it_was(format_name: str, tmp_path: Path) -> None:
     records = [conversation(f"c{i}", task_id="t", trial=i, outcome={"correct": i == 0}) for i in range(3)]
     write_session(tmp_path / "sessions" / "a", "s1", records)
     path = tmp_path / "out.jsonl"

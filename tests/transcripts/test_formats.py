@@ -86,9 +86,7 @@ RUN: dict[str, Any] = {"task_id": None, "traj": [USER, AGENT], "messages": [USER
 
 
 @pytest.mark.parametrize("format_name", ["tau-bench", "tau2", "openai"])
-def test_a_null_task_id_is_no_task_and_a_reward_of_true_is_1_in_every_format(
-    take: Take, format_name: str
-) -> None:
+def test_a_null_task_id_is_no_task_and_a_reward_of_true_is_1(take: Take, format_name: str) -> None:
     runs = [RUN | {"reward": r, "reward_info": {"reward": r}} for r in (True, False, 0.0)]
     whole = {"simulations": runs, "tasks": [{"id": None}]}
     report, found = take(format_name, whole if format_name == "tau2" else runs)
@@ -222,9 +220,7 @@ TASK: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("order", [("tasks", "simulations"), ("simulations", "tasks")])
-def test_a_tau2_simulation_gets_goal_profile_and_truth_from_its_task_in_any_order(
-    take: Take, order: tuple[str, str]
-) -> None:
+def test_a_tau2_simulation_gets_goal_and_truth_from_its_task(take: Take, order: tuple[str, str]) -> None:
     parts = one_of(tau2(), tasks=[TASK])
     _, (c,) = take("tau2", {"info": {}} | {name: parts[name] for name in order})
     assert (c["conversation_id"], c["task_id"], c["trial"]) == ("u-1", "t", 0)
@@ -469,9 +465,7 @@ def test_a_repeated_conversation_id_is_refused_with_its_record(take: Take) -> No
         ({"task_id": ["t"]}, 'task_id is ["t"]; expected'),
     ],
 )
-def test_a_field_that_cannot_be_read_refuses_its_record_by_key(
-    tmp_path: Path, field: dict[str, Any], reason: str
-) -> None:
+def test_an_unreadable_field_refuses_its_record(tmp_path: Path, field: dict[str, Any], reason: str) -> None:
     path = tmp_path / "f.jsonl"
     path.write_text(json.dumps({"messages": [USER, AGENT], **field}) + "\n")
     (found,) = openai.read(Source(path, "s"))

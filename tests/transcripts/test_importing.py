@@ -168,7 +168,7 @@ def test_a_file_of_refused_records_only_leaves_a_session_that_counts_them(chat: 
     assert snapshot(sessions) == before
 
 
-def test_an_import_that_dies_leaves_no_part_of_a_session(
+def test_an_import_that_dies_leaves_nothing(
     chat: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies(*_: object) -> None:
@@ -185,9 +185,7 @@ def test_an_import_that_dies_leaves_no_part_of_a_session(
 
 
 @pytest.mark.parametrize("agent_id", ["a|b", "../up", "", "Å", ".hidden", "a/b", "x" * 129, "a\n"])
-def test_an_id_that_is_no_slug_is_refused_and_nothing_written(
-    chat: Path, sessions: Path, agent_id: str
-) -> None:
+def test_an_id_that_is_no_slug_is_refused(chat: Path, sessions: Path, agent_id: str) -> None:
     with pytest.raises(InvalidAgentIdError, match="Allowed: lower-case letters"):
         take(chat, sessions, agent_id=agent_id)
     with pytest.raises(InvalidSessionIdError):
@@ -267,9 +265,7 @@ def test_a_truncated_gzip_keeps_the_records_before_the_break(tmp_path: Path, ses
 @pytest.mark.parametrize(
     "sign", "\x07\n\u200b\u200d\u202e\u2066\ufeff\u2028\U000e0041\u034f\ufe0f\u3164\uffff"
 )
-def test_an_id_with_an_invisible_character_is_refused_and_named(
-    chat: Path, sessions: Path, sign: str
-) -> None:
+def test_an_id_with_an_invisible_character_is_refused(chat: Path, sessions: Path, sign: str) -> None:
     chat.write_bytes(lines([{**CHAT[0], "id": f"order{sign}1"}, {**CHAT[1], "id": "order é 订单"}]))
     report = take(chat, sessions)
     assert (report.n_imported, report.n_refused) == (1, 1)

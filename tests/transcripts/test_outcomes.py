@@ -351,9 +351,7 @@ def grouped(text: str) -> str:
         ('agent failed, File "/app/x.py", line 3: ' + PROVIDER, None),
     ],
 )
-def test_a_traceback_is_classed_by_its_final_exception_and_not_by_its_frames(
-    error: str, cause: str | None
-) -> None:
+def test_a_traceback_is_classed_by_its_final_exception(error: str, cause: str | None) -> None:
     assert harness_cause(error) == cause
 
 

@@ -103,9 +103,7 @@ def test_each_format_that_breaks_off_is_named_and_other_files_are_read(
     assert report.refusals[-1].line > 0, "the rest of the file counts as missing"
 
 
-def test_a_member_of_an_archive_on_which_an_importer_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_importer_fails_on_a_member_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = {"a.jsonl": GOOD, "b.json": SAMPLES["sharegpt"].to_bytes(), "c.jsonl": GOOD[:-1] + b" \n"}
     monkeypatch.setitem(dict_of(FORMATS), "sharegpt", raising(TypeError("unhashable type")))
     reports = take(tmp_path, **{"in.zip": zipped(**members)})
@@ -113,9 +111,7 @@ def test_a_member_of_an_archive_on_which_an_importer_fails(
     assert "TypeError: unhashable type" in reports["in.zip/b.json"].report.refusals[0].reason  # type: ignore[union-attr]
 
 
-def test_a_test_of_a_format_that_fails_hides_no_other_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_test_of_a_format_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fails = raising(IndexError("list index out of range"))
     wrong = [e if e.name == "openai" else replace(e, looks_like=fails) for e in catalog.RECOGNISED]
     monkeypatch.setattr(detection, "RECOGNISED", tuple(wrong))
@@ -204,9 +200,7 @@ def test_lines_with_a_null_byte_are_read_and_not_skipped_as_binary(tmp_path: Pat
     assert [one.line for one in report.report.refusals] == [2]
 
 
-def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root, permissions do not count, so the system calls are made to fail."""
     for name in ("closed", "open"):
         (tmp_path / "in" / name).mkdir(parents=True)

@@ -73,9 +73,7 @@ def test_a_real_file_is_recognised_and_counted(
 
 
 @pytest.mark.parametrize(("file", "begins"), REFUSED)
-def test_a_real_file_that_is_not_read_is_named_with_the_reason(
-    shared_data: Path, file: str, begins: str
-) -> None:
+def test_a_real_file_that_is_not_read_has_a_reason(shared_data: Path, file: str, begins: str) -> None:
     found = detect(Source(shared_data / file, "s"))
     assert found.format_name is None
     assert found.reason.startswith(begins)

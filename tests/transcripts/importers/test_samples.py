@@ -251,7 +251,7 @@ def test_fair_forge_gives_truth_per_turn_and_its_context_to_judges(tmp_path: Pat
         ({"final_answer_uses_tools": None}, {"tool_sequence_matters": None}, False, False),
     ],
 )
-def test_fair_forge_has_the_defaults_of_its_source(
+def test_fair_forge_has_its_defaults(
     made: Any, wanted: Any, used: bool, ordered: bool, tmp_path: Path
 ) -> None:
     steps = [{"tool_name": name, "parameters": {}, "step": step} for name, step in (("b", 2), ("a", 1))]
@@ -309,7 +309,7 @@ def test_a_record_that_repeats_the_beginning_of_a_later_one_is_folded_into_it(tm
 
 
 @pytest.mark.parametrize("own", [{"id": "x"}, {"task_id": "t"}, {"correct": True}])
-def test_a_record_with_an_id_a_task_or_an_outcome_of_its_own_is_never_folded(
+def test_a_record_with_an_id_a_task_or_an_outcome_is_not_folded(
     own: dict[str, object], tmp_path: Path
 ) -> None:
     assert len(read("openai", lines([{"messages": CHAT[:2], **own}, {"messages": CHAT}]), tmp_path)) == 2
@@ -371,7 +371,7 @@ AI_SDK = {
 
 @pytest.mark.parametrize("attributes", [samples.MODEL_CALL, OLDER, FLAT, OPENINFERENCE, AI_SDK])
 @pytest.mark.parametrize("form", ["otlp", "dump", "span"])
-def test_current_older_and_other_attributes_say_the_same(
+def test_older_and_other_attributes_say_the_same(
     attributes: dict[str, Any], form: str, tmp_path: Path
 ) -> None:
     forms = {

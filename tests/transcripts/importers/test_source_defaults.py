@@ -155,7 +155,7 @@ def test_a_comparison_of_agents_is_refused_with_what_helps(tmp_path: Path) -> No
         ("no call", [], "no call"),
     ],
 )
-def test_parallel_calls_and_thoughts_of_sharegpt(
+def test_calls_and_thoughts_of_sharegpt(
     value: str, names: list[str], content: str | None, tmp_path: Path
 ) -> None:
     said = [{"from": "human", "value": "Go"}, {"from": "function_call", "value": value}]
@@ -165,9 +165,7 @@ def test_parallel_calls_and_thoughts_of_sharegpt(
 
 
 @pytest.mark.parametrize(("cost", "stored"), [(0.0031, 0.0031), (0, None), ("x", None), (None, None)])
-def test_the_cost_of_a_record_is_the_cost_of_its_conversation(
-    cost: Any, stored: float | None, tmp_path: Path
-) -> None:
+def test_the_cost_of_a_record_is_its_conversations(cost: Any, stored: float | None, tmp_path: Path) -> None:
     record = {"messages": SAMPLES["openai"].content[0]["messages"], "cost_usd": cost}
     found = read("openai", json.dumps(record).encode() + b"\n", tmp_path)
     assert found.metadata.get("agent_cost_usd") == stored
