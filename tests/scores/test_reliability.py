@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -280,7 +280,7 @@ def test_assessment_follows_its_bounds(k: int, at: Any, hat: Any, words: str | N
     assert row.select(assessment()).item() == words
 
 
-@pytest.mark.slow
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.sampled_from("xyz"), st.sampled_from([True, False, None])), min_size=1, max_size=12
