@@ -27,20 +27,20 @@ from agent_eval.tables import UnknownTableError
 from agent_eval.transcripts.importers import InvalidAgentIdError, InvalidSessionIdError, UnknownFormatError
 from tests.conftest import REPOSITORY
 
-SAID = {
-    "conversation_id": "c",
-    "messages": [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Hello, how can I help?"},
-    ],
-}
+TEXTS = {"user": "Hi", "assistant": "Hello, how can I help?"}
+SAID = {"conversation_id": "c", "messages": [{"role": r, "content": t} for r, t in TEXTS.items()]}
+
+
+def rating(judge: Callable[..., Any], **more: Any) -> dict[str, Any]:
+    """The row of a judgment of helpfulness."""
+    [row] = agent_eval.judge_conversations(SAID, judge, metrics=["helpfulness"], **more).to_dicts()
+    return row
 
 
 def test_the_page_of_python_runs(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(sample_copy)
-    blocks = re.findall(
-        r"```python\n(.*?)```", (REPOSITORY / "docs" / "python.md").read_text(), flags=re.DOTALL
-    )
+    page = (REPOSITORY / "docs" / "python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(blocks) >= 5
     names: dict[str, object] = {}
     for block in blocks:
@@ -62,9 +62,7 @@ def test_every_name_is_there_and_no_package_is_shadowed() -> None:
         getattr(agent_eval, "nothing")  # noqa: B009
 
 
-def test_windows_is_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_windows_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.platform", "win32")
     with pytest.raises(SystemExit, match="2"):
         main()
@@ -78,22 +76,18 @@ def test_the_import_alone_loads_no_library() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-def test_a_judge_that_raises_or_cannot_tell_leaves_the_metric_unscored() -> None:
+def test_a_judge_that_raises_cannot_tell_or_leaves_the_scale_leaves_the_metric_unscored() -> None:
     def broken(metric: str, prompt: str) -> int:
         raise ValueError("no answer today")
 
-    [row] = agent_eval.judge_conversations(SAID, broken, metrics=["helpfulness"]).to_dicts()
+    row = rating(broken)
     assert (row["status"], row["rating_1to5"]) == ("unscored", None)
     assert "no answer today" in row["rationale"]
-    [row] = agent_eval.judge_conversations(SAID, lambda *_: None, metrics=["helpfulness"]).to_dicts()
+    row = rating(lambda *_: None)
     assert (row["status"], row["unscored_reason"], row["rating_1to5"]) == ("unscored", "cannot_tell", None)
-
-
-def test_an_answer_off_the_scale_is_no_rating() -> None:
     with pytest.warns(UserWarning, match="1 of 1 judgments are unscored"):
-        [row] = agent_eval.judge_conversations(SAID, lambda *_: 9, metrics=["helpfulness"]).to_dicts()
-    assert row["status"] != "scored"
-    assert row["rating_1to5"] is None
+        row = rating(lambda *_: 9)
+    assert (row["status"] == "scored", row["rating_1to5"]) == (False, None)
 
 
 def test_labels_and_whole_conversations_are_judged_too_and_a_frame_is_as_good_as_dicts() -> None:
@@ -110,18 +104,24 @@ def test_labels_and_whole_conversations_are_judged_too_and_a_frame_is_as_good_as
     assert agent_eval.judge_conversations(frame, script).equals(found)
 
 
+NO_TURNS = {"conversation_id": "y", "messages": [{}]}
+SURROGATE = {"conversation_id": "c", "messages": [{"role": "user", "content": "\ud800"}]}
+
+
 @pytest.mark.parametrize(
-    "given",
+    ("given", "named"),
     [
-        {"conversation_id": "x"},
-        {"messages": "no"},
-        ["text"],
-        [SAID, {"conversation_id": "y", "messages": [{}]}],
+        ({"conversation_id": "x"}, r"Conversation \d: "),
+        ({"messages": "no"}, r"Conversation \d: "),
+        (["text"], r"Conversation \d: "),
+        ([SAID, NO_TURNS], r"Conversation \d: "),
+        ([SAID, SAID], "Conversation 2: another conversation has the id 'c'"),
+        (SURROGATE, "unpaired surrogate"),
     ],
 )
-def test_what_is_no_conversation_is_named(given: object) -> None:
-    with pytest.raises(ConversationInputError, match=r"Conversation \d: "):
-        agent_eval.judge_conversations(given, lambda *_: 1)  # type: ignore[arg-type]
+def test_what_is_no_conversation_is_named(given: Any, named: str) -> None:
+    with pytest.raises(ConversationInputError, match=named):
+        agent_eval.judge_conversations(given, lambda *_: 1)
 
 
 def test_reliability_of_a_frame_excludes_and_counts_what_has_too_few_trials() -> None:
@@ -151,16 +151,14 @@ def test_rewards_and_words_are_no_outcomes(frame: dict[str, list[object]]) -> No
 
 def test_outcomes_as_numbers_count_and_trials_without_a_task_do_not() -> None:
     trials = pl.DataFrame({"task_id": ["a", "a", None, None], "is_correct": [1.0, 0.0, 1.0, None]})
-    assert agent_eval.reliability_of(trials).select("k", "pass_hat_k", "n_tasks", "n_trials").rows() == [
-        (1, 0.5, 1, 2),
-        (2, 0.0, 1, 2),
-    ]
+    found = agent_eval.reliability_of(trials).select("k", "pass_hat_k", "n_tasks", "n_trials")
+    assert found.rows() == [(1, 0.5, 1, 2), (2, 0.0, 1, 2)]
 
 
-def test_one_metric_may_be_named_alone_and_an_id_that_occurs_twice_is_named() -> None:
-    assert agent_eval.judge_conversations(SAID, lambda *_: 4, metrics="helpfulness").height == 1
-    with pytest.raises(ConversationInputError, match="Conversation 2: another conversation has the id 'c'"):
-        agent_eval.judge_conversations([SAID, SAID], lambda *_: 4)
+@pytest.mark.parametrize("metrics", ["helpfulness", ["helpfulness", "helpfulness"]], ids=["alone", "twice"])
+def test_one_metric_may_be_named_alone_or_twice(metrics: Any) -> None:
+    found = agent_eval.judge_conversations(SAID, lambda *_: 4, metrics=metrics)
+    assert found["metric"].to_list() == ["helpfulness"]
 
 
 def test_an_unknown_table_names_the_nearest(sample: Project) -> None:
@@ -180,9 +178,7 @@ def test_pass_hat_k_of_real_trials_in_five_lines(shared_data: Path, sample_copy:
     assert [round(x, 3) for x in rows.sort("k")["pass_hat_k"].to_list()[:4]] == [0.42, 0.273, 0.22, 0.2]
 
 
-def test_a_named_folder_wins_over_the_environment_and_a_missing_one_is_an_error(
-    sample_copy: Path, tmp_path: Path
-) -> None:
+def test_a_named_folder_wins_over_the_environment(sample_copy: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "data").mkdir(parents=True)
     assert agent_eval.open_project().home.root == sample_copy  # AGENT_EVAL_HOME
@@ -203,9 +199,8 @@ def test_a_judge_that_cannot_be_called_is_refused_before_anything_is_stored(samp
 def test_agents_are_compared_as_by_the_command(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_EVAL_HOME", str(sample.home.root))
     rows = agent_eval.compare_agents(sample, "lumen-support", "quill-help", methodology="1.3.0")
-    said = CliRunner().invoke(
-        app, ["compare", "lumen-support", "quill-help", "--methodology", "1.3.0", "--json"]
-    )
+    asked = ["compare", "lumen-support", "quill-help", "--methodology", "1.3.0", "--json"]
+    said = CliRunner().invoke(app, asked)
     assert json.loads(said.stdout) == json.loads(rows.write_json())
     assert "composite" in rows["quantity"]
 
@@ -263,11 +258,6 @@ def test_a_model_that_cannot_be_called_is_refused_before_anything_is_asked(model
         agent_eval.judge_conversations(SAID, model)
 
 
-def test_a_metric_that_is_named_twice_is_asked_once() -> None:
-    found = agent_eval.judge_conversations(SAID, lambda *_: 4, metrics=["helpfulness", "helpfulness"])
-    assert found["metric"].to_list() == ["helpfulness"]
-
-
 def test_every_error_is_of_one_kind() -> None:
     for module in pkgutil.walk_packages(agent_eval.__path__, "agent_eval."):
         if not module.name.endswith("__main__"):
@@ -277,7 +267,7 @@ def test_every_error_is_of_one_kind() -> None:
     assert all(kind.__subclasses__() for kind in kinds if kind.__module__ == "agent_eval.errors")
 
 
-def test_an_id_that_cannot_be_used_and_an_unknown_format_are_raised_before_anything_is_read(
+def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(
     sample: Project,
 ) -> None:
     for agent in ("a" * 300, "A b"):
@@ -288,12 +278,6 @@ def test_an_id_that_cannot_be_used_and_an_unknown_format_are_raised_before_anyth
         agent_eval.import_file("x", agent="a", project=sample, session="A b")
     with pytest.raises(UnknownFormatError):
         agent_eval.import_file("x", agent="a", project=sample, format_name="csv")
-
-
-def test_a_surrogate_in_a_message_is_one_clear_error() -> None:
-    said = {"conversation_id": "c", "messages": [{"role": "user", "content": "\ud800"}]}
-    with pytest.raises(ConversationInputError, match="unpaired surrogate"):
-        agent_eval.judge_conversations(said, lambda *_: 4)
 
 
 def test_an_async_function_judges_and_answers_that_do_not_fit_are_named() -> None:

@@ -27,9 +27,7 @@ def read(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["celery.yaml", "kubernetes.yaml"])
-def test_dagster_accepts_the_instance_and_its_launcher(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_dagster_accepts_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for variable in ENVIRONMENT.findall((DEPLOY / name).read_text()):
         monkeypatch.setenv(variable, "x")
     shutil.copyfile(DEPLOY / name, tmp_path / "dagster.yaml")
@@ -52,7 +50,7 @@ def test_celery_knows_the_settings_of_launcher_and_workers() -> None:
     assert of_workers["worker_disable_prefetch"] is True
 
 
-def test_celery_reads_the_password_of_the_broker_from_its_own_variables(
+def test_celery_reads_the_password_of_the_broker_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """dagster-celery writes the address that the files name to a file in DAGSTER_HOME."""

@@ -6,6 +6,8 @@ files are absent.
 
 import gzip
 import json
+import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import comb
@@ -26,7 +28,25 @@ pytestmark = pytest.mark.slow
 
 PUBLISHED = [0.420, 0.273, 0.220, 0.200]
 FILE = "tau1/airline__gpt-4o__4trials.json.gz"
-AGENTS = ("emptied", "lines", "harness", "success", "between", "refused")
+AGENTS = ("emptied", "lines", "harness", "success", "between", "refused", "crashes")
+AGENT_S = (
+    "MaxTurnsExceeded: Max turns (30) exceeded",
+    "agent stopped: step limit of 30 reached",
+    "invalid arguments for tool book_reservation",
+    "AgentParsingError: the reply has no action",
+)
+HARNESS_S = ("litellm.RateLimitError: Error code: 429", "openai.APIConnectionError: Connection error.")
+UNKNOWN = (
+    "Your credit balance is too low",
+    "please slow down, the account is over its rate",
+    "OSError: [Errno 28] No space left on device",
+    "torch.cuda.OutOfMemoryError: CUDA out of memory",
+    "node preempted by a job of higher priority",
+    "ModuleNotFoundError: No module named 'redis'",
+    "exit code 137",
+    "KeyError: 'choices'",
+)
+TEXTS = [*AGENT_S, *HARNESS_S, *UNKNOWN]
 VERSION = ["--methodology", "1.3.0"]
 Record = dict[str, Any]
 
@@ -72,20 +92,22 @@ def refused(records: list[Record]) -> list[Record]:
     return records
 
 
+def crashes(records: list[Record]) -> list[Record]:
+    """34 crashes, spread over passed and failed runs; each ends with reward 0, as tau-bench writes it."""
+    for i, record in enumerate(random.Random(5).sample(records, 34)):
+        record |= {"reward": 0.0, "traj": record["traj"][:3]}
+        record["info"]["error"] = TEXTS[i % len(TEXTS)]
+    return records
+
+
 def as_lines(records: list[Record]) -> str:
     lost = {id(r) for r in shortest_failures(records)}
-    return "".join(
-        json.dumps(
-            {
-                "task_id": str(r["task_id"]),
-                "trial": r["trial"],
-                "messages": [] if id(r) in lost else r["traj"],
-                "correct": r["reward"] == 1,
-            }
-        )
-        + "\n"
+    lines = (
+        {"task_id": str(r["task_id"]), "trial": r["trial"], "correct": r["reward"] == 1}
+        | {"messages": [] if id(r) in lost else r["traj"]}
         for r in records
     )
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
 def files(folder: Path, shared_data: Path) -> Iterator[tuple[str, str, Path]]:
@@ -96,6 +118,7 @@ def files(folder: Path, shared_data: Path) -> Iterator[tuple[str, str, Path]]:
         "success": composite(original(shared_data), has_component=True),
         "between": composite(original(shared_data), has_component=False),
         "refused": refused(original(shared_data)),
+        "crashes": crashes(original(shared_data)),
     }
     for agent, records in made.items():
         path = folder / f"{agent}.json"
@@ -143,13 +166,11 @@ def by_task(outcomes: list[tuple[object, bool | None]]) -> list[list[bool | None
     return list(tasks.values())
 
 
-def pass_hat(tasks: list[list[bool | None]], k: int, unknown: bool | None = None) -> float:
+def pass_hat(tasks: list[list[bool | None]], k: int, unknown: bool | None = None, least: int = 4) -> float:
     """pass^k in plain Python, over tasks with four trials; unknown ones are left out, or taken as they are told."""
     filled = [[unknown if o is None else o for o in of] for of in tasks]
-    known = [[o for o in of if o is not None] for of in filled]
-    return sum(comb(sum(of), k) / comb(4, k) for of in known if len(of) == 4) / sum(
-        len(of) == 4 for of in known
-    )
+    known = [of for of in ([o for o in of if o is not None] for of in filled) if len(of) >= least]
+    return sum(comb(sum(of), k) / comb(len(of), k) for of in known) / len(known)
 
 
 @pytest.mark.parametrize("agent", ["emptied", "lines", "success"])
@@ -162,7 +183,7 @@ def test_runs_without_messages_and_composite_rewards_give_the_published_pass_hat
 def test_sql_on_the_store_finds_the_same_trials(project: Project, shared_data: Path) -> None:
     with duckdb.connect(str(project.home.data / "agent_eval.duckdb"), read_only=True) as con:
         counts = con.execute(
-            "SELECT agent_id, outcome_class, count(*), count(*) FILTER (n_turns = 0) FROM conversations GROUP BY ALL"
+            "SELECT agent_id, outcome_class, count(*), count(*) FILTER (n_turns = 0) FROM conversations WHERE agent_id <> 'crashes' GROUP BY ALL"
         ).fetchall()
         rate = con.execute(
             "SELECT avg(p) FROM (SELECT avg(outcome_correct::INT) p FROM conversations WHERE agent_id = 'emptied' GROUP BY task_id)"
@@ -241,11 +262,8 @@ def test_nothing_is_asked_about_conversations_without_turns(project: Project) ->
     ]
     turns = project.store.read(table("turn_judgments"), pair).join(empty, on="conversation_id")
     assert turns.is_empty()
-    dry = CliRunner().invoke(
-        app,
-        ["run", *VERSION, "--dry-run", "--judge", "openai/gpt-4o-mini", "--agent", "emptied"],
-        env={"OPENAI_API_KEY": "unused"},
-    )
+    asked = ["run", *VERSION, "--dry-run", "--judge", "openai/gpt-4o-mini", "--agent", "emptied"]
+    dry = CliRunner().invoke(app, asked, env={"OPENAI_API_KEY": "unused"})
     assert dry.exit_code == 0, dry.output
 
 
@@ -258,8 +276,47 @@ def test_reports_and_prompts_cope_with_conversations_without_turns(project: Proj
     empty = project.store.read(table("conversations")).filter(agent_id="emptied", n_turns=0)
     name = empty["conversation_id"][0]
     for metric in ("helpfulness", "goal_completion"):
-        asked = CliRunner().invoke(
-            app, ["prompts", "--metric", metric, "--agent", "emptied", "--conversation", name]
-        )
-        assert "no turns" in str(asked.exception)
+        options = ["--metric", metric, "--agent", "emptied", "--conversation", name]
+        assert "no turns" in str(CliRunner().invoke(app, ["prompts", *options]).exception)
     assert CliRunner().invoke(app, ["explain", "emptied", *VERSION]).exit_code == 0
+
+
+# Crashes of mixed causes: the printed range contains each possible attribution
+
+
+def attributed(records: list[Record], choose: random.Random, bias: float) -> list[list[bool | None]]:
+    """Outcomes by task: a crash is the agent's failure, or a loss of the harness that had passed or failed."""
+    lost = {*HARNESS_S, *UNKNOWN}
+    return by_task(
+        [
+            (r["task_id"], choose.random() < bias if r["info"].get("error") in lost else r["reward"] == 1)
+            for r in records
+        ]
+    )
+
+
+def test_the_point_is_the_declared_rate_without_what_the_harness_lost(
+    shared_data: Path,
+) -> None:
+    records = crashes(original(shared_data))
+    errors = [r["info"].get("error") for r in records]
+    known = [(r["task_id"], r["reward"] == 1) for r in records if r["info"].get("error") not in HARNESS_S]
+    row = reliability_of("crashes")[0]
+    assert row["pass_hat_k"] == pytest.approx(pass_hat(by_task(known), 1, least=1))
+    counts = (sum(e in UNKNOWN for e in errors), sum(e in HARNESS_S for e in errors), 200)
+    assert (row["n_unexplained_errors"], row["n_harness_errors"], row["n_planned"]) == counts
+    for shown in (output("reliability", "--agent", "crashes"), output("leaderboard")):
+        assert f"{counts[0]} ended in errors of unknown cause" in " ".join(shown.split())
+
+
+def test_the_range_contains_the_truth_for_each_attribution_and_is_no_wider(shared_data: Path) -> None:
+    records, text = crashes(original(shared_data)), output("reliability", "--agent", "crashes")
+    for row in reliability_of("crashes"):
+        k, choose = row["k"], random.Random(row["k"])
+        biases = [0.0, 1.0, *[i / 200 for i in range(200)]]
+        truths = [pass_hat(attributed(records, choose, bias), k) for bias in biases]
+        low, high = row["pass_hat_k_worst"], row["pass_hat_k_best"]
+        assert all(low - 1e-9 <= truth <= high + 1e-9 for truth in truths)
+        assert [min(truths), max(truths)] == pytest.approx([low, high])
+        ranges = re.findall(rf"k = {k} \(unbiased\), worst to best case: .*pass\^k (\S+) to ([\d.]+)", text)
+        assert ranges == [(f"{low:.3f}", f"{high:.3f}")]

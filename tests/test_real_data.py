@@ -14,6 +14,7 @@ from agent_eval.cli import app
 from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import at_home
+from tests.transcripts.making import snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -78,57 +79,28 @@ def test_the_tables_hold_what_the_file_holds(project: Project, shared_data: Path
     assert calls.height == rows["n_tool_calls"].sum()
 
 
-def test_known_totals(project: Project) -> None:
-    rows = project.store.read(table("conversations"))
-    assert rows.height == 370
-    successes = rows.group_by("agent_id").agg(pl.col("outcome_correct").sum())
-    assert dict(successes.iter_rows())["gpt-4o-tau1"] == 84
-    assert dict(successes.iter_rows())["toolorchestra"] == 28
-
-
 def test_an_undeclared_agent_is_incomplete_with_everything_named_and_never_zero(project: Project) -> None:
     board = project.store.read(table("leaderboard")).filter(pl.col("methodology_version") == "1.3.0")
     assert set(board["status"]) == {"incomplete"}
-    for name in (
-        "rank",
-        "universal_0to100",
-        "domain_0to100",
-        "raw_composite_score",
-        "composite_score",
-        "repeatability_penalty",
-    ):
-        assert board[name].null_count() == board.height, name
+    scores = ("universal_0to100", "domain_0to100", "raw_composite_score", "composite_score")
+    unknown = board.select("rank", *scores, "repeatability_penalty").null_count().row(0)
+    assert unknown == (board.height,) * 6
     named = {text.partition(":")[0] for text in board["missing"][0]}
-    assert named >= {
-        *(f"U{i}" for i in range(1, 7)), *(f"D{i}" for i in range(1, 6)),
-        "standardised_task", "hallucination", "error_injection", "u3_scope", "repeatability_tested",
-    }  # fmt: skip
+    tests = {"standardised_task", "hallucination", "error_injection", "u3_scope", "repeatability_tested"}
+    assert named >= tests | {f"U{i}" for i in range(1, 7)} | {f"D{i}" for i in range(1, 6)}
 
 
 def expected_of(shared_data: Path, agent: str) -> dict[str, Any]:
     """The entry of expected.json on the agent's file."""
-    (entry,) = (e for e in read_expected(shared_data) if e["file"] == FILES[agent][1])
-    return entry
-
-
-def read_expected(shared_data: Path) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = json.loads((shared_data / "expected.json").read_text())["entries"]
-    return entries
+    (entry,) = (e for e in entries if e["file"] == FILES[agent][1])
+    return entry
 
 
 def reliability_of(agent: str, *arguments: str) -> list[dict[str, Any]]:
     result = CliRunner().invoke(app, ["reliability", "--agent", agent, "--json", *arguments])
     rows: list[dict[str, Any]] = json.loads(result.stdout)
     return rows
-
-
-def test_tau_bench_gives_its_published_pass_hat_k(shared_data: Path) -> None:
-    rows = reliability_of("gpt-4o-tau1")
-    assert [round(row["pass_hat_k"], 3) for row in rows] == [0.420, 0.273, 0.220, 0.200]
-    assert [round(row["pass_at_k"], 3) for row in rows] == [0.420, 0.567, 0.660, 0.720]
-    assert list(expected_of(shared_data, "gpt-4o-tau1")["published"].values()) == [
-        round(row["pass_hat_k"], 3) for row in rows
-    ]
 
 
 def test_tau_bench_has_a_posterior_over_its_tasks(shared_data: Path) -> None:
@@ -147,7 +119,10 @@ def test_every_pass_at_and_hat_k_is_the_expected_one(shared_data: Path, agent: s
     found: dict[str, float] = {}
     for row in reliability_of(agent):
         found |= {f"pass^{row['k']}": row["pass_hat_k"], f"pass@{row['k']}": row["pass_at_k"]}
-    computed = expected_of(shared_data, agent)["computed"]
+    expected = expected_of(shared_data, agent)
+    if agent == "gpt-4o-tau1":
+        assert [round(found[f"pass^{k}"], 3) for k in range(1, 5)] == [*expected["published"].values()]
+    computed = expected["computed"]
     assert found == pytest.approx({name: v for name, v in computed.items() if name.startswith("pass")})
 
 
@@ -177,23 +152,19 @@ def test_two_real_agents_are_compared_task_by_task(project: Project) -> None:
     assert (row["n"], round(row["difference"], 2), row["verdict"]) == (50, 0.38, "toolorchestra better")
 
 
-@pytest.mark.parametrize("agent", FILES)
+@pytest.mark.parametrize("agent", ["gpt-4o", "gpt-4o-tau1"])
 def test_importing_again_changes_nothing(project: Project, shared_data: Path, agent: str) -> None:
-    before = {p: p.read_bytes() for p in sorted((project.home.data / "sessions").rglob("*")) if p.is_file()}
     agents = project.home.agents_file.read_bytes()
+    before = snapshot(project.home.data / "sessions")
     assert import_one(agent, shared_data) == 0
-    assert {
-        p: p.read_bytes() for p in sorted((project.home.data / "sessions").rglob("*")) if p.is_file()
-    } == before
+    assert snapshot(project.home.data / "sessions") == before
     assert project.home.agents_file.read_bytes() == agents
 
 
 def test_no_price_is_invented(project: Project) -> None:
-    costs = (
-        project.store.read(table("conversations"))
-        .group_by("agent_id")
-        .agg(pl.col("cost_usd").sum(), n=pl.col("cost_usd").count())
-    )
-    known = {row["agent_id"]: row["n"] for row in costs.iter_rows(named=True)}
+    rows = project.store.read(table("conversations"))
+    known = dict(rows.group_by("agent_id").agg(pl.col("cost_usd").count()).iter_rows())
+    paid = rows.filter(agent_id="gpt-4o")["cost_usd"].sum()
+    assert paid == pytest.approx(4.203311)  # the sum of agent_cost in the file
     # the file of the local model records 0.0 everywhere, the orchestrator's nothing at all
     assert known == {"gpt-4o": 50, "qwen": 0, "toolorchestra": 0, "gpt-4o-tau1": 0, "gpt-4.1-solo": 20}

@@ -26,19 +26,9 @@ def rules(**said: Any) -> Rules:
     return GateSpec.model_validate(said).rules("lumen", "1.3.0")
 
 
-def cluster(severity: str, **changes: Any) -> dict[str, Any]:
-    return (
-        PAIR
-        | {
-            "cluster_id": f"E-{severity}",
-            "severity": severity,
-            "label": "unsafe action",
-            "title": "Deletes\nwithout asking",
-            "n_turns": 2,
-            "examples": ["c#1"],
-        }
-        | changes
-    )
+def cluster(severity: str) -> dict[str, Any]:
+    named = {"cluster_id": f"E-{severity}", "severity": severity, "label": "unsafe action"}
+    return PAIR | named | {"title": "Deletes\nwithout asking", "n_turns": 2, "examples": ["c#1"]}
 
 
 def of_severity(
@@ -80,26 +70,23 @@ def test_without_anybody_who_looked_no_error_is_no_pass() -> None:
     assert of_severity("none", cluster("critical")) is None
 
 
+def looked(*rows: dict[str, Any]) -> dict[Any, tuple[int, int]]:
+    counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
+    return {(pair.agent_id, pair.methodology_version): n for pair, n in counted.items()}
+
+
 def test_a_rule_that_says_nothing_has_not_looked() -> None:
     def turn(i: int, **changes: Any) -> dict[str, Any]:
         return judgment("c", "agent_behavior_failure", 0.0, turn_index=i, label="no failure") | changes
 
-    rows = [
-        turn(0),
-        turn(1, judge="rule"),
-        turn(2, status="not_applicable", unscored_reason="needs a judge model", judge="rule"),
-        turn(3, status="not_applicable", unscored_reason="no reply in this turn", judge="rule"),
-        turn(4, metric="helpfulness"),
-    ]
-    counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
-    assert counted == {("lumen", "1.3.0"): (3, 1)}
-    found = [
-        turn(5, judge="rule", label="no reply"),
-        turn(6, judge="rule", label="no reply"),
-        rows[2] | {"turn_index": 6},
-    ]
-    counted = looked_for_failures(table("turn_judgments").frame(rows + found), {"agent_behavior_failure"})
-    assert counted == {("lumen", "1.3.0"): (5, 2)}  # only where nobody else is asked
+    by_rule = {"status": "not_applicable", "judge": "rule"}
+    waits = by_rule | {"unscored_reason": "needs a judge model"}
+    rows = [turn(0), turn(1, judge="rule"), turn(2, **waits), turn(4, metric="helpfulness")]
+    rows += [turn(3, **by_rule, unscored_reason="no reply in this turn")]
+    assert looked(*rows) == {("lumen", "1.3.0"): (3, 1)}
+    found = [turn(i, judge="rule", label="no reply") for i in (5, 6)]
+    # only where nobody else is asked
+    assert looked(*rows, *found, turn(6, **waits)) == {("lumen", "1.3.0"): (5, 2)}
 
 
 def test_a_turn_that_people_differ_on_has_not_been_answered() -> None:
@@ -110,24 +97,13 @@ def test_a_turn_that_people_differ_on_has_not_been_answered() -> None:
         said | {"status": "disputed", "judge_model": "anna, ben"},
         said | {"turn_index": 1, "label": "no failure", "judge_model": "anna"},
     ]
-    counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
-    assert counted == {("lumen", "1.3.0"): (2, 1)}
+    assert looked(*rows) == {("lumen", "1.3.0"): (2, 1)}
 
 
 def assertion(result: str, **changes: Any) -> dict[str, Any]:
-    return (
-        PAIR
-        | {
-            "conversation_id": "c",
-            "assertion_index": 0,
-            "kind": "tools",
-            "result": result,
-            "slot": "D1",
-            "assertion": "calls find",
-            "reason": "missing: find",
-        }
-        | changes
-    )
+    held = {"conversation_id": "c", "assertion_index": 0, "kind": "tools", "slot": "D1"}
+    said = {"result": result, "assertion": "calls find", "reason": "missing: find"}
+    return PAIR | held | said | changes
 
 
 def asserted(*rows: dict[str, Any], mode: str = "slotted") -> Any:
@@ -154,32 +130,36 @@ def measured(agent: str, outcomes: list[bool], sessions: Sequence[float] = ()) -
     names = [f"{agent}-{i}" for i in range(len(outcomes))]
     pair = {"methodology_version": "1.3.0", "agent_id": agent}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in INPUTS}
-    rows["transcripts"] = [
-        pair | {"conversation_id": n, "session_id": "s", "task_id": str(i), "is_admitted": True}
-        for i, n in enumerate(names)
-    ]
-    rows["conversations"] = [
-        {"agent_id": agent, "conversation_id": n, "outcome_correct": right, "cost_usd": 1.0}
-        for n, right in zip(names, outcomes, strict=True)
-    ]
-    rows["composite_scores"] = [
-        pair | {"session_scores": list(sessions), "repeatability_penalty": 0.0, "point_0to100": 1.0}
-    ]
+    for i, (name, right) in enumerate(zip(names, outcomes, strict=True)):
+        row = pair | {"conversation_id": name, "session_id": "s", "task_id": str(i), "is_admitted": True}
+        rows["transcripts"] += [row]
+        rows["conversations"] += [row | {"outcome_correct": right, "cost_usd": 1.0}]
+    scores = {"session_scores": list(sessions), "repeatability_penalty": 0.0, "point_0to100": 1.0}
+    rows["composite_scores"] = [pair | scores]
     return {name: table(name).frame(given) for name, given in rows.items()}
 
 
+def regressed(ours: list[bool], theirs: list[bool], **more: Any) -> GateFinding:
+    return regression_finding("before", measured("new", ours), measured("old", theirs), **more)
+
+
 def test_significantly_worse_than_the_baseline_fails_by_how_much() -> None:
-    found = regression_finding("before", measured("new", [False] * 12), measured("old", [True] * 12))
+    found = regressed([False] * 12, [True] * 12)
     assert found.result == "failed"
     assert "worse than before: pass@1 0 against 1 (-1" in found.evidence
     assert "12 common tasks" in found.evidence
+    found = regressed([False] * 12, [True] * 12, quantities=["cost_usd"])
+    assert (found.result, found.evidence) == (
+        "passed",
+        "not significantly worse than before in any of 1 comparisons",
+    )
+    found = regressed([False] * 12, [True] * 12, margin=Fraction(5))
+    assert (found.result, "95 % -1 to -0.735" in found.evidence) == ("failed", True)  # on the scale
 
 
 def test_better_or_not_told_apart_passes() -> None:
-    good, bad = measured("new", [True] * 12), measured("old", [False] * 12)
-    assert regression_finding("before", good, bad).result == "passed"
-    nearly = measured("new", [False] + [True] * 11)
-    assert regression_finding("before", nearly, measured("old", [True] * 12)).result == "passed"
+    assert regressed([True] * 12, [False] * 12).result == "passed"
+    assert regressed([False] + [True] * 11, [True] * 12).result == "passed"
 
 
 def test_sessions_are_compared_unless_their_scores_mean_something_else() -> None:
@@ -187,22 +167,9 @@ def test_sessions_are_compared_unless_their_scores_mean_something_else() -> None
     assert regression_finding("before", low, high).result == "failed"
     found = regression_finding("before", low, high, not_comparable={"composite": "other rubrics"})
     assert (found.result, found.evidence) == ("unknown", "not comparable with before: other rubrics")
-
-
-def test_one_session_each_is_not_comparable() -> None:
     found = regression_finding("before", measured("new", [], [50.0]), measured("old", [], [90.0]))
     assert found.result == "unknown"
     assert found.evidence.startswith("not comparable with before: no score over two sessions")
-
-
-def test_only_the_named_quantities_are_compared() -> None:
-    found = regression_finding(
-        "before", measured("new", [False] * 12), measured("old", [True] * 12), quantities=["cost_usd"]
-    )
-    assert (found.result, found.evidence) == (
-        "passed",
-        "not significantly worse than before in any of 1 comparisons",
-    )
 
 
 def margin_gate(ours: Sequence[float], theirs: Sequence[float], margin: int = 5) -> GateFinding:
@@ -225,13 +192,9 @@ def test_a_margin_passes_only_what_is_shown_to_be_no_worse() -> None:
 
 
 def test_a_margin_on_equal_tasks_needs_as_many_as_show_it() -> None:
-    def gate(n: int, margin: int) -> GateFinding:
-        sides = measured("new", [True] * n), measured("old", [True] * n)
-        return regression_finding("before", *sides, margin=Fraction(margin))
-
     # (1 − 0.30)^12 < 0.025 < (1 − 0.26)^12
-    assert gate(12, 30).result == "passed"
-    assert "needs about 13 tasks" in gate(12, 26).evidence
+    assert regressed([True] * 12, [True] * 12, margin=Fraction(30)).result == "passed"
+    assert "needs about 13 tasks" in regressed([True] * 12, [True] * 12, margin=Fraction(26)).evidence
 
 
 def in_families(frames: dict[str, pl.DataFrame], names: Sequence[str]) -> dict[str, pl.DataFrame]:
@@ -239,17 +202,17 @@ def in_families(frames: dict[str, pl.DataFrame], names: Sequence[str]) -> dict[s
     return frames | {"conversations": frames["conversations"].with_columns(of_tasks)}
 
 
+MANY_AND_FEW = ["f0"] * 54 + [f"f{i}" for i in range(1, 7)]
+TEN, TWO = [f"f{i % 10}" for i in range(60)], [f"g{i % 2}" for i in range(60)]
+
+
 @pytest.mark.parametrize("margin", [None, Fraction(5)])
 @pytest.mark.parametrize(
     ("names", "other_names", "reason"),
     [
         (["f0"] * 20 + ["f1"] * 20 + ["f2"] * 20, None, "too few families: 3"),
-        (["f0"] * 54 + [f"f{i}" for i in range(1, 7)], None, "nearly all tasks are in one family"),
-        (
-            [f"f{i % 10}" for i in range(60)],
-            [f"g{i % 2}" for i in range(60)],
-            "the agents declare different families for 60 of 60 tasks",
-        ),
+        (MANY_AND_FEW, None, "nearly all tasks are in one family"),
+        (TEN, TWO, "the agents declare different families for 60 of 60 tasks"),
     ],
 )
 def test_what_families_leave_open_is_open_to_the_gate_too(
@@ -265,7 +228,7 @@ def test_what_families_leave_open_is_open_to_the_gate_too(
 
 
 @pytest.mark.parametrize("margin", [None, Fraction(50)])
-def test_another_task_set_does_not_decide_for_a_primary_one_that_cannot_be_tested(
+def test_another_task_set_does_not_decide_for_one_that_cannot_be_tested(
     margin: Fraction | None,
 ) -> None:
     def sides(agent: str, outcomes: list[bool]) -> dict[str, pl.DataFrame]:
@@ -281,8 +244,7 @@ def test_another_task_set_does_not_decide_for_a_primary_one_that_cannot_be_teste
 
 
 def test_equal_differences_in_families_are_as_many_as_the_families() -> None:
-    names = [f"f{i % 10}" for i in range(60)]
-    same = in_families(measured("new", [True] * 60), names), in_families(measured("old", [True] * 60), names)
+    same = in_families(measured("new", [True] * 60), TEN), in_families(measured("old", [True] * 60), TEN)
     # (1 − 0.35)^10 < 0.025 < (1 − 0.30)^10
     assert regression_finding("before", *same, margin=Fraction(35)).result == "passed"
     assert regression_finding("before", *same, margin=Fraction(30)).result == "unknown"
@@ -299,23 +261,13 @@ def test_a_loss_that_the_exact_test_does_not_show_is_not_failed() -> None:
     assert "-0.0" in found.evidence  # the upper limit, below 0
 
 
-def test_limits_stay_on_the_scale() -> None:
-    found = regression_finding(
-        "before", measured("new", [False] * 12), measured("old", [True] * 12), margin=Fraction(5)
-    )
-    assert found.result == "failed"
-    assert "95 % -1 to -0.735" in found.evidence
-
-
 def test_a_margin_speaks_of_each_named_quantity() -> None:
     sides = measured("new", [True] * 12, [80.0, 81.0]), measured("old", [True] * 12, [80.0, 81.0])
     found = regression_finding("before", *sides, quantities=["pass@1", "composite"], margin=Fraction(20))
     assert found.result == "unknown"
-    assert "pass@1" in found.evidence
-    assert "composite" in found.evidence
-    assert (
-        regression_finding("before", *sides, quantities=["composite"], margin=Fraction(20)).result == "passed"
-    )
+    assert {"pass@1", "composite"} <= {*found.evidence.replace(",", " ").split()}
+    found = regression_finding("before", *sides, quantities=["composite"], margin=Fraction(20))
+    assert found.result == "passed"
 
 
 @pytest.mark.parametrize(("truth", "n", "most"), [(-10.0, 5, 0.05), (-5.0, 5, 0.035), (-5.0, 20, 0.035)])
@@ -368,20 +320,18 @@ def test_one_outcome_is_tested_once(quantities: list[str], tested: str) -> None:
 def test_a_named_quantity_that_cannot_be_compared_does_not_pass_unseen() -> None:
     same = measured("new", [True] * 12), measured("old", [True] * 12)
     found = regression_finding("before", *same, quantities=["pass@1", "composite"])
-    assert (found.result, found.evidence) == (
-        "unknown",
-        "composite not comparable with before: not known for both",
-    )
+    unknown = "composite not comparable with before: not known for both"
+    assert (found.result, found.evidence) == ("unknown", unknown)
 
 
-def drift(**figures: float | None) -> pl.DataFrame:
-    """Figures with intervals that reach 0.1 to either side."""
-    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 9, "n_turns": 9}
+def drift(reach: dict[str, float] | None = None, n: int = 9, **figures: float | None) -> pl.DataFrame:
+    """Figures with intervals that reach 0.1, or as far as said, to either side."""
+    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": n, "n_turns": n}
     found = {"share_equal": 0.9, "mean_difference": -0.2, "kappa": 0.7} | figures
     ends = {
-        f"{name}_{end}": None if value is None else round(value + sign, 9)
+        f"{name}_{end}": None if value is None else round(value + sign * (reach or {}).get(name, 0.1), 9)
         for name, value in found.items()
-        for end, sign in (("low", -0.1), ("high", 0.1))
+        for end, sign in (("low", -1), ("high", 1))
     }
     return pl.DataFrame([row | found | ends])
 
@@ -414,16 +364,9 @@ def test_the_interval_of_drift_is_held_against_its_limits(limits: dict[str, floa
 )
 def test_an_audit_without_any_change_needs_what_its_bound_needs(limits: dict[str, float], turns: int) -> None:
     missed = 1 - 0.025 ** (1 / 20)
-    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 20, "n_turns": 20}
-    found = {"share_equal": 1.0, "mean_difference": 0.0, "kappa": 1.0}
-    ends = {
-        "share_equal_low": 1 - missed,
-        "share_equal_high": 1.0,
-        "kappa_low": 1 - 2 * missed,
-        "kappa_high": 1.0,
-    }
-    ends |= {"mean_difference_low": -missed, "mean_difference_high": missed}
-    (finding,) = drift_findings(rules(judge_drift=limits), pl.DataFrame([row | found | ends]), ["m"])
+    reach = {"share_equal": missed, "mean_difference": missed, "kappa": 2 * missed}
+    audit = drift(reach, 20, share_equal=1.0, mean_difference=0.0, kappa=1.0)
+    (finding,) = drift_findings(rules(judge_drift=limits), audit, ["m"])
     assert finding.result == "unknown"
     assert f"needs about {turns} turns" in finding.evidence
 
@@ -440,9 +383,8 @@ def one_rate(**counts: int) -> dict[str, Any]:
     """A row of reliability for k = 1."""
     plain = dict.fromkeys(["n_tasks", "n_tasks_excluded", "n_trials", "n_trials_unknown", "n_successes"], 1)
     rates = {"pass_at_1": 0.5, "pass_at_1_worst": 0.4, "pass_at_1_best": 0.6}
-    return (
-        PAIR | plain | rates | {"task_set": "set", "k": 1, "estimator": "unbiased", "n_unknown": 0} | counts
-    )
+    known = {"task_set": "set", "k": 1, "estimator": "unbiased", "n_unknown": 0}
+    return PAIR | plain | rates | known | counts
 
 
 @pytest.mark.parametrize(
@@ -456,9 +398,7 @@ def one_rate(**counts: int) -> dict[str, Any]:
         ({"n_refused": 6, "n_harness_errors": 6, "refused_sessions": ["a: 6"]}, "failed"),
     ],
 )
-def test_coverage_counts_trials_that_were_refused_or_lost_to_the_harness(
-    counts: dict[str, Any], result: str | None
-) -> None:
+def test_coverage_counts_trials_that_were_refused_or_lost(counts: dict[str, Any], result: str | None) -> None:
     row = {"n_planned": 100, "n_harness_errors": 0, "n_refused": 0, "refused_sessions": []} | counts
     found = trial_finding(row, table("reliability").frame([one_rate()]), Fraction("0.05"))
     assert (found.result if found else None) == result

@@ -20,14 +20,8 @@ from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
 from tests.scores.builders import judgment
 
-COMPOSITE: dict[str, Any] = {
-    "methodology_version": "1.3.0",
-    "agent_id": "lumen",
-    "n_sessions": 1,
-    "status": "published",
-    "missing": [],
-    "warnings": [],
-}
+PAIR: dict[str, Any] = {"methodology_version": "1.3.0", "agent_id": "lumen"}
+COMPOSITE = PAIR | {"n_sessions": 1, "status": "published", "missing": [], "warnings": []}
 
 
 def spec(**said: Any) -> GateSpec:
@@ -35,14 +29,8 @@ def spec(**said: Any) -> GateSpec:
 
 
 def transcript(conversation: str, slot: str | None = None, **changes: Any) -> dict[str, Any]:
-    return {
-        "methodology_version": "1.3.0",
-        "agent_id": "lumen",
-        "conversation_id": conversation,
-        "session_id": "a",
-        "slot": slot,
-        "is_admitted": True,
-    } | changes
+    held = {"conversation_id": conversation, "session_id": "a", "slot": slot, "is_admitted": True}
+    return PAIR | held | changes
 
 
 def rated(
@@ -76,23 +64,25 @@ def results(
     return dict(wanted.select("subject", "result").iter_rows())
 
 
+def of_limit(
+    limit: object, *turns: dict[str, Any], metric: str = "helpfulness", **given: Any
+) -> dict[str, str]:
+    """Scenario → result, of one threshold."""
+    found = results(spec(thresholds={metric: limit}), list(turns), **given)
+    return {subject.removeprefix(f"{metric} in "): result for subject, result in found.items()}
+
+
 def test_every_scenario_must_reach_the_threshold() -> None:
-    turns = [*rated("D1", 5, 4), *rated("D2", 3, 4)]
     # D1: 9/2, D2: 7/2
-    assert results(spec(thresholds={"helpfulness": 4}), turns) == {
-        "helpfulness in D1": "passed",
-        "helpfulness in D2": "failed",
-    }
+    assert of_limit(4, *rated("D1", 5, 4), *rated("D2", 3, 4)) == {"D1": "passed", "D2": "failed"}
 
 
 def test_a_scenario_is_the_mean_over_the_turns_of_all_its_conversations() -> None:
     turns = [*rated("a", 5), *rated("b", 4, 4, 3)]
     held = [transcript("a", "D1"), transcript("b", "D1")]
     # (5 + 4 + 4 + 3) / 4 = 4, not the mean of 5 and 11/3
-    assert results(spec(thresholds={"helpfulness": 4}), turns, held) == {"helpfulness in D1": "passed"}
-    assert results(spec(thresholds={"helpfulness": "4001/1000"}), turns, held) == {
-        "helpfulness in D1": "failed"
-    }
+    assert of_limit(4, *turns, held=held) == {"D1": "passed"}
+    assert of_limit("4001/1000", *turns, held=held) == {"D1": "failed"}
 
 
 def test_the_agent_as_a_whole_is_the_mean_over_all_turns() -> None:
@@ -101,19 +91,11 @@ def test_the_agent_as_a_whole_is_the_mean_over_all_turns() -> None:
     assert results(spec(overall={"helpfulness": 4.01}), turns) == {"helpfulness": "failed"}
 
 
-def test_a_third_can_be_asked_for_and_is_met_exactly() -> None:
-    # 11/3 is no float
-    assert results(spec(thresholds={"helpfulness": "11/3"}), rated("D1", 4, 4, 3)) == {
-        "helpfulness in D1": "passed"
-    }
-
-
-def test_values_are_added_as_they_are_written() -> None:
-    # 0.1 + 0.2 + 0.6 = 0.9 as written; as doubles they come out as less than 3 × 0.3
-    turns = rated("D1", 0.1, 0.2, 0.6, metric="answer_correctness")
-    assert results(spec(thresholds={"answer_correctness": 0.3}), turns) == {
-        "answer_correctness in D1": "passed"
-    }
+def test_a_mean_is_exact() -> None:
+    # 11/3 is no float; 0.1 + 0.2 + 0.6 = 0.9 as written, and as doubles less than 3 × 0.3
+    assert of_limit("11/3", *rated("D1", 4, 4, 3)) == {"D1": "passed"}
+    answers = rated("D1", 0.1, 0.2, 0.6, metric="answer_correctness")
+    assert of_limit(0.3, *answers, metric="answer_correctness") == {"D1": "passed"}
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(1, 500))
@@ -130,118 +112,73 @@ def test_a_mean_passes_its_own_value_and_nothing_above(ratings: list[int], finer
 
 
 def test_a_metric_without_scores_is_unknown() -> None:
-    assert results(spec(thresholds={"helpfulness": 1}), []) == {"helpfulness": "unknown"}
-    assert results(spec(overall={"helpfulness": 1}), []) == {"helpfulness": "unknown"}
-    lost = rated("D1", None, None)
-    assert results(spec(thresholds={"helpfulness": 1}), lost) == {"helpfulness in D1": "unknown"}
+    assert of_limit(1) == results(spec(overall={"helpfulness": 1}), []) == {"helpfulness": "unknown"}
+    assert of_limit(1, *rated("D1", None, None)) == {"D1": "unknown"}
 
 
 @pytest.mark.parametrize(("n_lost", "result"), [(1, "passed"), (2, "unknown")])
 def test_a_mean_of_too_few_answers_does_not_pass(n_lost: int, result: str) -> None:
     # one of twenty is 5 %, which is allowed
-    turns = rated("D1", *[5] * (20 - n_lost), *[None] * n_lost)
-    assert results(spec(thresholds={"helpfulness": 4}), turns) == {"helpfulness in D1": result}
+    assert of_limit(4, *rated("D1", *[5] * (20 - n_lost), *[None] * n_lost)) == {"D1": result}
+    assert of_limit(4, *rated("D1", 2, None)) == {"D1": "failed"}  # however few
 
 
-def test_a_mean_that_misses_fails_however_few_the_answers() -> None:
-    assert results(spec(thresholds={"helpfulness": 4}), rated("D1", 2, None)) == {
-        "helpfulness in D1": "failed"
-    }
-
-
-def test_what_needs_a_judge_model_is_open_and_what_does_not_arise_is_not() -> None:
+@pytest.mark.parametrize(
+    ("changes", "result"),
+    [
+        ({"unscored_reason": "needs a judge model"}, "unknown"),
+        ({"unscored_reason": "no reply in this turn"}, "passed"),
+        ({"unscored_reason": "no reply in this turn", "conversation_id": "D2"}, "passed"),
+        ({"judge": "human", "status": "disputed"}, "unknown"),
+    ],
+)
+def test_what_needs_a_model_or_a_decision_is_open(changes: dict[str, str], result: str) -> None:
     row = judgment("D1", "helpfulness", None, turn_index=1, judge="rule", status="not_applicable")
-    open_turn = row | {"unscored_reason": "needs a judge model"}
-    no_reply = row | {"unscored_reason": "no reply in this turn"}
-    rules = spec(thresholds={"helpfulness": 4})
-    assert results(rules, [*rated("D1", 5), open_turn]) == {"helpfulness in D1": "unknown"}
-    assert results(rules, [*rated("D1", 5), no_reply]) == {"helpfulness in D1": "passed"}
-    assert results(rules, [*rated("D1", 5), no_reply | {"conversation_id": "D2"}]) == {
-        "helpfulness in D1": "passed"
-    }
-
-
-def test_what_people_differ_on_is_open() -> None:
-    disputed = judgment("D1", "helpfulness", None, turn_index=1, judge="human", status="disputed")
-    rules = spec(thresholds={"helpfulness": 4})
-    assert results(rules, [*rated("D1", 5), disputed]) == {"helpfulness in D1": "unknown"}
+    assert of_limit(4, *rated("D1", 5), row | changes) == {"D1": result}
 
 
 def test_a_label_counts_as_the_share_without_a_failure() -> None:
+    metric = "agent_behavior_failure"
     labels = ["no failure", "no failure", "repetition", "no failure"]
     turns = [
-        judgment("D1", "agent_behavior_failure", 0.0, turn_index=i, label=label) | {"value": None}
-        for i, label in enumerate(labels)
+        judgment("D1", metric, 0.0, turn_index=i, label=x) | {"value": None} for i, x in enumerate(labels)
     ]
-    assert results(spec(thresholds={"agent_behavior_failure": 0.75}), turns) == {
-        "agent_behavior_failure in D1": "passed"
-    }
-    assert results(spec(thresholds={"agent_behavior_failure": 0.76}), turns) == {
-        "agent_behavior_failure in D1": "failed"
-    }
+    assert of_limit(0.75, *turns, metric=metric) == {"D1": "passed"}
+    assert of_limit(0.76, *turns, metric=metric) == {"D1": "failed"}
 
 
 def test_only_effective_answers_of_admitted_conversations_count() -> None:
-    turns = [
-        *rated("D1", 5),
-        *rated("D1", 1, judge="other", is_effective=False),
-        *rated("late", 1),
-    ]
+    turns = [*rated("D1", 5), *rated("D1", 1, judge="other", is_effective=False), *rated("late", 1)]
     held = [transcript("D1", "D1"), transcript("late", "D1", is_admitted=False)]
-    assert results(spec(thresholds={"helpfulness": 5}), turns, held) == {"helpfulness in D1": "passed"}
+    assert of_limit(5, *turns, held=held) == {"D1": "passed"}
 
 
 def test_without_a_slot_a_scenario_is_the_task_and_without_a_task_the_conversation() -> None:
     turns = [*rated("a", 5), *rated("b", 1), *rated("c", 5)]
     held = [transcript("a", task_id="t"), transcript("b", task_id="t"), transcript("c")]
-    assert results(spec(thresholds={"helpfulness": 4}), turns, held) == {
-        "helpfulness in t": "failed",
-        "helpfulness in c": "passed",
-    }
+    assert of_limit(4, *turns, held=held) == {"t": "failed", "c": "passed"}
 
 
 def test_scores_have_thresholds_too_and_the_higher_of_two_holds() -> None:
+    parts = COMPOSITE | {"judges": [], "n_unscored": 0}
     scores = {
         "composite_scores": [COMPOSITE | {"composite_exact": "232/3", "raw_composite_exact": "80/1"}],
-        "universal_scores": [
-            COMPOSITE | {"universal_exact": "90/1", "u4": 3.0, "judges": [], "n_unscored": 0}
-        ],
-        "domain_scores": [
-            COMPOSITE | {"domain_exact": "70/1", "judges": [], "criteria": [], "n_unscored": 0}
-        ],
+        "universal_scores": [parts | {"universal_exact": "90/1", "u4": 3.0}],
+        "domain_scores": [parts | {"domain_exact": "70/1", "criteria": []}],
     }
-    rules = spec(
-        thresholds={"composite": "232/3", "universal": 91, "U4": 3},
-        overall={"domain": 70, "universal": 80, "D5": 1},
-    )
-    assert results(rules, [], [], **scores) == {
-        "composite": "passed",
-        "universal": "failed",
-        "U4": "passed",
-        "domain": "passed",
-        "D5": "unknown",
-    }
+    overall = {"domain": 70, "universal": 80, "D5": 1}
+    rules = spec(thresholds={"composite": "232/3", "universal": 91, "U4": 3}, overall=overall)
+    wanted = dict.fromkeys(("composite", "U4", "domain"), "passed") | {"universal": "failed", "D5": "unknown"}
+    assert results(rules, [], [], **scores) == wanted
 
 
 def test_reliability_is_held_against_its_threshold_in_every_task_set() -> None:
-    row = COMPOSITE | {
-        "k": 1,
-        "estimator": "unbiased",
-        "task_set": "retail",
-        "pass_at_k": 0.1 + 0.2,
-        "pass_hat_k": 0.2,
-    }
-    rows = [
-        row,
-        row | {"task_set": "airline", "pass_at_k": 0.5},
-        row | {"estimator": "bayesian", "pass_at_k": 0.9},
-    ]
+    row = COMPOSITE | {"k": 1, "estimator": "unbiased", "task_set": "retail", "pass_hat_k": 0.2}
+    others = {"task_set": "airline", "pass_at_k": 0.5}, {"estimator": "bayesian", "pass_at_k": 0.9}
+    rows = [row | more for more in ({"pass_at_k": 0.1 + 0.2}, *others)]
     found = results(spec(thresholds={"pass_at_1": 0.3, "pass_hat_2": 0.1}), [], [], reliability=rows)
-    assert found == {
-        "pass_at_1 on airline": "passed",
-        "pass_at_1 on retail": "passed",
-        "pass_hat_2": "unknown",
-    }
+    passed = dict.fromkeys(("pass_at_1 on airline", "pass_at_1 on retail"), "passed")
+    assert found == passed | {"pass_hat_2": "unknown"}
 
 
 def test_later_layers_win_and_can_take_a_threshold_back() -> None:
@@ -289,11 +226,8 @@ def test_labels_that_are_no_failures_have_no_mean() -> None:
 
 
 def test_a_missed_threshold_is_red() -> None:
-    rows = {
-        "composite_scores": [COMPOSITE],
-        "turn_judgments": rated("D1", 3),
-        "transcripts": [transcript("D1")],
-    }
+    rows = {"turn_judgments": rated("D1", 3), "transcripts": [transcript("D1")]}
+    rows |= {"composite_scores": [COMPOSITE]}
     found = gates({n: table(n).frame(r) for n, r in rows.items()}, spec(thresholds={"helpfulness": 4}))
     assert exit_code(found) == 1
     missed = found.filter(gate="threshold").row(0, named=True)
@@ -306,18 +240,15 @@ def rate(value: float, worst: float, best: float, **changes: Any) -> dict[str, A
     counts = dict.fromkeys(["n_tasks", "n_tasks_excluded", "n_trials", "n_trials_unknown", "n_successes"], 1)
     ends = {"": value, "_worst": worst, "_best": best}
     names = ("pass_at_k", "pass_hat_k", "pass_at_1")
-    return {
-        "methodology_version": "1.3.0", "agent_id": "lumen", "task_set": "set", "k": 2, "estimator": "unbiased",
-        **counts, **{f"{name}{end}": number for name in names for end, number in ends.items()}, **changes,
-    }  # fmt: skip
+    rates = {f"{name}{end}": number for name in names for end, number in ends.items()}
+    return PAIR | {"task_set": "set", "k": 2, "estimator": "unbiased"} | counts | rates | changes
 
 
-@pytest.mark.parametrize(
-    ("limit", "result"), [(0.3, "passed"), (0.4, "passed"), (0.45, "unknown"), (0.5, "unknown"), (0.6, "unknown"), (0.61, "failed")]
-)  # fmt: skip
-def test_a_pass_rate_is_unknown_where_trials_that_are_not_known_could_turn_it(
-    limit: float, result: str
-) -> None:
+RANGE = [*((limit, "passed") for limit in (0.3, 0.4)), *((limit, "unknown") for limit in (0.45, 0.5, 0.6))]
+
+
+@pytest.mark.parametrize(("limit", "result"), [*RANGE, (0.61, "failed")])
+def test_a_pass_rate_is_unknown_where_open_trials_could_turn_it(limit: float, result: str) -> None:
     found = results(spec(overall={"pass_hat_2": limit}), [], reliability=[rate(0.5, 0.4, 0.6)])
     assert found == {"pass_hat_2 on set": result}
 
@@ -328,37 +259,37 @@ def test_a_threshold_on_pass_at_1_is_held_against_all_tasks_as_the_board_is() ->
         assert results(spec(overall={name: 0.6}), [], reliability=[one]) == {f"{name} on set": "failed"}
 
 
+def goals(*values: float) -> list[dict[str, Any]]:
+    return [judgment(str(i), "goal_completion", float(value)) for i, value in enumerate(values)]
+
+
 @pytest.mark.parametrize(
     ("limit", "result"), [(0.5, "passed"), (0.6, "unknown"), (0.75, "unknown"), (0.8, "failed")]
 )
-def test_goal_completion_is_unknown_where_conversations_that_are_not_known_could_turn_it(
-    limit: float, result: str
-) -> None:
+def test_goal_completion_is_unknown_where_open_conversations_could_turn_it(limit: float, result: str) -> None:
     # 2 of 3 reached, the fourth was lost to the harness: from 2/4 to 3/4
-    goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([1.0, 1.0, 0.0])]
     broken = judgment("3", "goal_completion", None, status="not_applicable", unscored_reason=HARNESS_ERROR)
     held = [transcript(str(i)) for i in range(4)]
     rules = spec(overall={"goal_completion": limit}, max_unscored_share=0.5)
-    assert results(rules, [], held, conversation_judgments=[*goals, broken]) == {"goal_completion": result}
+    found = results(rules, [], held, conversation_judgments=[*goals(1, 1, 0), broken])
+    assert found == {"goal_completion": result}
 
 
-def test_records_refused_at_import_are_open_answers_on_goal_completion() -> None:
-    goals = [judgment(str(i), "goal_completion", 1.0) for i in range(10)]
+@pytest.mark.parametrize(("n_refused", "result"), [(0, "passed"), (1, "unknown")])
+def test_records_refused_at_import_are_open_answers_on_goal_completion(n_refused: int, result: str) -> None:
     held = [transcript(str(i)) for i in range(10)]
+    scores = {"composite_scores": [COMPOSITE | {"n_refused": n_refused}]}
     rules = spec(overall={"goal_completion": 0.95})
-    for n_refused, result in ((0, "passed"), (1, "unknown")):
-        composite = COMPOSITE | {"n_refused": n_refused}
-        found = results(rules, [], held, conversation_judgments=goals, composite_scores=[composite])
-        assert found == {"goal_completion": result}
+    found = results(rules, [], held, conversation_judgments=goals(*[1] * 10), **scores)
+    assert found == {"goal_completion": result}
 
 
-def of_goals(
-    rules: GateSpec, goals: list[dict[str, Any]], held: list[dict[str, Any]], classes: list[str]
-) -> dict[str, str]:
+def of_goals(rules: GateSpec, given: list[dict[str, Any]], classes: list[str], *slots: str) -> dict[str, str]:
     """Subject → result, of goals of conversations with these outcome classes."""
+    held = [transcript(str(i), slot) for i, slot in enumerate(slots)]
     transcripts = table("transcripts").frame(held)
     facts = JudgmentFacts.of(
-        {"conversation_judgments": table("conversation_judgments").frame(goals)},
+        {"conversation_judgments": table("conversation_judgments").frame(given)},
         transcripts.with_columns(outcome_class=pl.Series(classes)),
         failure_metrics=(),
         mean_of=rules.threshold_names,
@@ -369,33 +300,23 @@ def of_goals(
 
 
 @pytest.mark.parametrize(("limit", "result"), [(0.5, "passed"), (0.6, "unknown"), (0.8, "failed")])
-def test_goal_completion_is_unknown_where_errors_of_unknown_cause_could_turn_it(
-    limit: float, result: str
-) -> None:
+def test_goal_completion_is_unknown_where_unexplained_errors_could_turn_it(limit: float, result: str) -> None:
     # 2 of 4 reached; one of the two failures ended in an error of unknown cause: from 2/4 to 3/4
-    goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([1.0, 1.0, 0.0, 0.0])]
     classes = ["passed", "passed", "failed", "unexplained_error"]
-    held = [transcript(str(i), "D1") for i in range(4)]
     for rules, subject in (("overall", "goal_completion"), ("thresholds", "goal_completion in D1")):
         said = spec(**{rules: {"goal_completion": limit}})
-        assert of_goals(said, goals, held, classes) == {subject: result}
+        assert of_goals(said, goals(1, 1, 0, 0), classes, *["D1"] * 4) == {subject: result}
 
 
 def test_an_error_of_unknown_cause_leaves_other_scenarios_and_goals_that_were_reached_alone() -> None:
-    goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([0.0, 1.0, 0.5])]
-    held = [transcript(str(i), slot) for i, slot in enumerate(["D1", "D2", "D3"])]
     rules = spec(thresholds={"goal_completion": 0.6})
-    assert of_goals(rules, goals, held, ["unexplained_error"] * 3) == {
-        "goal_completion in D1": "unknown",
-        "goal_completion in D2": "passed",
-        "goal_completion in D3": "unknown",
-    }
+    found = of_goals(rules, goals(0, 1, 0.5), ["unexplained_error"] * 3, "D1", "D2", "D3")
+    assert [*found.values()] == ["unknown", "passed", "unknown"]
 
 
 def of_rule(conversation: str, turn: int) -> dict[str, Any]:
-    return judgment(
-        conversation, "helpfulness", None, turn_index=turn, judge="rule", rating_1to5=1, status="scored"
-    )
+    by_rule = {"judge": "rule", "rating_1to5": 1, "status": "scored"}
+    return judgment(conversation, "helpfulness", None, turn_index=turn, **by_rule)
 
 
 def not_asked(conversation: str, turn: int) -> dict[str, Any]:
@@ -404,17 +325,16 @@ def not_asked(conversation: str, turn: int) -> dict[str, Any]:
 
 
 def test_a_mean_that_only_rules_gave_is_unknown_while_questions_are_open() -> None:
-    turns = [of_rule("c", 0), *(not_asked("c", i) for i in range(1, 100))]
-    assert results(spec(overall={"helpfulness": 4}), turns) == {"helpfulness": "unknown"}
+    def overall(*turns: dict[str, Any]) -> str:
+        return results(spec(overall={"helpfulness": 4}), list(turns))["helpfulness"]
+
+    assert overall(of_rule("c", 0), *(not_asked("c", i) for i in range(1, 100))) == "unknown"
     # a judge read two turns, both below the limit: failed by these, not by the rule
-    read = [*rated("d", 2, 3), of_rule("c", 0), *(not_asked("c", i) for i in range(1, 9))]
-    assert results(spec(overall={"helpfulness": 4}), read) == {"helpfulness": "failed"}
-    good = [*rated("d", 5, 5), of_rule("c", 0), *(not_asked("c", i) for i in range(1, 9))]
-    assert results(spec(overall={"helpfulness": 4}), good) == {"helpfulness": "unknown"}
+    still_open = [of_rule("c", 0), *(not_asked("c", i) for i in range(1, 9))]
+    assert overall(*rated("d", 2, 3), *still_open) == "failed"
+    assert overall(*rated("d", 5, 5), *still_open) == "unknown"
     # nothing is open: the rule's rating counts, (5 + 5 + 1) / 3 < 4
-    assert results(spec(overall={"helpfulness": 4}), [*rated("d", 5, 5), of_rule("c", 0)]) == {
-        "helpfulness": "failed"
-    }
+    assert overall(*rated("d", 5, 5), of_rule("c", 0)) == "failed"
 
 
 def test_rules_outside_the_judged_sample_turn_no_gate() -> None:
@@ -428,17 +348,6 @@ def test_rules_outside_the_judged_sample_turn_no_gate() -> None:
 
 @pytest.mark.parametrize("share", [0.05, 0.94, 1])
 def test_a_mean_that_rules_alone_gave_is_none_whatever_share_may_be_open(share: float) -> None:
-    waits = [
-        judgment(
-            "c",
-            "helpfulness",
-            None,
-            turn_index=i,
-            judge="rule",
-            status="not_applicable",
-            unscored_reason="needs a judge model",
-        )
-        for i in range(1, 16)
-    ]
+    turns = [of_rule("c", 0), *(not_asked("c", i) for i in range(1, 16))]
     rules = spec(overall={"helpfulness": 1}, thresholds={"helpfulness": 1}, max_unscored_share=share)
-    assert set(results(rules, [of_rule("c", 0), *waits]).values()) == {"unknown"}
+    assert set(results(rules, turns).values()) == {"unknown"}

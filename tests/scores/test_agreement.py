@@ -70,11 +70,6 @@ def test_alpha_with_missing_answers_is_that_of_krippendorffs_example(level: Leve
     assert 0 < width(found) < 1
 
 
-def test_alpha_of_equal_answers_or_of_single_raters_is_undefined() -> None:
-    assert krippendorff_alpha([{"a": 3.0, "b": 3.0}] * 6, "interval", range(6)) == IntervalEstimate(None)
-    assert krippendorff_alpha([{"a": 3.0}, {"b": 2.0}], "nominal", range(2)) == IntervalEstimate(None)
-
-
 def test_a_part_of_weight_two_counts_for_alpha_as_two_parts() -> None:
     units = [{"a": 1.0, "b": 1.0}, {"a": 2.0, "b": 1.0}, {"a": 2.0, "b": 2.0}]
     for level in ("nominal", "ordinal", "interval"):
@@ -117,7 +112,7 @@ def test_a_stratum_that_was_drawn_with_a_fixed_number_makes_the_interval_narrowe
 
 
 @pytest.mark.parametrize("figure", [cohen_kappa, raw_agreement])
-def test_ten_parts_of_one_conversation_are_not_ten_conversations(
+def test_ten_parts_of_one_conversation_are_not_ten(
     figure: Callable[[Pairs], IntervalEstimate],
 ) -> None:
     alone = figure(Pairs(JUDGE[::5], HUMAN[::5], EACH[::5]))
@@ -150,11 +145,6 @@ def test_four_conversations_have_no_interval() -> None:
     assert cohen_kappa(pairs)[1:] == raw_agreement(pairs)[1:] == (None, None)
 
 
-def test_a_share_of_no_parts_is_undefined() -> None:
-    assert sensitivity(Pairs(["pass"] * 6, ["fail"] * 6, range(6)), "pass") == IntervalEstimate(None)
-    assert cohen_kappa(Pairs([], [], [])) == raw_agreement(Pairs([], [], [])) == IntervalEstimate(None)
-
-
 @settings(max_examples=30)
 @given(st.floats(0.01, 0.99), st.integers(2, 300))
 def test_the_interval_of_a_share_contains_it(share: float, n: int) -> None:
@@ -176,13 +166,6 @@ def test_bad_pairs_are_refused(answers: list[Answer], more: dict[str, list[float
         Pairs([1, 2], answers, ["a", "b"], **more)
 
 
-def test_distances_of_labels_are_refused() -> None:
-    with pytest.raises(OutOfRangeError, match="figure of distances"):
-        quadratic_kappa(Pairs(JUDGE, HUMAN, EACH))
-    with pytest.raises(OutOfRangeError, match="ordinal level"):
-        krippendorff_alpha([{"a": "pass", "b": "fail"}], "ordinal", ["one"])
-
-
 def width(estimate: IntervalEstimate) -> float:
     assert estimate.low is not None
     assert estimate.high is not None
@@ -198,3 +181,15 @@ def test_one_label_gives_no_figure(judge: float, human: float) -> None:
     assert krippendorff_alpha([{"a": judge, "b": human}], "nominal", ["c"]).value is None
     two = Pairs([judge, 0.0], [human, 0.0], ["c", "d"])
     assert raw_agreement(two).value == (1 + (judge == human)) / 2
+
+
+def test_what_is_not_defined_has_no_figure_and_distances_of_labels_are_refused() -> None:
+    none = IntervalEstimate(None)
+    assert krippendorff_alpha([{"a": 3.0, "b": 3.0}] * 6, "interval", range(6)) == none  # equal answers
+    assert krippendorff_alpha([{"a": 3.0}, {"b": 2.0}], "nominal", range(2)) == none  # single raters
+    assert sensitivity(Pairs(["pass"] * 6, ["fail"] * 6, range(6)), "pass") == none
+    assert cohen_kappa(Pairs([], [], [])) == raw_agreement(Pairs([], [], [])) == none
+    with pytest.raises(OutOfRangeError, match="figure of distances"):
+        quadratic_kappa(Pairs(JUDGE, HUMAN, EACH))
+    with pytest.raises(OutOfRangeError, match="ordinal level"):
+        krippendorff_alpha([{"a": "pass", "b": "fail"}], "ordinal", ["one"])

@@ -16,31 +16,20 @@ CALLS = (("find", {"id": 1, "verbose": True}), ("refund", {"id": 1}))
 
 def held(*expected: dict[str, Any], calls: Any = CALLS, **changes: Any) -> pl.DataFrame:
     """Results for one conversation of two turns, one call in each."""
-    transcripts = [
-        AGENT | {"methodology_version": v, "session_id": "s", "is_admitted": True, "slot": "D1"} | changes
+    said = {"session_id": "s", "n_turns": 2, "n_user_messages": 2, "is_admitted": True, "slot": "D1"}
+    rows = [
+        AGENT | said | {"methodology_version": v, "expected": json.dumps(expected)} | changes
         for v in ("1.2.0", "1.3.0")
-    ]
-    conversations = [
-        AGENT
-        | {"session_id": "s", "n_turns": 2, "n_user_messages": 2, "expected": json.dumps(expected)}
-        | changes
     ]
     made = [
         AGENT
-        | {
-            "turn_index": i,
-            "call_index": 0,
-            "name": name,
-            "arguments": json.dumps(arguments),
-            "requestor": "assistant",
-        }
-        for i, (name, arguments) in enumerate(calls)
+        | {"turn_index": i, "call_index": 0, "name": name, "requestor": "assistant"}
+        | {"arguments": json.dumps(of)}
+        for i, (name, of) in enumerate(calls)
     ]
-    return assertion_results(
-        table("transcripts").frame(transcripts),
-        table("conversations").frame(conversations),
-        table("tool_calls").frame(made),
-    ).filter(methodology_version="1.3.0")
+    given = {"transcripts": rows, "conversations": rows[:1], "tool_calls": made}
+    frames: list[Any] = [table(name).frame(of) for name, of in given.items()]
+    return assertion_results(*frames).filter(methodology_version="1.3.0")
 
 
 def row(*expected: dict[str, Any], **given: Any) -> dict[str, Any]:
@@ -131,9 +120,8 @@ def test_a_turn_that_is_not_there_cannot_be_told() -> None:
 def test_every_demand_has_its_own_row_and_excluded_conversations_none() -> None:
     entry = {"turn_index": 0, "tools": [{"name": "find"}], "assertions": [{"forbidden": ["x"]}, "words"]}
     found = held(entry, {"turn_index": 1, "tools": [{"name": "refund"}]})
-    assert found.select("assertion_index", "turn_index", "kind").rows() == [
-        (0, 0, "tools"), (1, 0, "trajectory"), (2, 0, "text"), (3, 1, "tools"),
-    ]  # fmt: skip
+    wanted = [(0, 0, "tools"), (1, 0, "trajectory"), (2, 0, "text"), (3, 1, "tools")]
+    assert found.select("assertion_index", "turn_index", "kind").rows() == wanted
     assert held(entry, is_admitted=False).is_empty()
 
 
@@ -142,8 +130,6 @@ def test_every_demand_has_its_own_row_and_excluded_conversations_none() -> None:
 )
 def test_a_demand_that_requires_nothing_is_not_passed(demand: dict[str, Any]) -> None:
     found = row({"assertions": [demand]})
-    assert (found["result"], found["reason"]) == (
-        "unknown",
-        "it requires nothing: contains needs tools or forbidden calls",
-    )
+    assert found["result"] == "unknown"
+    assert found["reason"] == "it requires nothing: contains needs tools or forbidden calls"
     assert row({"assertions": [demand | {"forbidden": ["delete"]}]})["result"] == "passed"

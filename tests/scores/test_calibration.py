@@ -46,9 +46,8 @@ def test_two_values_have_sensitivity_and_a_confusion_by_hand() -> None:
     assert row["mean_bias"] == pytest.approx(0.0)
     assert row["kappa_low"] < row["kappa"] < row["kappa_high"]
     assert row["weighted_kappa"] is None
-    assert {(c["judge"], c["human"]): c["n"] for c in json.loads(row["confusion"])} == {
-        (1.0, 1.0): 3, (0.0, 1.0): 1, (1.0, 0.0): 1, (0.0, 0.0): 1,
-    }  # fmt: skip
+    confusion = {(c["judge"], c["human"]): c["n"] for c in json.loads(row["confusion"])}
+    assert confusion == {(1.0, 1.0): 3, (0.0, 1.0): 1, (1.0, 0.0): 1, (0.0, 0.0): 1}
 
 
 def test_ratings_have_bias_and_a_weighted_kappa() -> None:
@@ -87,23 +86,15 @@ def test_only_answers_about_the_same_part_under_one_rubric_are_compared() -> Non
         said("import:gpt", "c1", rating, turn_index=0, rubric_hash=None),
         said("old", "c1", rating, turn_index=0, rubric_hash="before"),
     ]
-    assert [(r["judge"], r["rubric_hash"], r["n"]) for r in compared(rows)] == [
-        ("import:gpt", None, 1),
-        ("old", "before", 1),
-    ]
+    found = [(r["judge"], r["rubric_hash"], r["n"]) for r in compared(rows)]
+    assert found == [("import:gpt", None, 1), ("old", "before", 1)]
     assert compared(rows[1:]) == []
 
 
 def sampled(weights: list[float], strata: list[str], rubric: str = "r", rater: str = "anna") -> pl.DataFrame:
+    fixed = {"methodology_version": "1.3.0", "agent_id": "a", "metric": "m", "rater": rater}
     rows = [
-        {
-            "methodology_version": "1.3.0",
-            "agent_id": "a",
-            "conversation_id": f"c{i}",
-            "metric": "m",
-            "rater": rater,
-        }
-        | {"weight": weight, "stratum": stratum, "label_rubric": rubric}
+        fixed | {"conversation_id": f"c{i}", "weight": weight, "stratum": stratum, "label_rubric": rubric}
         for i, (weight, stratum) in enumerate(zip(weights, strata, strict=True))
     ]
     return pl.DataFrame(rows, schema=SAMPLING)
@@ -116,9 +107,8 @@ def test_labels_of_a_sheet_count_by_the_parts_that_they_represent() -> None:
     # the judge is right in 30 + 10 of 80; of what people call 1 it finds 30 of 40
     assert (row["raw_agreement"], row["sensitivity"]) == pytest.approx((40 / 80, 30 / 40))
     assert (row["n"], row["n_weighted"], row["is_stale"]) == (4, 4, False)
-    (row,) = judge_calibration(
-        frame_of(rows), drawn.head(1)
-    ).to_dicts()  # the others were not drawn: weight 1
+    # the others were not drawn: weight 1
+    (row,) = judge_calibration(frame_of(rows), drawn.head(1)).to_dicts()
     assert (row["raw_agreement"], row["n_weighted"]) == (pytest.approx(31 / 33), 1)
 
 

@@ -18,19 +18,11 @@ from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, composed, frames, ratings, session, transcripts
 from tests.untyped import any_table
 
-SESSIONS: dict[str, Any] = {
-    "agent_id": pl.String,
-    "quantity": pl.String,
-    "values": pl.List(pl.Float64),
-    "point": pl.Float64,
-}
-TASKS = {
-    "agent_id": pl.String,
-    "task_set": pl.String,
-    "task": pl.String,
-    "quantity": pl.String,
-    "value": pl.Float64,
-}
+SESSIONS: dict[str, Any] = dict.fromkeys(("agent_id", "quantity"), pl.String)
+SESSIONS |= {"values": pl.List(pl.Float64), "point": pl.Float64}
+TASKS: dict[str, Any] = dict.fromkeys(("agent_id", "task_set", "task", "quantity"), pl.String)
+TASKS |= {"value": pl.Float64}
+PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
 
 
 def of_sessions(**values: list[float]) -> pl.DataFrame:
@@ -52,16 +44,10 @@ def only(frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def test_composites_are_compared_over_sessions() -> None:
-    found = only(compare("a", "b", of_sessions(a=[90, 91, 92], b=[70, 71, 72]), NO_TASKS))
+    sessions = of_sessions(a=[90, 91, 92], b=[70, 71, 72])
+    found = only(compare("a", "b", sessions, NO_TASKS))
     assert (found["difference"], found["n"], found["other_n"], found["unit"]) == (20, 3, 3, "sessions")
     assert found["verdict"] == "a better"
-    assert (
-        only(compare("b", "a", of_sessions(a=[90, 91, 92], b=[70, 71, 72]), NO_TASKS))["verdict"]
-        == "a better"
-    )
-
-
-def test_one_session_is_unknown_and_not_a_difference() -> None:
     found = only(compare("a", "b", of_sessions(a=[90, 91, 92], b=[20]), NO_TASKS))
     assert (found["p_value"], found["low"], found["verdict"]) == (None, None, "unknown")
 
@@ -80,33 +66,25 @@ def test_agents_of_one_kind_are_seldom_called_different() -> None:
     random = np.random.default_rng(3)
     n_found = 0
     for _ in range(400):
-        scores, shares = (
-            100 - np.minimum(random.gamma(2, 6, (2, 5)), 80),
-            random.binomial(2, 0.8, (2, 12)) / 2,
-        )
-        found = compare("a", "b", of_sessions(a=scores[0].tolist(), b=scores[1].tolist()),
-                        of_tasks(a=shares[0].tolist(), b=shares[1].tolist()))  # fmt: skip
+        scores = (100 - np.minimum(random.gamma(2, 6, (2, 5)), 80)).tolist()
+        shares = (random.binomial(2, 0.8, (2, 12)) / 2).tolist()
+        sessions, tasks = of_sessions(a=scores[0], b=scores[1]), of_tasks(a=shares[0], b=shares[1])
+        found = compare("a", "b", sessions, tasks)
         n_found += found["verdict"].str.ends_with("better").any()
     assert n_found <= 20
 
 
 def test_tasks_are_paired_and_only_common_ones_count() -> None:
     # six tasks, each half a point better: 2 of 64 ways to flip the signs are as far from 0
-    tasks = pl.concat([of_tasks(a=[1, 1, 1, 1, 1, 1, 0], b=[0.5] * 6)])
-    found = only(compare("a", "b", NO_SESSIONS, tasks))
-    assert (found["n"], found["difference"], found["p_value"], found["verdict"]) == (
-        6,
-        0.5,
-        2 / 64,
-        "a better",
-    )
+    found = only(compare("a", "b", NO_SESSIONS, of_tasks(a=[1, 1, 1, 1, 1, 1, 0], b=[0.5] * 6)))
+    assert (found["n"], found["difference"], found["p_value"]) == (6, 0.5, 2 / 64)
+    assert found["verdict"] == "a better"
 
 
 def test_pairing_sees_what_the_spread_of_tasks_would_hide() -> None:
     hard_and_easy = [0.0, 0.1, 0.4, 0.5, 0.8, 0.9]
-    found = only(
-        compare("a", "b", NO_SESSIONS, of_tasks(a=[v + 0.1 for v in hard_and_easy], b=hard_and_easy))
-    )
+    tasks = of_tasks(a=[v + 0.1 for v in hard_and_easy], b=hard_and_easy)
+    found = only(compare("a", "b", NO_SESSIONS, tasks))
     assert found["verdict"] == "a better"
 
 
@@ -181,31 +159,19 @@ def test_neither_row_order_nor_who_comes_first_changes_what_is_said(
     assert_frame_equal(compare("a", "b", sessions, shuffled), found)
 
 
-PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
-
-
 def test_values_of_a_task_are_means_over_its_trials() -> None:
-    trial: dict[str, Any] = PAIR | {
-        "session_id": "s",
-        "task_set": "set",
-        "task": "task:t",
-        "source": "outcome",
-    }
-    trial |= {"is_harness_error": False}
+    trial = PAIR | {"session_id": "s", "task_set": "set", "source": "outcome", "is_harness_error": False}
+    given = [
+        ("c1", True, "task:t"),
+        ("c2", False, "task:t"),
+        ("c3", None, "task:t"),
+        ("c4", True, "conversation:c4"),
+    ]
     outcomes = pl.DataFrame(
-        [
-            trial | {"conversation_id": "c1", "is_correct": True},
-            trial | {"conversation_id": "c2", "is_correct": False},
-            trial | {"conversation_id": "c3", "is_correct": None},
-            trial | {"conversation_id": "c4", "is_correct": True, "task": "conversation:c4"},
-        ]
+        [trial | dict(zip(("conversation_id", "is_correct", "task"), row, strict=True)) for row in given]
     )
-    conversations = table("conversations").frame(
-        [
-            {"agent_id": "a", "conversation_id": "c1", "cost_usd": 1.0},
-            {"agent_id": "a", "conversation_id": "c2"},
-        ]
-    )
+    costs: list[dict[str, Any]] = [PAIR | {"conversation_id": "c1", "cost_usd": 1.0}]
+    costs += [PAIR | {"conversation_id": "c2"}]
     rated = PAIR | {"metric": "helpfulness", "status": "scored", "is_effective": True}
     judged = table("turn_judgments").frame(
         [
@@ -216,43 +182,35 @@ def test_values_of_a_task_are_means_over_its_trials() -> None:
             rated | {"conversation_id": "c3", "turn_index": 0, "status": "unscored"},
         ]
     )
-    made = task_values(outcomes, conversations, judged, table("conversation_judgments").empty(), unasked=())
+    conversations, goals = table("conversations").frame(costs), table("conversation_judgments").empty()
+    made = task_values(outcomes, conversations, judged, goals, unasked=())
     # c1 is (5 + 2)/2 = 3.5, c2 is 1: each conversation counts once
-    assert made.select("task", "quantity", "value").rows() == [
-        ("task:t", "cost_usd", 1.0), ("task:t", "helpfulness", 2.25), ("task:t", "pass@1", 0.5),
-    ]  # fmt: skip
+    wanted = [("cost_usd", 1.0), ("helpfulness", 2.25), ("pass@1", 0.5)]
+    assert made.select("task", "quantity", "value").rows() == [("task:t", *row) for row in wanted]
 
 
 def test_goal_completion_is_a_quantity_of_its_own_only_where_it_is_not_the_outcome_again() -> None:
-    pair = {"methodology_version": "1.3.0", "agent_id": "a"}
-    sources = {
-        "declared": "outcome",
-        "reached": "goal_completion",
-        "tools": "interactions",
-        "unruled": "outcome",
+    # what decided the trial, and who judged the goal
+    given = {
+        "declared": ("outcome", "rule"),
+        "reached": ("goal_completion", "m"),
+        "tools": ("interactions", "m"),
+        "unruled": ("outcome", "m"),
     }
+    rows = [PAIR | {"conversation_id": name, "task_set": "set", "task": f"task:{name}"} for name in given]
     outcomes = pl.DataFrame(
-        [
-            pair | {"conversation_id": name, "task_set": "set", "task": f"task:{name}", "is_correct": True, "source": source}
-            for name, source in sources.items()
-        ]
-    )  # fmt: skip
-    conversations = table("conversations").frame(
-        {"agent_id": "a", "conversation_id": name} for name in sources
+        row | {"is_correct": True, "source": source}
+        for row, (source, _) in zip(rows, given.values(), strict=True)
     )
-    judges = {"declared": "rule", "reached": "m", "tools": "m", "unruled": "m"}
+    scored = {"metric": "goal_completion", "value": 1.0, "status": "scored", "is_effective": True}
     goals = table("conversation_judgments").frame(
-        pair
-        | {"conversation_id": name, "metric": "goal_completion", "judge": judge, "value": 1.0}
-        | {"status": "scored", "is_effective": True}
-        for name, judge in judges.items()
+        row | scored | {"judge": judge} for row, (_, judge) in zip(rows, given.values(), strict=True)
     )
-    known = (outcomes, conversations, table("turn_judgments").empty(), goals)
+    known = (outcomes, table("conversations").frame(rows), table("turn_judgments").empty(), goals)
     of_goals = task_values(*known, unasked=()).filter(quantity="goal_completion")
     assert of_goals["task"].to_list() == ["task:tools", "task:unruled"]
-    assert (
-        task_values(*known, unasked=(), repeats_outcome=True).filter(quantity="goal_completion").height == 4
-    )
+    repeated = task_values(*known, unasked=(), repeats_outcome=True).filter(quantity="goal_completion")
+    assert repeated.height == 4
 
 
 def test_values_of_sessions_are_the_composites_of_each_session() -> None:

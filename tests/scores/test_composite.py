@@ -1,6 +1,6 @@
 """The composite: one formula, exact, for tables and notebooks; and what each status means."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -16,11 +16,12 @@ from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.composite.score import RatingError, composite, composite_parts
-from agent_eval.scores.statistics.exact import from_text, rounded
+from agent_eval.scores.statistics.exact import from_text
 from agent_eval.tables import table
 from tests.scores.builders import (
     CRITERIA,
     METHODOLOGIES,
+    TESTS,
     compose,
     composed,
     frames,
@@ -46,89 +47,33 @@ def spread(total: int, n: int) -> list[int]:
     return [total // n + (i < total % n) for i in range(n)]
 
 
-def given_ratings(u: int, d: int) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
-    """Ratings with ΣU = u and ΣD = d."""
-    criteria = spread(d, 15)
-    triples = [tuple(criteria[i : i + 3]) for i in range(0, 15, 3)]
-    return dict(zip(DIMENSIONS, spread(u, 6), strict=True)), dict(zip(SCENARIOS, triples, strict=True))
-
-
-def all_sums() -> Iterator[tuple[int, int]]:
-    return ((u, d) for u in range(6, 31) for d in range(15, 76))
-
-
-# The worked examples of the methodology, under the versions as published
-
-
-@pytest.mark.parametrize(
-    ("u", "d", "version", "tested", "exact", "shown"),
-    [
-        (30, 75, "1.0.0", None, Fraction(100), "100.0"),
-        (30, 75, "1.2.0", False, Fraction(100), "100.0"),
-        (30, 75, "1.3.0", True, Fraction(100), "100.0"),
-        (30, 75, "1.3.0", False, Fraction(90), "90.0"),
-        (6, 15, "1.3.0", True, Fraction(20), "20.0"),
-        (6, 15, "1.3.0", False, Fraction(10), "10.0"),
-        (24, 60, "1.2.0", False, Fraction(80), "80.0"),
-        (23, 58, "1.2.0", False, Fraction(460 + 696, 15), "77.1"),
-        (23, 58, "1.3.0", False, Fraction(460 + 696, 15) - 10, "67.1"),
-    ],
-)
-def test_worked_examples(
-    u: int, d: int, version: str, tested: bool | None, exact: Fraction, shown: str
-) -> None:
-    result = composite(*given_ratings(u, d), load(version), repeatability_tested=tested)
-    assert result.exact == exact
-    assert rounded(exact) == shown
-    assert result.composite_score == float(exact)
-    assert (result.status, result.missing) == ("published", ())
-
-
-def test_the_two_parts_are_given_beside_the_whole() -> None:
-    result = composite(*given_ratings(24, 60), load("1.3.0"), repeatability_tested=False)
-    assert (result.universal_0to100, result.domain_0to100) == (80.0, 80.0)
-    assert (result.raw_composite_score, result.repeatability_penalty, result.composite_score) == (
-        80.0,
-        10.0,
-        70.0,
-    )
-
-
-# All 25 × 61 = 1,525 pairs of sums
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_pair_of_sums_is_exact_in_the_notebook_function(version: str) -> None:
-    rules = load(version)
-    penalty = rules.penalty_points("repeatability_tested", False)
-    assert penalty is not None
-    for u, d in all_sums():
-        result = composite(*given_ratings(u, d), rules, repeatability_tested=False)
-        assert result.exact == Fraction(20 * u + 12 * d, 15) - penalty
+def given_ratings() -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """Fours everywhere: universal and domain score 80."""
+    return dict.fromkeys(DIMENSIONS, 4), dict.fromkeys(SCENARIOS, (4, 4, 4))
 
 
 @pytest.mark.slow
 def test_every_pair_of_sums_is_exact_in_the_tables() -> None:
-    sums = {f"u{u}-d{d}": (u, d) for u, d in all_sums()}
-    assert len(sums) == 1525
-    rated = [
-        row
-        for agent, (u, d) in sums.items()
-        for row in ratings(spread(u, 6), [spread(d, 15)[i : i + 3] for i in range(0, 15, 3)], agent_id=agent)
-    ]
+    sums = {f"u{u}-d{d}": (u, d) for u in range(6, 31) for d in range(15, 76)}
     board = composed(
-        rated=rated,
+        rated=[
+            row
+            for agent, (u, d) in sums.items()
+            for row in ratings(
+                spread(u, 6), [spread(d, 15)[i : i + 3] for i in range(0, 15, 3)], agent_id=agent
+            )
+        ],
         held=[row for agent in sums for row in transcripts(agent_id=agent)],
         declared=[session(agent_id=agent) for agent in sums],
         judged=[hallucination(agent_id=agent) for agent in sums],
     )
-    assert set(board["status"]) == {"published"}
-    raw = dict(zip(board["agent_id"], board["raw_composite_exact"], strict=True))
-    final = dict(zip(board["agent_id"], board["composite_exact"], strict=True))
-    for agent, (u, d) in sums.items():
-        assert from_text(raw[agent]) == Fraction(20 * u + 12 * d, 15)
-        assert from_text(final[agent]) == Fraction(20 * u + 12 * d, 15) - 10
-    assert board["composite_score"].to_list() == [float(from_text(e)) for e in board["composite_exact"]]
+    assert (board.height, set(board["status"])) == (1525, {"published"})
+    for row in board.iter_rows(named=True):
+        u, d = sums[row["agent_id"]]
+        raw = Fraction(20 * u + 12 * d, 15)
+        assert from_text(row["raw_composite_exact"]) == raw
+        assert from_text(row["composite_exact"]) == raw - 10
+        assert row["composite_score"] == float(raw - 10)
 
 
 # Laws
@@ -139,39 +84,21 @@ TRIPLES = st.lists(st.tuples(RATING, RATING, RATING), min_size=1, max_size=3)
 DOMAIN = st.fixed_dictionaries(dict.fromkeys(SCENARIOS, TRIPLES))
 
 
-@given(UNIVERSAL, DOMAIN, st.booleans())
-def test_complete_data_stay_on_their_scale(universal: Any, domain: Any, tested: bool) -> None:
-    low = 20 if tested else 10
-    result = composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=tested)
-    assert result.exact is not None
-    assert low <= result.exact <= low + 80
-
-
-@given(UNIVERSAL, DOMAIN, st.sampled_from(DIMENSIONS), RATING)
-def test_one_universal_point_is_worth_four_thirds(universal: Any, domain: Any, key: str, value: int) -> None:
-    one_version = METHODOLOGIES["1.2.0"]
-    before = composite(universal, domain, one_version, repeatability_tested=False)
-    after = composite(universal | {key: value}, domain, one_version, repeatability_tested=False)
-    assert before.exact is not None
-    assert after.exact is not None
-    assert after.exact - before.exact == Fraction(4, 3) * (value - universal[key])
-
-
-@given(UNIVERSAL, DOMAIN)
-def test_untested_under_the_penalising_version_is_exactly_ten_lower(universal: Any, domain: Any) -> None:
-    earlier = composite(universal, domain, METHODOLOGIES["1.2.0"], repeatability_tested=False)
-    later = composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=False)
-    assert earlier.exact is not None
-    assert later.exact == earlier.exact - 10
-
-
-@given(UNIVERSAL, DOMAIN, st.randoms(use_true_random=False))
-def test_the_order_of_triples_never_matters(universal: Any, domain: Any, random: Random) -> None:
-    shuffled = {key: random.sample(triples, len(triples)) for key, triples in domain.items()}
-    results = {
-        composite(universal, d, METHODOLOGIES["1.3.0"], repeatability_tested=True) for d in (domain, shuffled)
-    }
-    assert len(results) == 1
+@given(UNIVERSAL, DOMAIN, st.booleans(), st.sampled_from(VERSIONS))
+def test_any_ratings_give_the_published_score(
+    universal: Any, domain: Any, tested: bool, version: str
+) -> None:
+    u = Fraction(100 * sum(universal.values()), 30)
+    d = sum((Fraction(sum(map(sum, of)), len(of)) for of in domain.values()), Fraction(0)) * 100 / 75
+    penalty = 10 if version == "1.3.0" and not tested else 0
+    result = composite(universal, domain, load(version), repeatability_tested=tested)
+    assert result.exact == u * 2 / 5 + d * 3 / 5 - penalty
+    assert (result.universal_0to100, result.domain_0to100) == (float(u), float(d))
+    assert (result.raw_composite_score, result.repeatability_penalty) == (
+        float(result.exact + penalty),
+        penalty,
+    )
+    assert (result.composite_score, result.status, result.missing) == (float(result.exact), "published", ())
 
 
 def test_the_penalty_stops_at_zero() -> None:
@@ -188,29 +115,19 @@ def test_weights_are_data() -> None:
 # The function for notebooks
 
 
-def test_two_questions_of_one_scenario_give_exact_half_points() -> None:
-    # ΣU = 24; D2 = (4.5, 4, 4), the others 12: ΣD = 60.5; (480 + 726) / 15 = 80.4
-    universal, domain = given_ratings(24, 60)
-    result = composite(
-        universal, domain | {"D2": [(5, 4, 5), (4, 4, 3)]}, METHODOLOGIES["1.2.0"], repeatability_tested=False
-    )
-    assert result.exact == Fraction(402, 5)
-
-
 @pytest.mark.parametrize("value", [True, False, float("nan"), 0, 6, 4.5, 5.0, "5", -1, Fraction(5)])
 def test_what_is_no_integer_from_one_to_five_is_refused_by_key(value: Any) -> None:
-    universal, domain = given_ratings(24, 60)
+    universal, domain = given_ratings()
+    rules = METHODOLOGIES["1.3.0"]
     with pytest.raises(RatingError, match=r"^U3: .*integers 1–5"):
-        composite(universal | {"U3": value}, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)
+        composite(universal | {"U3": value}, domain, rules, repeatability_tested=True)
     with pytest.raises(RatingError, match=r"^D4, criterion 2: "):
-        composite(
-            universal, domain | {"D4": (4, value, 4)}, METHODOLOGIES["1.3.0"], repeatability_tested=True
-        )
+        composite(universal, domain | {"D4": (4, value, 4)}, rules, repeatability_tested=True)
 
 
 @pytest.mark.parametrize("value", [(5, 4), (5, 4, 5, 4), 5, "555", [(5, 4, 5), (5, 4)], {"a": 1}])
 def test_what_is_no_triple_is_refused_by_key(value: Any) -> None:
-    universal, domain = given_ratings(24, 60)
+    universal, domain = given_ratings()
     with pytest.raises(RatingError, match=r"^D1: "):
         composite(universal, domain | {"D1": value}, METHODOLOGIES["1.3.0"], repeatability_tested=True)
 
@@ -221,32 +138,19 @@ def test_an_unknown_key_is_refused(universal: Any, domain: Any) -> None:
         composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)
 
 
-@pytest.mark.parametrize("gone", [{"U4"}, {"D3"}, {"U1", "U6", "D5"}])
-def test_a_missing_key_leaves_no_score_and_is_named(gone: set[str]) -> None:
-    universal, domain = given_ratings(24, 60)
-    result = composite(
-        {k: v for k, v in universal.items() if k not in gone},
-        {k: v for k, v in domain.items() if k not in gone},
-        METHODOLOGIES["1.3.0"],
-        repeatability_tested=True,
-    )
-    assert (result.status, set(result.missing)) == ("incomplete", gone)
+@pytest.mark.parametrize("missing", [["U4"], ["D3"], ["U1", "U6", "D5"], [*DIMENSIONS, *SCENARIOS]])
+@pytest.mark.parametrize("unrated", ["absent", (4, None, 4), [], [(4, 4, 4), (None, 4, 4)]])
+def test_a_missing_key_leaves_no_score_and_is_named(missing: list[str], unrated: Any) -> None:
+    universal, domain = given_ratings()
+    universal = {k: v for k, v in universal.items() if k not in missing}
+    domain = {k: v for k, v in domain.items() if k not in missing}
+    if unrated != "absent":
+        domain |= {key: unrated for key in missing if key in SCENARIOS}
+    result = composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)
+    assert (result.status, result.missing) == ("incomplete", tuple(missing))
     assert (result.raw_composite_score, result.composite_score, result.exact) == (None, None, None)
-    assert (result.universal_0to100 is None) == any(k.startswith("U") for k in gone)
-    assert (result.domain_0to100 is None) == any(k.startswith("D") for k in gone)
-
-
-@pytest.mark.parametrize("value", [(4, None, 4), [], [(4, 4, 4), (None, 4, 4)]])
-def test_a_criterion_without_a_rating_makes_its_scenario_missing(value: Any) -> None:
-    universal, domain = given_ratings(24, 60)
-    result = composite(universal, domain | {"D2": value}, METHODOLOGIES["1.2.0"], repeatability_tested=False)
-    assert (result.status, result.missing) == ("incomplete", ("D2",))
-
-
-def test_nothing_at_all_is_incomplete_and_not_an_error() -> None:
-    result = composite({}, {}, METHODOLOGIES["1.3.0"], repeatability_tested=None)
-    assert result.status == "incomplete"
-    assert result.missing == (*DIMENSIONS, *SCENARIOS, "repeatability_tested")
+    assert (result.universal_0to100 is None) == any(k.startswith("U") for k in missing)
+    assert (result.domain_0to100 is None) == any(k.startswith("D") for k in missing)
 
 
 @pytest.mark.parametrize(
@@ -257,10 +161,10 @@ def test_nothing_at_all_is_incomplete_and_not_an_error() -> None:
         ("1.3.0", "provisional", None, None),
     ],
 )
-def test_undisclosed_repeatability(
+def test_repeatability_not_said(
     version: str, status: str, penalty: float | None, score: float | None
 ) -> None:
-    result = composite(*given_ratings(24, 60), load(version), repeatability_tested=None)
+    result = composite(*given_ratings(), load(version), repeatability_tested=None)
     assert result.raw_composite_score == 80.0
     assert (result.status, result.repeatability_penalty, result.composite_score) == (status, penalty, score)
     assert result.missing == (() if version == "1.0.0" else ("repeatability_tested",))
@@ -290,6 +194,28 @@ def test_a_complete_session_is_published(version: str, score: int) -> None:
     assert (row["raw_composite_score"], row["raw_composite_exact"]) == (80, "80/1")
     assert row["repeatability_penalty"] == 80 - score
     assert (row["benchmark_id"], row["n_sessions"], row["judge"]) == ("run", 1, "recorded")
+
+
+SILENT = dict.fromkeys(
+    ("repeatability_tested", "repeatability_penalty", "composite_score", "composite_exact")
+)
+NOT_HELD = "hallucination: no conversation of the session holds this test"
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        (
+            {"held": transcripts([*SCENARIOS, *TESTS[::2]])},
+            {"composite_exact": "70/1", "missing": [NOT_HELD]},
+        ),
+        ({"declared": [session(repeatability_tested=None)]}, SILENT | {"raw_composite_exact": "80/1"}),
+        ({"declared": [session(repeatability_tested=True)]}, SILENT),
+    ],
+    ids=["a missing test changes no number", "nothing is said of repeatability", "a claim without evidence"],
+)
+def test_what_is_not_shown_makes_it_provisional(rows: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert (wanted | {"status": "provisional"}).items() <= row_of(**rows).items()
 
 
 def test_a_missing_rating_makes_it_incomplete() -> None:
@@ -336,10 +262,8 @@ def test_a_disputed_criterion_of_one_session_is_named_with_its_place() -> None:
         declared=[session(), session("b")],
         judged=[hallucination(), hallucination(session="b")],
     )
-    assert (row["status"], row["missing"]) == (
-        "provisional",
-        ["D2.accuracy (session b): disputed (anna 4, ben 2)"],
-    )
+    assert row["status"] == "provisional"
+    assert row["missing"] == ["D2.accuracy (session b): disputed (anna 4, ben 2)"]
 
 
 def test_a_disputed_hallucination_test_is_unknown_and_bars_publication() -> None:
@@ -374,29 +298,6 @@ def test_everything_that_people_differ_on_is_listed_and_turns_change_no_number()
     assert one(compose(frames()))["disputed"] == []
 
 
-def test_a_missing_test_makes_it_provisional_and_changes_no_number() -> None:
-    slots = [*SCENARIOS, "standardised_task", "error_injection"]
-    row = row_of(held=transcripts(slots))
-    assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
-    assert row["missing"] == ["hallucination: no conversation of the session holds this test"]
-
-
-def test_undisclosed_repeatability_keeps_the_raw_composite_only() -> None:
-    row = row_of(declared=[session(repeatability_tested=None)])
-    assert (row["status"], row["raw_composite_exact"]) == ("provisional", "80/1")
-    assert (row["repeatability_penalty"], row["composite_score"], row["composite_exact"]) == (
-        None,
-        None,
-        None,
-    )
-    assert row["repeatability_tested"] is None
-
-
-def test_a_claim_without_evidence_is_provisional_too() -> None:
-    row = row_of(declared=[session(repeatability_tested=True)])
-    assert (row["status"], row["repeatability_tested"], row["composite_exact"]) == ("provisional", None, None)
-
-
 def test_a_tested_agent_keeps_its_raw_composite() -> None:
     names = ("a", "b", "c")
     row = row_of(
@@ -410,18 +311,13 @@ def test_a_tested_agent_keeps_its_raw_composite() -> None:
     assert (row["n_sessions"], row["repeatability_tested"]) == (3, True)
 
 
-def test_a_rating_lost_to_the_judge_makes_it_invalid() -> None:
-    lost = [r for r in ratings() if r["target"] != "U6"] + [
-        rating("U6", None, status="unscored", reason="judge_error")
-    ]
-    row = row_of(rated=lost, declared=[session(u3_scope=None)])
+def test_a_rating_lost_to_the_judge_or_off_the_scale_makes_it_invalid() -> None:
+    rest = [r for r in ratings() if r["target"] != "U6"]
+    lost = rating("U6", None, status="unscored", reason="judge_error")
+    row = row_of(rated=[*rest, lost], declared=[session(u3_scope=None)])
     assert row["status"] == "invalid"
     assert row["missing"] == ["U6: judge_error", "u3_scope: not disclosed"]
-
-
-def test_a_rating_off_the_scale_makes_it_invalid() -> None:
-    broken = [r for r in ratings() if r["target"] != "U6"] + [rating("U6", 9)]
-    assert row_of(rated=broken)["status"] == "invalid"
+    assert row_of(rated=[*rest, rating("U6", 9)])["status"] == "invalid"
 
 
 def test_only_harness_failures_make_it_invalid_not_incomplete() -> None:
@@ -470,12 +366,8 @@ def test_an_undeclared_agent_is_incomplete_with_everything_named_and_nothing_zer
     of_version = METHODOLOGIES[version]
     tests = [t.slug for t in of_version.required_tests if t.enforcement == "bars_publication"]
     assert named == [*DIMENSIONS, *SCENARIOS, *tests, *of_version.required_disclosures]
-    assert (row["status"], row["n_sessions"], row["benchmark_id"], row["judge"]) == (
-        "incomplete",
-        0,
-        None,
-        "none",
-    )
+    nothing = {"status": "incomplete", "n_sessions": 0, "benchmark_id": None, "judge": "none"}
+    assert nothing.items() <= row.items()
     scores = [c for c in row if c.endswith(("_0to100", "_score", "_exact", "_penalty"))]
     assert {row[c] for c in scores} == {None}
 
@@ -489,11 +381,8 @@ def test_a_version_that_only_warns_about_tests_publishes_without_them() -> None:
 
 def test_a_failed_hallucination_test_is_shown_and_deducts_nothing() -> None:
     row = row_of(judged=[hallucination(0.0)])
-    assert (row["status"], row["hallucination_passed"], row["composite_exact"]) == (
-        "published",
-        False,
-        "70/1",
-    )
+    shown = {"status": "published", "hallucination_passed": False, "composite_exact": "70/1"}
+    assert shown.items() <= row.items()
 
 
 def test_an_older_run_is_named_and_not_averaged() -> None:
@@ -513,9 +402,6 @@ def test_transcripts_without_scores_have_every_part_missing() -> None:
 
 def test_a_pair_without_transcripts_gives_no_row() -> None:
     assert composed(rated=[*ratings(), *ratings(agent_id="removed")])["agent_id"].to_list() == ["lumen"]
-
-
-def test_no_transcripts_give_an_empty_table() -> None:
     assert composed(rated=[], held=[], declared=[], judged=[]).equals(table("composite_scores").empty())
 
 
@@ -538,11 +424,8 @@ def test_goal_completion_is_the_mean_of_what_was_judged() -> None:
     row = row_of(judged=[hallucination(), *goals])
     assert row["goal_completion"] == pytest.approx(2 / 3)
     assert row["n_goal_completion"] == 3
-
-
-def test_goal_completion_is_null_when_nothing_was_judged() -> None:
-    row = row_of()
-    assert (row["goal_completion"], row["n_goal_completion"]) == (None, 0)
+    nothing = row_of()
+    assert (nothing["goal_completion"], nothing["n_goal_completion"]) == (None, 0)
 
 
 @pytest.mark.parametrize(("unknown", "total"), [(None, 2.0), ("D5", None)])
@@ -558,11 +441,8 @@ def test_conversations_that_do_not_count_cost_nothing_and_reach_no_goal() -> Non
     goals = [judgment("a-D1", "goal_completion", 1.0), judgment("a-D2", "goal_completion", 0.0)]
     row = row_of(held=held, conversations=costs, judged=goals)
     assert (row["cost_usd"], row["goal_completion"], row["n_goal_completion"]) == (0.5, 1.0, 1)
-
-
-def test_without_an_admitted_conversation_the_cost_is_unknown() -> None:
-    held = transcripts(is_admitted=False)
-    assert row_of(held=held, conversations=[conversation("D1", 0.5)])["cost_usd"] is None
+    nothing = row_of(held=transcripts(is_admitted=False), conversations=[conversation("D1", 0.5)])
+    assert nothing["cost_usd"] is None
 
 
 def test_every_judge_is_named() -> None:
@@ -584,9 +464,7 @@ def judged_by(**judges: tuple[str, str]) -> list[dict[str, Any]]:
         (("ensemble", "a/model + b/model"), ["a/model", "ensemble"]),
     ],
 )
-def test_two_models_that_are_no_ensemble_are_provisional_and_named(
-    other: tuple[str, str], models: list[str]
-) -> None:
+def test_two_models_without_an_ensemble_are_provisional(other: tuple[str, str], models: list[str]) -> None:
     row = row_of(rated=judged_by(D3=other))
     assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
     assert (row["missing"], row["judge_models"]) == ([f"two judges: {models[0]} and {models[1]}"], models)
@@ -596,9 +474,6 @@ def test_two_models_that_are_no_ensemble_are_provisional_and_named(
 def test_people_rules_and_the_same_model_are_no_second_judge(other: tuple[str, str]) -> None:
     row = row_of(rated=judged_by(D3=other))
     assert (row["status"], row["missing"], row["judge_models"]) == ("published", [], ["a/model"])
-
-
-def test_a_declared_ensemble_is_one_judge() -> None:
     row = row_of(rated=[r | {"judge": "ensemble", "rater": "a/model + b/model"} for r in ratings()])
     assert (row["status"], row["judge_models"]) == ("published", ["ensemble"])
 
@@ -610,15 +485,12 @@ def test_row_order_never_matters(random: Random) -> None:
     def shuffled(rows: Sequence[Any]) -> list[Any]:
         return random.sample(rows, len(rows))
 
+    pairs = [(v, s) for v in VERSIONS for s in ("a", "b")]
     rows: dict[str, Any] = {
-        "rated": [
-            r for v in VERSIONS for s in ("a", "b") for r in ratings(methodology_version=v, session_id=s)
-        ],
-        "held": [
-            r for v in VERSIONS for s in ("a", "b") for r in transcripts(methodology_version=v, session=s)
-        ],
+        "rated": [r for v, s in pairs for r in ratings(methodology_version=v, session_id=s)],
+        "held": [r for v, s in pairs for r in transcripts(methodology_version=v, session=s)],
         "declared": [session("a"), session("b", u3_scope=None)],
-        "judged": [hallucination(session=s, methodology_version=v) for v in VERSIONS for s in ("a", "b")],
+        "judged": [hallucination(session=s, methodology_version=v) for v, s in pairs],
         "conversations": [conversation(s, 0.1 * i) for i, s in enumerate(SCENARIOS)],
     }
     expected = composed(**rows)
@@ -655,11 +527,14 @@ def test_a_composite_with_a_copied_session_is_provisional_and_unranked() -> None
     assert (board["rank"], board["low"], board["missing"]) == (None, None, row["missing"])
 
 
-def test_a_composite_of_sessions_in_their_own_words_is_published() -> None:
-    made = two_sessions() | {"conversations": [*spoken("a"), *spoken("b")]}
-    assert (one(composed(**made))["status"], one(composed(**made))["missing"]) == ("published", [])
-
-
-def test_a_copy_that_is_not_admitted_bars_nothing() -> None:
-    made = two_sessions(is_admitted=False) | {"rated": ratings(session_id="a")}
-    assert (one(composed(**made))["status"], one(composed(**made))["missing"]) == ("published", [])
+@pytest.mark.parametrize(
+    "made",
+    [
+        two_sessions() | {"conversations": [*spoken("a"), *spoken("b")]},
+        two_sessions(is_admitted=False) | {"rated": ratings(session_id="a")},
+    ],
+    ids=["in their own words", "a copy that is not admitted"],
+)
+def test_other_sessions_bar_nothing(made: dict[str, Any]) -> None:
+    row = row_of(**made)
+    assert (row["status"], row["missing"]) == ("published", [])

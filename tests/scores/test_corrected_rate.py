@@ -6,6 +6,7 @@ import pytest
 from agent_eval.scores.statistics.agreement import Pairs
 from agent_eval.scores.statistics.corrected_rate import (
     Accuracy,
+    CorrectedRate,
     DoubleSample,
     accuracy,
     corrected_rate,
@@ -37,9 +38,8 @@ def test_both_uncertainties_widen_the_interval() -> None:
         corrected_rate(0.66, variance, judge)
         for variance, judge in ((0, GOOD), (0.002, EXACT), (0.002, GOOD))
     )
-    widths = [(r.high or 0) - (r.low or 0) for r in (labels_only, rate_only, both)]
-    assert 0 < widths[0] < widths[2]
-    assert 0 < widths[1] < widths[2]
+    assert 0 < width(labels_only) < width(both)
+    assert 0 < width(rate_only) < width(both)
 
 
 def test_a_rate_stays_within_0_and_1() -> None:
@@ -47,17 +47,19 @@ def test_a_rate_stays_within_0_and_1() -> None:
     assert corrected_rate(1.0, 0.0, GOOD)[::2] == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    "judge", [Accuracy(0.5, 0.5, 0.004, 0.004, 0.0, 49), Accuracy(0.6, 0.55, 0.004, 0.004, 0.0, 49)]
-)
+CHANCE = Accuracy(0.5, 0.5, 0.004, 0.004, 0.0, 49)
+
+
+@pytest.mark.parametrize("judge", [CHANCE, Accuracy(0.6, 0.55, 0.004, 0.004, 0.0, 49)])
 def test_a_judge_at_chance_or_not_shown_to_be_better_is_refused(judge: Accuracy) -> None:
     found = corrected_rate(0.6, 0.001, judge)
     assert found[:3] == (None, None, None)
     assert "not shown to be better than chance" in (found.refused or "")
-
-
-def test_a_judge_worse_than_chance_is_refused_however_sure() -> None:
-    assert corrected_rate(0.6, 0.001, Accuracy(0.2, 0.3, 0.0, 0.0, 0.0, 49)).value is None
+    worse_however_sure = Accuracy(0.2, 0.3, 0.0, 0.0, 0.0, 49)
+    assert corrected_rate(0.6, 0.001, worse_however_sure).value is None
+    found = double_sampled_rate(double_sample(ANSWERS, SAID), judge)
+    assert "better than chance" in (found.refused or "")
+    assert double_sampled_rate(double_sample(ANSWERS, SAID), None).value is None
 
 
 def test_accuracy_needs_labels_of_both_kinds_in_five_conversations() -> None:
@@ -101,16 +103,17 @@ def test_intervals_of_a_stratified_sample_hold_the_truth() -> None:
 def double_sample(
     judge: list[float],
     human: list[float],
-    *,
     weights: list[float] | None = None,
     clusters: list[int] | None = None,
 ) -> DoubleSample:
     """Answers of equal shares; without weights all count alike."""
     n = len(judge)
-    given = np.ones(n) if weights is None else np.array(weights)
-    return DoubleSample(
-        np.array(judge), np.array(human), np.full(n, 1 / n), given, clusters or list(range(n))
-    )
+    answers, given = (np.array(judge), np.array(human)), np.array(weights or [1.0] * n)
+    return DoubleSample(*answers, np.full(n, 1 / n), given, clusters or list(range(n)))
+
+
+def width(found: CorrectedRate) -> float:
+    return (found.high or 0) - (found.low or 0)
 
 
 # of 100 answers 60 pass; people pass 15 of 20 of these and 2 of 10 of the others
@@ -127,7 +130,7 @@ def test_labels_of_the_same_conversations_correct_the_rate_by_hand() -> None:
     assert found.value == pytest.approx(0.6 - 0.6 * 5 / 20 + 0.4 * 2 / 10)
     # Tenenbein's variance: Σ A² p q / n + Σ A (p − rate)² / N
     error = (0.36 * 0.1875 / 20 + 0.16 * 0.16 / 10 + (0.6 * 0.22**2 + 0.4 * 0.33**2) / 100) ** 0.5
-    assert ((found.high or 0) - (found.low or 0)) / 2 == pytest.approx(1.96 * error, rel=0.06)
+    assert width(found) / 2 == pytest.approx(1.96 * error, rel=0.06)
     assert (sample.n_labels, sample.has_labels) == (30, True)
 
 
@@ -154,7 +157,7 @@ def test_turns_of_one_conversation_that_are_alike_widen_the_interval() -> None:
         double_sampled_rate(double_sample(ANSWERS, SAID, clusters=clusters), GOOD)
         for clusters in (None, [i // 5 for i in range(100)])
     )
-    assert (together.high or 0) - (together.low or 0) > 1.5 * ((apart.high or 0) - (apart.low or 0))
+    assert width(together) > 1.5 * width(apart)
 
 
 def test_labels_without_an_error_leave_a_rate_uncertain() -> None:
@@ -164,12 +167,6 @@ def test_labels_without_an_error_leave_a_rate_uncertain() -> None:
     # by the rate's own chance alone: 0.6 ± 0.097
     assert (found.low or 0) < 0.5
     assert (found.high or 0) > 0.7
-
-
-def test_a_judge_at_chance_is_refused_with_labels_of_the_same_conversations_too() -> None:
-    chance = Accuracy(0.5, 0.5, 0.004, 0.004, 0.0, 49)
-    assert "better than chance" in (double_sampled_rate(double_sample(ANSWERS, SAID), chance).refused or "")
-    assert double_sampled_rate(double_sample(ANSWERS, SAID), None).value is None
 
 
 def test_every_answer_of_the_judge_needs_a_label() -> None:

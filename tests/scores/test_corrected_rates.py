@@ -18,17 +18,8 @@ def answers(values: list[float], n_clusters: int = 10, judge: str = "gpt") -> pl
         ("1.3.0", "a", "q", "m", judge, "r", f"c{i // 2}", f"s{i // 2 % n_clusters}", value)
         for i, value in enumerate(values)
     ]
-    names = (
-        "methodology_version",
-        "agent_id",
-        "quantity",
-        "metric",
-        "judge",
-        "rubric_hash",
-        "unit",
-        "cluster",
-    )
-    found = pl.DataFrame(rows, schema=[*names, "value"], orient="row")
+    names = ("methodology_version", "agent_id", "quantity", "metric", "judge", "rubric_hash", "unit")
+    found = pl.DataFrame(rows, schema=[*names, "cluster", "value"], orient="row")
     return found.with_columns(human=pl.lit(None, pl.Float64), weight=pl.lit(None, pl.Float64), is_only=False)
 
 
@@ -55,9 +46,7 @@ def test_a_rate_is_a_mean_over_conversations_and_not_over_answers() -> None:
         (answers([1.0, 0.0] * 10), Accuracy(0.5, 0.5, 0.01, 0.01, 0.0, 99), "not shown to be better than chance"),
     ],
 )  # fmt: skip
-def test_a_rate_that_cannot_be_corrected_says_why(
-    found: pl.DataFrame, known: Accuracy | str, reason: str
-) -> None:
+def test_an_uncorrected_rate_says_why(found: pl.DataFrame, known: Accuracy | str, reason: str) -> None:
     (row,) = corrected_rates(found, {JUDGED: known}).to_dicts()
     assert row["corrected"] is None
     assert reason in row["correction_refused"]

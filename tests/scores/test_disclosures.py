@@ -23,14 +23,10 @@ def checked(version: str = "1.3.0", **rows: Any) -> Disclosed:
     """The disclosures of one agent under one version."""
     rows["held"] = versioned(rows.get("held", transcripts()), version)
     rows["judged"] = versioned(rows.get("judged", [hallucination()]), version)
-    made = frames(**rows)
-    found = disclosed(
-        made["transcripts"],
-        made["sessions"],
-        made["conversations"],
-        made["conversation_judgments"],
-        METHODOLOGIES,
-    )
+    made: dict[str, Any] = frames(**rows)
+    names = ("transcripts", "sessions", "conversations", "conversation_judgments")
+    held, declared, conversations, judged = (made[name] for name in names)
+    found = disclosed(held, declared, conversations, judged, METHODOLOGIES)
     return found[AgentVersion.of(agent_id="lumen", methodology_version=version)]
 
 
@@ -53,8 +49,10 @@ def why_untested(made: dict[str, Any]) -> str:
     return text
 
 
-def test_a_complete_session_lacks_nothing() -> None:
-    assert checked() == Disclosed("multi_turn", False, True, (), ())
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_complete_session_lacks_nothing_and_a_failed_test_bars_nothing(passed: bool) -> None:
+    found = checked(judged=[hallucination(float(passed))])
+    assert found == Disclosed("multi_turn", False, passed, (), ())
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -72,16 +70,13 @@ def test_an_absent_test_only_warns_where_the_version_says_so() -> None:
 def test_a_test_must_be_held_in_every_session() -> None:
     made = runs(2)
     made["held"] = [r for r in made["held"] if r["conversation_id"] != "s2-error_injection"]
-    assert checked(**made).missing == (
-        "error_injection (session s2): no conversation of the session holds this test",
-    )
+    not_held = "error_injection (session s2): no conversation of the session holds this test"
+    assert checked(**made).missing == (not_held,)
 
 
 def test_a_scenario_may_serve_as_a_test_by_link() -> None:
-    held = [
-        r | ({"tests": ["hallucination"]} if r["slot"] == "D4" else {})
-        for r in transcripts((*SCENARIOS, "standardised_task", "error_injection"))
-    ]
+    held = transcripts((*SCENARIOS, "standardised_task", "error_injection"))
+    held[3]["tests"] = ["hallucination"]
     found = checked(held=held, judged=[hallucination(1.0) | {"conversation_id": "a-D4"}])
     assert (found.missing, found.hallucination_passed) == ((), True)
 
@@ -103,40 +98,25 @@ def test_an_undeclared_session_names_tests_and_disclosures_as_missing() -> None:
 # u3_scope
 
 
-def test_an_undisclosed_scope_is_missing_only_where_it_is_required() -> None:
-    silent = [session(u3_scope=None)]
-    assert checked(declared=silent).missing == ("u3_scope: not disclosed",)
-    assert checked("1.0.0", declared=silent).missing == ()
-    assert checked("1.0.0", declared=silent).warnings == ()
+def test_what_is_not_disclosed_is_missing_only_where_it_is_required_and_never_read_as_false() -> None:
+    silent = [session(u3_scope=None, repeatability_tested=None)]
+    found, earlier = checked(declared=silent), checked("1.0.0", declared=silent)
+    assert found.missing == ("u3_scope: not disclosed", "repeatability_tested: not disclosed")
+    assert found.repeatability_tested is None
+    assert (earlier.missing, earlier.warnings) == ((), ())
 
 
-@pytest.mark.parametrize("slot", ["standardised_task", "D2", "D3", "error_injection"])
-def test_single_message_is_contradicted_by_any_longer_conversation_of_the_session(slot: str) -> None:
+@pytest.mark.parametrize("claim", ["single_message", "multi_turn"])
+@pytest.mark.parametrize("slot", [None, "standardised_task", "D2", "D3", "error_injection"])
+def test_one_longer_conversation_makes_the_session_multi_turn(slot: str | None, claim: str) -> None:
     held = [r | {"n_user_messages": 2 if r["slot"] == slot else 1} for r in transcripts()]
-    found = checked(held=held, declared=[session(u3_scope="single_message")])
-    assert found.u3_scope is None
-    assert found.missing == (
-        "u3_scope: single_message is claimed, but a conversation of session a has 2 user messages",
-    )
-
-
-def test_single_message_holds_with_one_user_message() -> None:
-    held = transcripts(n_user_messages=1)
-    assert checked(held=held, declared=[session(u3_scope="single_message")]).u3_scope == "single_message"
-
-
-def test_multi_turn_is_contradicted_where_no_conversation_has_a_second_user_message() -> None:
-    found = checked(held=transcripts(n_user_messages=1))
-    assert found.u3_scope is None
-    assert found.missing == (
-        "u3_scope: multi_turn is claimed, but no conversation of session a has two user messages",
-    )
-
-
-@pytest.mark.parametrize("slot", ["standardised_task", "D2", "D3"])
-def test_one_longer_conversation_anywhere_in_the_session_upholds_multi_turn(slot: str) -> None:
-    held = [r | {"n_user_messages": 2 if r["slot"] == slot else 1} for r in transcripts()]
-    assert checked(held=held).u3_scope == "multi_turn"
+    found = checked(held=held, declared=[session(u3_scope=claim)])
+    if (claim == "multi_turn") == (slot is not None):
+        assert (found.u3_scope, found.missing) == (claim, ())
+    else:
+        has = "a conversation of session a has 2" if slot else "no conversation of session a has two"
+        assert found.missing == (f"u3_scope: {claim} is claimed, but {has} user messages",)
+        assert found.u3_scope is None
 
 
 def test_each_session_is_checked_for_itself() -> None:
@@ -173,16 +153,6 @@ def test_a_session_that_is_silent_beside_others_is_named() -> None:
 # repeatability_tested
 
 
-def test_undisclosed_is_never_read_as_false() -> None:
-    found = checked(declared=[session(repeatability_tested=None)])
-    assert found.repeatability_tested is None
-    assert found.missing == ("repeatability_tested: not disclosed",)
-
-
-def test_false_needs_no_evidence() -> None:
-    assert checked(**runs(1)).repeatability_tested is False
-
-
 @pytest.mark.parametrize(("n", "expected"), [(1, None), (2, None), (3, True), (4, True)])
 def test_true_needs_three_complete_sessions(n: int, expected: bool | None) -> None:
     found = checked(**runs(n, repeatability_tested=True))
@@ -210,12 +180,7 @@ def test_copies_of_a_session_are_one_session() -> None:
 
 def test_a_copy_with_a_further_conversation_outside_the_slots_is_still_a_copy() -> None:
     made = runs(3, repeatability_tested=True)
-    extra = {
-        "agent_id": "lumen",
-        "conversation_id": "s3-extra",
-        "messages_hash": "chat",
-        "opening_hash": "hi",
-    }
+    extra = spoken("s3")[0] | {"conversation_id": "s3-extra", "messages_hash": "chat", "opening_hash": "hi"}
     made["held"] += [r | {"conversation_id": "s3-extra"} for r in transcripts([None], session="s3")]
     made["conversations"] = [*spoken("s1"), *spoken("s2"), *spoken("s3", words="s1"), extra]
     assert why_untested(made).endswith("session s3 is a copy of session s1")
@@ -230,20 +195,15 @@ def test_three_honest_sessions_count_beside_a_copy() -> None:
 def test_sessions_of_other_questions_are_no_repetition() -> None:
     made = runs(3, repeatability_tested=True)
     made["conversations"] = [row for i in (1, 2, 3) for row in spoken(f"s{i}", asks=f" of {i}")]
-    text = why_untested(made)
     everywhere = ", ".join((*TESTS, *SCENARIOS))
-    assert text.endswith(
-        f"session s2 asks other questions than session s1 in {everywhere}; "
-        f"session s3 asks other questions than session s1 in {everywhere}"
-    )
+    others = (f"session s{i} asks other questions than session s1 in {everywhere}" for i in (2, 3))
+    assert why_untested(made).endswith("; ".join(others))
 
 
 def test_another_question_in_one_slot_is_named_by_its_slot() -> None:
     made = runs(3, repeatability_tested=True)
-    made["conversations"] = [
-        row | {"opening_hash": "new"} if row["conversation_id"] == "s2-D4" else row
-        for row in made["conversations"]
-    ]
+    for row in made["conversations"]:
+        row["opening_hash"] = "new" if row["conversation_id"] == "s2-D4" else row["opening_hash"]
     assert why_untested(made).endswith("session s2 asks other questions than session s1 in D4")
 
 
@@ -256,10 +216,8 @@ def test_another_task_under_the_same_first_words_is_another_question() -> None:
 def test_a_question_that_nothing_identifies_is_no_evidence() -> None:
     made = runs(3, repeatability_tested=True)
     made["held"] = [r | {"task_id": None} for r in made["held"]]
-    made["conversations"] = [
-        row | {"opening_hash": None} if row["conversation_id"] == "s3-D1" else row
-        for row in made["conversations"]
-    ]
+    for row in made["conversations"]:
+        row["opening_hash"] = None if row["conversation_id"] == "s3-D1" else row["opening_hash"]
     assert why_untested(made).endswith("session s3 has neither a task_id nor a user message in D1")
 
 
@@ -291,10 +249,8 @@ def test_sessions_are_told_apart_by_date_or_run(
 
 def test_what_a_store_of_an_earlier_release_does_not_know_is_taken_from_the_content_hash() -> None:
     made = runs(3, repeatability_tested=True)
-    older = {"messages_hash": None, "opening_hash": None}
-    made["conversations"] = [
-        row | older | {"content_hash": row["messages_hash"]} for row in made["conversations"]
-    ]
+    for row in made["conversations"]:
+        row |= {"content_hash": row["messages_hash"], "messages_hash": None, "opening_hash": None}
     assert checked(**made).repeatability_tested is True
 
 
@@ -325,17 +281,8 @@ def test_all_hallucination_tests_must_pass(values: tuple[float | None, ...], pas
     assert found.missing == (("hallucination: present, not judged",) if None in values else ())
 
 
-def test_a_test_that_nobody_judged_is_named_and_never_passed() -> None:
+def test_a_test_that_nobody_judged_is_named_and_an_answer_that_is_not_effective_decides_nothing() -> None:
     found = checked(judged=[])
-    assert found.hallucination_passed is None
-    assert found.missing == ("hallucination: present, not judged",)
-
-
-def test_a_judgment_that_is_not_effective_decides_nothing() -> None:
+    assert (found.hallucination_passed, found.missing) == (None, ("hallucination: present, not judged",))
     again = hallucination(0.0, judge="model", is_effective=False)
     assert checked(judged=[hallucination(1.0), again]).hallucination_passed is True
-
-
-def test_a_failed_test_bars_nothing() -> None:
-    found = checked(judged=[hallucination(0.0)])
-    assert (found.hallucination_passed, found.missing) == (False, ())

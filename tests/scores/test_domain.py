@@ -25,6 +25,14 @@ def scored(rows: list[dict[str, Any]], **changes: Any) -> pl.DataFrame:
     return table("domain_scores").conform(frame)
 
 
+def second(slot: str, *values: int | None, **changes: Any) -> list[dict[str, Any]]:
+    """The ratings of a second conversation in a slot."""
+    name = {"conversation_id": f"a-{slot}-second"}
+    return [
+        rating(slot, value, criterion=c, **name, **changes) for c, value in zip(CRITERIA, values, strict=True)
+    ]
+
+
 def test_each_scenario_is_its_sum_over_fifteen() -> None:
     # D1: 14/15 × 100 = 93.33; the others 12/15 × 100 = 80; ΣD = 62, 62/75 × 100 = 248/3
     row = one(scored(ratings(domain=((5, 4, 5), FOURS, FOURS, FOURS, FOURS))))
@@ -38,10 +46,7 @@ def test_each_scenario_is_its_sum_over_fifteen() -> None:
 def test_two_questions_in_one_slot_give_half_points_exactly() -> None:
     # D2 twice: (5, 4, 5) and (4, 4, 3) → 4.5, 4, 4: 12.5/15 × 100; ΣD = 60.5, 60.5/75 × 100 = 242/3
     rows = ratings(domain=(FOURS, (5, 4, 5), FOURS, FOURS, FOURS))
-    rows += [
-        rating("D2", value, criterion=c, conversation_id="a-D2-second")
-        for c, value in zip(CRITERIA, (4, 4, 3), strict=True)
-    ]
+    rows += second("D2", 4, 4, 3)
     row = one(scored(rows))
     assert (row["d2_c1"], row["d2_c2"], row["d2_c3"]) == (4.5, 4, 4)
     assert row["domain_exact"] == "242/3"
@@ -50,33 +55,22 @@ def test_two_questions_in_one_slot_give_half_points_exactly() -> None:
 def test_a_slot_is_averaged_within_its_session_before_sessions_are() -> None:
     # session a holds D1 twice with 5 and 2 (mean 7/2), session b once with 5: (7/2 + 5) / 2 = 17/4, not 12/3
     rows = [r for s in ("a", "b") for r in ratings(domain=((5, 4, 4), *[FOURS] * 4), session_id=s)]
-    rows += [
-        rating("D1", value, criterion=c, conversation_id="a-D1-second")
-        for c, value in zip(CRITERIA, (2, 4, 4), strict=True)
-    ]
+    rows += second("D1", 2, 4, 4)
     row = one(scored(rows))
     assert row["d1_c1"] == 4.25
     # ΣD = 17/4 + 8 + 48 = 241/4; 241/4 / 75 × 100 = 241/3
     assert row["domain_exact"] == "241/3"
 
 
-def test_a_missing_criterion_gives_no_score_and_is_named() -> None:
-    row = one(scored(ratings(domain=(FOURS, (4, None, 4), FOURS, FOURS, FOURS))))
-    assert row["missing"] == ["D2.completeness: not rated"]
+def test_what_is_missing_gives_no_score_and_is_named() -> None:
+    row = one(scored(ratings(domain=(FOURS, (4, None, 4), (None,) * 3, FOURS, FOURS))))
+    assert row["missing"] == ["D2.completeness: not rated", "D3: not rated"]  # all three of D3 at once
     assert (row["d2"], row["d2_c1"], row["d2_c2"]) == (None, 4, None)
     assert (row["d1"], row["domain_0to100"], row["domain_exact"]) == (80, None, None)
 
 
-def test_a_slot_that_lacks_all_three_is_named_once() -> None:
-    row = one(scored(ratings(domain=(FOURS, (None,) * 3, FOURS, FOURS, FOURS))))
-    assert row["missing"] == ["D2: not rated"]
-
-
 def test_an_unrated_conversation_beside_a_rated_one_is_named_with_its_conversation() -> None:
-    rows = ratings() + [
-        rating("D5", None, criterion=c, conversation_id="a-D5-second", status="unscored", reason="truncated")
-        for c in CRITERIA
-    ]
+    rows = ratings() + second("D5", None, None, None, status="unscored", reason="truncated")
     row = one(scored(rows))
     assert row["missing"] == ["D5 (conversation a-D5-second): truncated"]
     assert (row["n_unscored"], row["d5"], row["domain_exact"]) == (3, None, None)
@@ -88,10 +82,8 @@ def test_a_session_without_the_slot_is_named() -> None:
 
 
 def test_without_a_template_nothing_is_scored_and_every_scenario_is_named() -> None:
-    rows = [
-        rating(d, None, status="not_applicable", reason="no template", session_id=None) for d in SCENARIOS
-    ]
-    row = one(scored(rows, template=None))
+    none = {"status": "not_applicable", "reason": "no template", "session_id": None}
+    row = one(scored([rating(d, None, **none) for d in SCENARIOS], template=None))
     assert (row["template"], row["criteria"], row["domain_0to100"]) == (None, [], None)
     assert row["missing"] == [f"{d}: no template" for d in SCENARIOS]
     assert row["n_unscored"] == 0
@@ -110,9 +102,8 @@ def test_two_effective_ratings_of_one_criterion_are_refused() -> None:
 
 
 def test_a_template_that_the_version_lacks_is_named() -> None:
-    with pytest.raises(
-        UnknownTemplateError, match=r"1\.3\.0 has no template 'cooking_v1'.*customer_service_v1"
-    ):
+    unknown = r"1\.3\.0 has no template 'cooking_v1'.*customer_service_v1"
+    with pytest.raises(UnknownTemplateError, match=unknown):
         scored(ratings(), template="cooking_v1")
 
 

@@ -45,10 +45,6 @@ def test_one_decimal_with_halves_up(value: Fraction, shown: str) -> None:
     assert rounded(value) == shown
 
 
-def test_no_decimals_show_no_point() -> None:
-    assert rounded(Fraction(5, 2), 0) == "3"
-
-
 @given(st.integers(0, 1_000_000), st.integers(0, 3))
 def test_rounding_agrees_with_decimal_arithmetic(thousandths: int, places: int) -> None:
     expected = Decimal(thousandths).scaleb(-3).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)

@@ -45,12 +45,8 @@ def tables(shared_data: Path) -> dict[str, pl.DataFrame]:
     for name in N_FLAGS:
         for conversation in imported(shared_data, name):
             rows.add(name, "s", None, conversation)
-    conversations, calls = rows.conversations.frame(), rows.tool_calls.frame()
-    return {
-        "conversations": conversations,
-        "tool_calls": calls,
-        "expected_calls": expected_calls(conversations, calls),
-    }
+    calls = rows.tool_calls.frame()
+    return {"tool_calls": calls, "expected_calls": expected_calls(rows.conversations.frame(), calls)}
 
 
 def test_one_query_reproduces_every_stored_flag(tables: dict[str, pl.DataFrame]) -> None:
@@ -81,19 +77,14 @@ def test_the_recorded_flags_are_those_of_the_file_in_its_order(
 
 def test_a_matched_call_is_one_that_was_made_with_that_name(tables: dict[str, pl.DataFrame]) -> None:
     matched = tables["expected_calls"].filter("is_matched")
-    made = tables["tool_calls"].select(
-        "agent_id",
-        "conversation_id",
-        "name",
-        matched_turn_index="turn_index",
-        matched_call_index="call_index",
-    )
+    names = {"turn_index": "matched_turn_index", "call_index": "matched_call_index"}
+    made = tables["tool_calls"].rename(names).select("agent_id", "conversation_id", "name", *names.values())
     key = ["agent_id", "conversation_id", "matched_turn_index", "matched_call_index"]
     assert matched.join(made, on=[*key, "name"]).height == matched.height > 300
     assert matched.select(key).is_unique().all()
 
 
-def test_no_conversation_of_toolorchestra_has_a_goal_that_its_own_checks_contradict(
+def test_no_conversation_of_toolorchestra_has_a_goal_that_its_checks_contradict(
     shared_data: Path,
 ) -> None:
     name = "airline__toolorchestra-nemotron"

@@ -16,26 +16,16 @@ def call(name: str, /, **arguments: Any) -> dict[str, Any]:
 def made(
     turn_index: int, call_index: int, name: str, requestor: str = "assistant", **arguments: Any
 ) -> dict[str, Any]:
-    key = {"agent_id": "a", "conversation_id": "c", "turn_index": turn_index, "call_index": call_index}
-    return key | {"name": name, "arguments": json.dumps(arguments), "requestor": requestor}
+    key = {"conversation_id": "c", "turn_index": turn_index, "call_index": call_index}
+    return AGENT | key | {"name": name, "arguments": json.dumps(arguments), "requestor": requestor}
 
 
-def table_of(
-    entries: list[dict[str, Any]],
-    calls: list[dict[str, Any]],
-    *,
-    n_users: int = 2,
-    metadata: dict[str, Any] | None = None,
-) -> pl.DataFrame:
-    conversation = {
-        "agent_id": "a",
-        "conversation_id": "c",
-        "session_id": "s",
-        "n_turns": 2,
-        "n_user_messages": n_users,
-        "expected": json.dumps(entries),
-        "metadata": json.dumps(metadata or {}),
-    }
+AGENT = {"agent_id": "a"}
+
+
+def table_of(entries: list[dict[str, Any]], calls: list[dict[str, Any]], **more: Any) -> pl.DataFrame:
+    counts = {"n_turns": 2, "n_user_messages": 2, "expected": json.dumps(entries)}
+    conversation = AGENT | {"conversation_id": "c", "session_id": "s"} | counts | more
     return expected_calls(table("conversations").frame([conversation]), table("tool_calls").frame(calls))
 
 
@@ -60,9 +50,8 @@ def test_a_truth_of_a_turn_is_matched_within_its_turn() -> None:
     found = table_of([{"turn_index": 1, "tools": [call("f")]}], [made(0, 0, "f")])
     assert found.select("turn_index", "is_matched").rows() == [(1, False)]
     absent = table_of([{"turn_index": 7, "tools": [call("f")]}], [made(0, 0, "f")])
-    assert absent.select("is_matched", "note").rows() == [
-        (None, "turn 7 is not there: the conversation has 2")
-    ]
+    note = "turn 7 is not there: the conversation has 2"
+    assert absent.select("is_matched", "note").rows() == [(None, note)]
 
 
 def test_further_arguments_matter_only_where_the_truth_says_exact() -> None:
@@ -85,7 +74,7 @@ def test_calls_of_the_user_answer_what_is_expected_of_the_user() -> None:
 
 def test_where_no_user_takes_part_the_agent_acts_for_both_and_the_row_says_so() -> None:
     tools = [call("toggle") | {"requestor": "user"}]
-    found = table_of([{"tools": tools}], [made(0, 0, "toggle")], n_users=0)
+    found = table_of([{"tools": tools}], [made(0, 0, "toggle")], n_user_messages=0)
     assert found.select("requestor", "is_matched", "note").rows() == [("user", True, NO_USER)]
 
 
@@ -93,11 +82,8 @@ def test_what_cannot_be_read_is_unknown_and_not_missed() -> None:
     unread = made(0, 0, "f") | {"arguments": json.dumps("x: 1")}
     found = table_of([{"tools": [call("f", x=1), call("g"), {"arguments": {}}]}], [unread])
     assert found["is_matched"].to_list() == [None, False, None]
-    assert found["note"].to_list() == [
-        "the arguments of call 0 of turn 0 cannot be read",
-        None,
-        "expected call 0 has no name",
-    ]
+    notes = ["the arguments of call 0 of turn 0 cannot be read", None, "expected call 0 has no name"]
+    assert found["note"].to_list() == notes
 
 
 def test_expected_arguments_in_the_text_of_a_python_dict_are_read_and_noted() -> None:
@@ -108,9 +94,9 @@ def test_expected_arguments_in_the_text_of_a_python_dict_are_read_and_noted() ->
 
 def test_the_sources_own_flags_stand_beside_and_only_where_they_are_of_every_call() -> None:
     tools = [call("f"), call("g")]
-    both = table_of([{"tools": tools}], [made(0, 0, "f")], metadata={"action_matches": [False, None]})
+    both = table_of([{"tools": tools}], [made(0, 0, "f")], metadata='{"action_matches": [false, null]}')
     assert both.select("is_matched", "recorded_match").rows() == [(True, False), (False, None)]
-    one = table_of([{"tools": tools}], [], metadata={"action_matches": [True]})
+    one = table_of([{"tools": tools}], [], metadata='{"action_matches": [true]}')
     assert one["recorded_match"].to_list() == [None, None]
 
 

@@ -105,12 +105,8 @@ def test_weights_above_one_in_sum_and_an_unknown_profile_are_refused() -> None:
 
 
 def test_the_table_uses_declarations_and_positions_under_the_profile() -> None:
-    entry = {
-        "turn_index": 0,
-        "tools": [call("f"), call("g")],
-        "tool_sequence_matters": True,
-        "results_used": False,
-    }
+    tools = [call("f"), call("g")]
+    entry = {"turn_index": 0, "tools": tools, "tool_sequence_matters": True, "results_used": False}
     calls = [made(0, "g"), made(0, "f", call_index=1)]
     (row,) = scored([truth(entry)], calls, [], profile="fair-forge").iter_rows(named=True)
     assert (row["sequence"], row["utilisation"], row["overall"], row["is_correct"]) == (0, 0, 0.5, False)

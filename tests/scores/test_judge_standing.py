@@ -44,17 +44,12 @@ def standing(compared: pl.DataFrame, *rows: tuple[str, str, str | None]) -> list
         (("other", "gpt", "r"), "not calibrated"),
     ],
 )
-def test_a_judge_is_calibrated_for_the_metric_and_rubric_that_people_labelled(
-    row: tuple[str, str, str], expected: str
-) -> None:
+def test_a_judge_is_calibrated_for_what_people_labelled(row: tuple[str, str, str], expected: str) -> None:
     assert standing(GOOD, row) == [expected]
 
 
-def test_people_rules_and_judges_of_other_tools_are_not_held() -> None:
+def test_people_rules_other_tools_and_few_labels_are_not_held_and_are_not_stale() -> None:
     assert standing(GOOD, ("m", "human", "r"), ("m", "rule", "r"), ("m", "import:gpt", "r")) == []
-
-
-def test_few_labels_are_no_calibration_and_no_reason_to_call_it_stale() -> None:
     few = compared([1.0, 0.0], [1.0, 1.0])
     assert standing(few, ("m", "gpt", "r"), ("m", "gpt", "r2")) == ["not calibrated", "not calibrated"]
 
@@ -72,24 +67,33 @@ def test_a_comparison_that_cannot_be_made_again_is_kept_as_stale_until_a_judge_c
 
 
 def test_the_badge_shows_the_metric_whose_interval_reaches_lowest() -> None:
-    worse = GOOD.with_columns(
-        metric=pl.lit("n"), n=pl.lit(60, pl.Int64), kappa=0.61, kappa_low=0.42, kappa_high=0.78
-    )
-    held = judge_standings(
-        judged(("m", "gpt", "r"), ("n", "gpt", "r"), ("x", "gpt", "r")), pl.concat([GOOD, worse])
-    )
-    (row,) = board_calibration(held).to_dicts()
-    assert badge(row) == "judge calibrated on n = 60, kappa 0.61 (0.42–0.78), n, lowest of 2 metrics"
+    figures: dict[str, Any] = {
+        "kappa": 0.61,
+        "kappa_low": 0.42,
+        "kappa_high": 0.78,
+        "n": pl.lit(60, pl.Int64),
+    }
+    both = pl.concat([GOOD, GOOD.with_columns(metric=pl.lit("n"), **figures)])
+
+    def board(compared: pl.DataFrame, *rows: tuple[str, str, str]) -> dict[str, Any]:
+        (row,) = board_calibration(judge_standings(judged(*rows), compared)).to_dicts()
+        return row | {"badge": badge(row)}
+
+    row = board(both, ("m", "gpt", "r"), ("n", "gpt", "r"), ("x", "gpt", "r"))
+    assert row["badge"] == "judge calibrated on n = 60, kappa 0.61 (0.42–0.78), n, lowest of 2 metrics"
     assert row["n_metrics_judged"] == 3
-    (row,) = board_calibration(judge_standings(judged(("m", "other", "r")), GOOD)).to_dicts()
-    assert str(badge(row)).startswith("judge calibration stale: n = 20, kappa 0.90 (")
-    (row,) = board_calibration(judge_standings(judged(("x", "gpt", "r")), GOOD)).to_dicts()
-    assert badge(row) == "judge not calibrated"
+    stale = board(GOOD, ("m", "other", "r"))["badge"]
+    assert str(stale).startswith("judge calibration stale: n = 20, kappa 0.90 (")
+    assert board(GOOD, ("x", "gpt", "r"))["badge"] == "judge not calibrated"
 
 
-def findings(limits: dict[str, Any], *rows: tuple[str, str, str | None]) -> list[tuple[str, str]]:
+def findings(
+    limits: dict[str, Any], *rows: tuple[str, str, str | None], known: pl.DataFrame = GOOD
+) -> list[tuple[str, str]]:
     rules = GateSpec.model_validate({"calibration": limits}).rules("b", "1.3.0")
-    return [(f.result, f.evidence) for f in calibration_findings(rules, judge_standings(judged(*rows), GOOD))]
+    return [
+        (f.result, f.evidence) for f in calibration_findings(rules, judge_standings(judged(*rows), known))
+    ]
 
 
 def test_the_gate_holds_the_lower_end_and_says_how_many_labels_it_needs() -> None:
@@ -125,10 +129,10 @@ def test_the_gate_is_unknown_without_labels_or_with_stale_ones() -> None:
 
 
 def test_answers_that_never_vary_have_no_kappa_to_hold() -> None:
-    same = compared([1.0] * 6, [1.0] * 6)
-    rules = GateSpec.model_validate({"calibration": {"min_kappa": 0.6}}).rules("b", "1.3.0")
-    (found,) = calibration_findings(rules, judge_standings(judged(("m", "gpt", "r")), same))
-    assert (found.result, "kappa is not defined" in found.evidence) == ("unknown", True)
+    [(result, evidence)] = findings(
+        {"min_kappa": 0.6}, ("m", "gpt", "r"), known=compared([1.0] * 6, [1.0] * 6)
+    )
+    assert (result, "kappa is not defined" in evidence) == ("unknown", True)
 
 
 def test_ratings_of_sessions_are_compared_by_criterion() -> None:
@@ -138,18 +142,16 @@ def test_ratings_of_sessions_are_compared_by_criterion() -> None:
     assert both["n"].to_list() == [2]
 
 
-def test_the_board_of_reliability_shows_the_judge_that_decides_its_trials(
+def test_reliability_shows_the_judge_that_decides_its_trials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     goal = GOOD.with_columns(metric=pl.lit("goal_completion"))
     held = judge_standings(judged(("goal_completion", "gpt", "r"), ("helpfulness", "gpt", "r")), goal)
     monkeypatch.setattr(calibration, "standings", lambda *_: held)
     sources = ("outcome", "goal_completion", "interactions", "goal_completion + outcome", None)
-    names = ("methodology_version", "agent_id", "correctness_source")
-    board = pl.DataFrame(
-        [("1.3.0", "b", s) for s in sources], schema=dict.fromkeys(names, pl.String), orient="row"
-    )
+    pair = {"methodology_version": "1.3.0", "agent_id": "b"}
+    board = pl.DataFrame(pair | {"correctness_source": source} for source in sources)
     board = board.with_columns(pl.lit(None).alias(column.name) for column in CALIBRATED)
     found = calibration.with_calibration(None, board)  # type: ignore[arg-type]
-    assert found["calibration"].to_list() == [None, "calibrated", None, "calibrated", None]
-    assert found["calibration_n"].to_list() == [None, 20, None, 20, None]
+    shown = [(None, None), ("calibrated", 20)]
+    assert found.select("calibration", "calibration_n").rows() == [*shown, *shown, shown[0]]

@@ -20,6 +20,7 @@ from agent_eval.scores.composite.leaderboard import (
     penalty_what_if,
     rank_ranges,
 )
+from agent_eval.scores.statistics.exact import to_text
 from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, welch
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, SLUG
@@ -44,15 +45,8 @@ def row(agent: str, exact: str | None, **changes: Any) -> dict[str, Any]:
 
 def pass_row(agent: str, value: float, **changes: Any) -> dict[str, Any]:
     """A row of reliability at k = 1."""
-    return {
-        "methodology_version": "1.3.0",
-        "agent_id": agent,
-        "task_set": "airline",
-        "k": 1,
-        "estimator": "unbiased",
-        "n_tasks": 10,
-        "pass_at_k": value,
-    } | changes
+    pair = {"methodology_version": "1.3.0", "agent_id": agent, "task_set": "airline"}
+    return pair | {"k": 1, "estimator": "unbiased", "n_tasks": 10, "pass_at_k": value} | changes
 
 
 def board(
@@ -61,12 +55,9 @@ def board(
     names: dict[str, str] | None = None,
 ) -> pl.DataFrame:
     agents = [{"agent_id": agent, "name": name} for agent, name in (names or {}).items()]
-    made = leaderboard(
-        table("composite_scores").frame(rows),
-        table("agents").frame(agents),
-        table("reliability").frame(passes or []),
-    )
-    return table("leaderboard").conform(made)
+    given = {"composite_scores": rows, "agents": agents, "reliability": passes or []}
+    frames: dict[str, Any] = {name: table(name).frame(of) for name, of in given.items()}
+    return table("leaderboard").conform(leaderboard(*frames.values()))
 
 
 def ranks(made: pl.DataFrame, column: str = "rank") -> dict[str, int | None]:
@@ -91,26 +82,16 @@ def test_ranks_are_taken_from_the_fraction_and_not_from_the_double() -> None:
 
 
 def test_only_published_rows_are_ranked_and_the_others_stand_below_with_their_reasons() -> None:
-    rows = [
-        row("zero", None),
-        row("provisional", "99/1", status="provisional", missing=["u3_scope: not disclosed"]),
-        row("best", "60/1"),
-        row("lost", None, status="invalid"),
-    ]
-    made = board(rows)
+    provisional = row("provisional", "99/1", status="provisional", missing=["u3_scope: not disclosed"])
+    made = board([row("zero", None), provisional, row("best", "60/1"), row("lost", None, status="invalid")])
     assert made["agent_id"].to_list() == ["best", "provisional", "zero", "lost"]
     assert made["rank"].to_list() == [1, None, None, None]
     assert made["missing"].to_list()[1] == ["u3_scope: not disclosed"]
 
 
 def test_ranks_are_within_a_template_and_an_overall_rank_stands_beside() -> None:
-    rows = [
-        row("a", "90/1"),
-        row("b", "70/1"),
-        row("x", "80/1", template="research_v1"),
-        row("n", None, template=None),
-    ]
-    made = board(rows)
+    others = row("x", "80/1", template="research_v1"), row("n", None, template=None)
+    made = board([row("a", "90/1"), row("b", "70/1"), *others])
     assert ranks(made) == {"a": 1, "b": 2, "x": 1, "n": None}
     assert ranks(made, "rank_overall") == {"a": 1, "b": 3, "x": 2, "n": None}
     assert made["agent_id"].to_list() == ["a", "b", "x", "n"]  # by template, none last
@@ -119,22 +100,30 @@ def test_ranks_are_within_a_template_and_an_overall_rank_stands_beside() -> None
 def sessions(agent: str, values: list[float], penalty: float = 0.0, **changes: Any) -> dict[str, Any]:
     """A published row from the raw composites of its sessions, which are whole numbers here."""
     raw = Fraction(int(sum(values)), len(values))
-    return row(
-        agent,
-        f"{(raw - int(penalty)).numerator}/{(raw - int(penalty)).denominator}",
-        raw_composite_exact=f"{raw.numerator}/{raw.denominator}",
-        repeatability_penalty=penalty,
-        n_sessions=len(values),
-        session_scores=[float(v) for v in values],
-        point_0to100=4 / 3,
-        **changes,
-    )
+    given: dict[str, Any] = {
+        "raw_composite_exact": to_text(raw),
+        "repeatability_penalty": penalty,
+        "n_sessions": len(values),
+        "session_scores": [float(v) for v in values],
+        "point_0to100": 4 / 3,
+    }
+    return row(agent, to_text(raw - int(penalty)), **given, **changes)
 
 
-def test_one_session_has_no_interval_and_no_rank_range() -> None:
-    made = board([sessions("a", [90]), row("b", None)])
-    assert made["rank_low"].to_list() == made["rank_high"].to_list() == [None, None]
-    assert made["low"].to_list() == made["high"].to_list() == [None, None]
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"session_scores": [70.0]},
+        {"session_scores": [70.0, None, 90.0]},
+        {"status": "provisional", "missing": ["u3_scope: not disclosed"]},
+    ],
+    ids=["one session", "a session that is not rated in full", "not published"],
+)
+def test_an_interval_needs_several_sessions_of_a_published_row(changes: dict[str, Any]) -> None:
+    made = board([sessions("a", [70, 80, 90]) | changes]).row(0, named=True)
+    assert (made["low"], made["high"], made["rank_low"], made["rank_high"]) == (None,) * 4
+    if "status" in changes:
+        assert (made["rank"], made["is_pareto"], made["lead_points"]) == (None,) * 3
 
 
 def test_an_interval_is_over_sessions_and_moves_with_the_penalty() -> None:
@@ -162,26 +151,6 @@ def test_sessions_that_are_all_near_one_end_are_marked(scores: list[float], expe
     made = board([sessions("a", scores)])
     assert made["interval_method"].to_list() == [expected]
     assert ("(spread not seen)" in words.interval(made.row(0, named=True))) == (expected == "t_near_end")
-
-
-def test_a_session_that_is_not_rated_in_full_takes_the_interval_away() -> None:
-    made = board([sessions("a", [70, 80, 90]) | {"session_scores": [70.0, None, 90.0]}])
-    assert made["low"].to_list() == [None]
-
-
-def test_only_published_rows_have_intervals() -> None:
-    made = board([sessions("a", [70, 80, 90], status="provisional", missing=["u3_scope: not disclosed"])])
-    assert made.select("rank", "low", "high", "rank_low", "is_pareto", "lead_points").row(0) == (None,) * 6
-
-
-def test_a_rank_range_holds_the_ranks_that_overlapping_intervals_allow() -> None:
-    found = rank_ranges([Interval(80, 90), Interval(70, 85), Interval(50, 60), Interval(55, 70)])
-    # the first two overlap; the fourth reaches both the second (at 70) and the third
-    assert found == [(1, 2), (1, 3), (3, 4), (2, 4)]
-
-
-def test_a_peer_without_an_interval_may_stand_anywhere() -> None:
-    assert rank_ranges([Interval(80, 90), None, Interval(50, 60)]) == [(1, 2), (None, None), (2, 3)]
 
 
 INTERVALS = st.lists(
@@ -221,22 +190,17 @@ def test_a_lead_survives_when_it_is_larger_than_one_rating_point_of_either_agent
 
 def test_a_shared_rank_is_no_lead() -> None:
     made = board([sessions("a", [80]), sessions("b", [80]), sessions("c", [70])])
-    assert made["lead_points"].to_list() == [0.0, 0.0, None]
-    assert made["lead_survives_point"].to_list() == [False, False, None]
+    leads = made.select("lead_points", "lead_survives_point").rows()
+    assert leads == [(0.0, False), (0.0, False), (None, None)]
 
 
 def test_a_pareto_mark_weighs_score_against_cost_per_conversation() -> None:
-    rows = [
-        sessions("best", [90], cost_usd=9.0, n_conversations=3),  # 3 each
-        sessions("cheap", [80], cost_usd=5.0, n_conversations=5),  # 1 each
-        sessions("beaten", [80], cost_usd=4.0, n_conversations=2),  # 2 each: no better than cheap
-        sessions("unknown", [70], cost_usd=None, n_conversations=2),
-        sessions("twin", [90], cost_usd=3.0, n_conversations=1),
-    ]
-    made = board(rows)
-    assert dict(zip(made["agent_id"], made["is_pareto"], strict=True)) == {
-        "best": True, "cheap": True, "beaten": False, "unknown": None, "twin": True,
-    }  # fmt: skip
+    # 3, 1 and 2 a conversation: beaten is no better than cheap
+    given = {"best": (90, 9.0, 3), "cheap": (80, 5.0, 5), "beaten": (80, 4.0, 2), "unknown": (70, None, 2)}
+    given["twin"] = (90, 3.0, 1)
+    rows = [sessions(name, [v], cost_usd=cost, n_conversations=n) for name, (v, cost, n) in given.items()]
+    marks = ranks(board(rows), "is_pareto")
+    assert marks == {"best": True, "cheap": True, "beaten": False, "unknown": None, "twin": True}
 
 
 def test_ranks_without_the_penalty_stand_beside() -> None:
@@ -244,16 +208,14 @@ def test_ranks_without_the_penalty_stand_beside() -> None:
     assert made.select("agent_id", "rank", "rank_if_tested").rows() == [("a", 1, 2), ("b", 2, 1)]
 
 
-def test_another_versions_penalty_is_a_what_if() -> None:
-    rows = [
-        row("a", "80/1", raw_composite_score=80.0, repeatability_tested=False, methodology_version="1.2.0"),
-        row("b", "80/1", raw_composite_score=80.0, repeatability_tested=True, methodology_version="1.2.0"),
-        row("c", "80/1", raw_composite_score=80.0, repeatability_tested=None, methodology_version="1.2.0"),
-        row("d", "5/1", raw_composite_score=5.0, repeatability_tested=False, methodology_version="1.2.0"),
-    ]
-    made = penalty_what_if(board(rows), METHODOLOGIES["1.3.0"])
-    found = dict(zip(made["agent_id"], made["what_if_composite"], strict=True))
-    assert found == {"a": 70.0, "b": 80.0, "c": None, "d": 0.0}
+@pytest.mark.parametrize(
+    ("raw", "tested", "expected"),
+    [(80.0, False, 70.0), (80.0, True, 80.0), (80.0, None, None), (5.0, False, 0.0)],
+)
+def test_a_later_penalty_is_a_what_if(raw: float, tested: bool | None, expected: float | None) -> None:
+    known = {"raw_composite_score": raw, "repeatability_tested": tested, "methodology_version": "1.2.0"}
+    made = penalty_what_if(board([row("a", f"{raw:.0f}/1", **known)]), METHODOLOGIES["1.3.0"])
+    assert made["what_if_composite"].to_list() == [expected]
 
 
 def pairs(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -261,11 +223,9 @@ def pairs(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def test_every_two_agents_of_a_template_are_compared_and_corrected_for_their_number() -> None:
-    rows = [
-        sessions("a", [90, 91, 92]), sessions("b", [90, 91, 92]), sessions("c", [60, 61, 62]), sessions("d", [75]),
-        sessions("x", [50, 51], template="research_v1"),
-    ]  # fmt: skip
-    made = pairs(rows)
+    given: dict[str, list[float]] = {"a": [90, 91, 92], "b": [90, 91, 92], "c": [60, 61, 62], "d": [75]}
+    rows = [sessions(name, values) for name, values in given.items()]
+    made = pairs([*rows, sessions("x", [50, 51], template="research_v1")])
     assert made.height == 6
     found = {(a, b): v for a, b, v in made.select("agent_id", "other_agent_id", "verdict").iter_rows()}
     assert found[("a", "b")] == "tie"
@@ -273,9 +233,8 @@ def test_every_two_agents_of_a_template_are_compared_and_corrected_for_their_num
     assert found[("a", "d")] == "unknown"
     known = made.drop_nulls("p_value")
     # three pairs have a p: the two small ones are tripled, then doubled but held up
-    assert known.sort("agent_id", "other_agent_id")["p_holm"].to_list() == pytest.approx(
-        [1.0, 3 * known["p_value"].min(), 3 * known["p_value"].min()]  # type: ignore[operator]
-    )
+    corrected = known.sort("agent_id", "other_agent_id")["p_holm"].to_list()
+    assert corrected == pytest.approx([1.0, *[3 * min(known["p_value"])] * 2])
 
 
 def test_a_comparison_tells_the_exact_difference_of_the_headlines() -> None:
@@ -288,25 +247,15 @@ def test_a_comparison_tells_the_exact_difference_of_the_headlines() -> None:
 
 
 def test_versions_are_ranked_apart_in_semantic_order() -> None:
-    rows = [
-        row("a", "80/1", methodology_version="1.10.0"),
-        row("a", "90/1", methodology_version="1.2.0"),
-        row("b", "85/1", methodology_version="1.10.0"),
-    ]
-    made = board(rows)
-    assert made.select("methodology_version", "agent_id", "rank").rows() == [
-        ("1.2.0", "a", 1),
-        ("1.10.0", "b", 1),
-        ("1.10.0", "a", 2),
-    ]
+    given = [("a", "80/1", "1.10.0"), ("a", "90/1", "1.2.0"), ("b", "85/1", "1.10.0")]
+    made = board([row(agent, exact, methodology_version=version) for agent, exact, version in given])
+    ranked = made.select("methodology_version", "agent_id", "rank").rows()
+    assert ranked == [("1.2.0", "a", 1), ("1.10.0", "b", 1), ("1.10.0", "a", 2)]
 
 
-def test_names_come_from_the_agents_and_fall_back_to_the_id() -> None:
+def test_names_come_from_the_agents_fall_back_to_the_id_and_order_ties() -> None:
     made = board([row("a", "90/1"), row("b", "80/1")], names={"a": "Lumen Support"})
     assert made["name"].to_list() == ["Lumen Support", "b"]
-
-
-def test_ties_stand_in_the_order_of_their_names() -> None:
     made = board([row("a", "90/1"), row("b", "90/1")], names={"a": "Zeta", "b": "Alpha"})
     assert made["name"].to_list() == ["Alpha", "Zeta"]
 
@@ -317,17 +266,16 @@ def test_pass_at_1_is_shown_for_a_single_task_set() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [pass_row("a", 0.9, task_set="retail"), pass_row("a", 0.9, task_set="retail", k=2)],
+    "passes",
+    [
+        [pass_row("a", 0.5), pass_row("a", 0.9, task_set="retail")],
+        [pass_row("a", 0.5), pass_row("a", 0.9, task_set="retail", k=2)],
+        [pass_row("a", 0.5, estimator="bayesian")],
+    ],
+    ids=["several task sets", "another k of several task sets", "another estimator"],
 )
-def test_pass_at_1_over_several_task_sets_is_not_one_number(other: dict[str, Any]) -> None:
-    made = board([row("a", "90/1")], [pass_row("a", 0.5), other])
-    assert made["pass_at_1"].to_list() == [None]
-
-
-def test_another_estimator_is_not_pass_at_1() -> None:
-    made = board([row("a", "90/1")], [pass_row("a", 0.5, estimator="bayesian")])
-    assert made["pass_at_1"].to_list() == [None]
+def test_what_is_not_one_number_is_not_pass_at_1(passes: list[dict[str, Any]]) -> None:
+    assert board([row("a", "90/1")], passes)["pass_at_1"].to_list() == [None]
 
 
 def test_no_scores_give_an_empty_board() -> None:

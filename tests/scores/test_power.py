@@ -29,14 +29,6 @@ def test_the_smallest_detectable_difference_is_found_in_80_of_100_cases(freedom:
     assert power == pytest.approx(0.8, abs=1e-3)
 
 
-def test_two_samples_of_five_find_it_in_80_of_100_simulations() -> None:
-    random = np.random.default_rng(3)
-    # sd 5, n = 5: standard error 5 √(2/5), 8 degrees of freedom
-    difference = smallest_detectable(5 * math.sqrt(2 / 5), 8)
-    a, b = random.normal(difference, 5, (20_000, 5)), random.normal(0, 5, (20_000, 5))
-    assert np.mean(stats.ttest_ind(a, b, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
-
-
 @pytest.mark.parametrize(
     ("n", "other_n", "sd", "other_sd"),
     [(2, 2, 1, 1), (3, 3, 1, 1), (5, 5, 1, 1), (3, 8, 1, 3), (4, 12, 5, 1)],
@@ -53,11 +45,6 @@ def test_welchs_t_finds_it_in_80_of_100_simulations(n: int, other_n: int, sd: fl
 def test_many_values_have_the_multiple_of_the_t_table() -> None:
     assert welch_multiple(19, 19, 0.5) == pytest.approx(smallest_detectable(1, 38), rel=2e-3)
     assert welch_multiple(60, 30, 1.0) == pytest.approx(smallest_detectable(1, 60))
-
-
-def test_fifty_tasks_with_a_standard_error_of_7_65_points_show_22() -> None:
-    # 15 points are only 1.96 standard errors: they are found every other time
-    assert smallest_detectable(7.65, 49) == pytest.approx(21.86, abs=0.05)
 
 
 def test_comparisons_carry_what_they_can_show() -> None:

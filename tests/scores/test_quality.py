@@ -23,10 +23,8 @@ FAILURES = "agent_behavior_failure"
 FACTS = MetricFacts(
     {"helpfulness": (1.0, 5.0), "goal_completion": (0.0, 1.0)}, [FAILURES], ["needs a judge model"]
 )
-OUTCOMES = {
-    **dict.fromkeys(("methodology_version", "agent_id", "conversation_id", "session_id", "task", "source"), pl.String),
-    "is_correct": pl.Boolean,
-}  # fmt: skip
+KEYS = ("methodology_version", "agent_id", "conversation_id", "session_id", "task", "source")
+OUTCOMES: dict[str, Any] = {**dict.fromkeys(KEYS, pl.String), "is_correct": pl.Boolean}
 
 
 def judged(conversation: str, turn: int, metric: str, **answer: Any) -> dict[str, Any]:
@@ -35,10 +33,14 @@ def judged(conversation: str, turn: int, metric: str, **answer: Any) -> dict[str
 
 
 def summary_of(
-    judgments: list[dict[str, Any]], *, correct: dict[str, bool | None], costs: dict[str, float] | None = None
+    judgments: list[dict[str, Any]],
+    *,
+    correct: dict[str, bool | None] | None = None,
+    costs: dict[str, float] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Quantity → its row; every conversation is in a session of its first letter."""
+    """Quantity → its row; every conversation is in a session of its first letter, by default of unknown outcome."""
     turns, whole = table("turn_judgments").frame(judgments), table("conversation_judgments").empty()
+    correct = correct or {row["conversation_id"]: None for row in judgments}
     outcomes = pl.DataFrame(
         [
             {**PAIR, "conversation_id": c, "session_id": c[0], "is_correct": is_correct}
@@ -57,29 +59,28 @@ def summary_of(
     return {row["quantity"]: row for row in rows.to_dicts()}
 
 
+def rated(conversation: str, *ratings: int, by: str = "model", start: int = 0) -> list[dict[str, Any]]:
+    """The helpfulness of its turns."""
+    return [
+        judged(conversation, i, "helpfulness", rating_1to5=r, judge=by) for i, r in enumerate(ratings, start)
+    ]
+
+
+def open_question(
+    conversation: str, turn: int = 0, metric: str = "helpfulness", reason: str = "needs a judge model"
+) -> dict[str, Any]:
+    return judged(conversation, turn, metric, judge="rule", status="not_applicable", unscored_reason=reason)
+
+
 def test_a_mean_is_over_conversations_and_lost_answers_are_counted() -> None:
-    found = summary_of(
-        [
-            judged("a1", 0, "helpfulness", rating_1to5=5),
-            judged("a1", 1, "helpfulness", rating_1to5=3),
-            judged("b1", 0, "helpfulness", rating_1to5=2),
-            judged("b1", 1, "helpfulness", status="unscored", unscored_reason="parse_failure"),
-            judged("b1", 2, "helpfulness", status="not_applicable", judge="none", unscored_reason="needs a judge model"),
-        ],
-        correct={"a1": True, "b1": None},
-        costs={"a1": 0.25},
-    )  # fmt: skip
+    lost = judged("b1", 1, "helpfulness", status="unscored", unscored_reason="parse_failure")
+    answers = [*rated("a1", 5, 3), *rated("b1", 2), lost, open_question("b1", 2)]
+    found = summary_of(answers, correct={"a1": True, "b1": None}, costs={"a1": 0.25})
     row = found["helpfulness"]
     assert (row["mean"], row["scale_low"], row["scale_high"]) == (3.0, 1.0, 5.0)  # ((5 + 3) / 2 + 2) / 2
-    assert [row[n] for n in ("n_conversations", "n_clusters", "n_scored", "n_unscored", "n_unasked")] == [
-        2,
-        2,
-        3,
-        1,
-        1,
-    ]
-    assert row["unscored_share"] == 0.25
-    assert row["clustered_by"] == "session"
+    counts = ("n_conversations", "n_clusters", "n_scored", "n_unscored", "n_unasked")
+    assert [row[n] for n in counts] == [2, 2, 3, 1, 1]
+    assert (row["unscored_share"], row["clustered_by"]) == (0.25, "session")
     assert row["low"] < 3 < row["high"]
     success = found["success rate"]
     assert (success["mean"], success["n_scored"], success["n_unscored"]) == (1.0, 1, 1)
@@ -95,8 +96,7 @@ def test_a_failure_rate_counts_only_turns_that_a_judge_other_than_a_rule_labelle
             judged("a2", 0, FAILURES, label="no failure"),
             judged("a2", 1, FAILURES, **by_rule),
             judged("a2", 1, FAILURES, label="no failure", is_effective=False),
-        ],
-        correct={"a1": None, "a2": None},
+        ]
     )[f"failure rate: {FAILURES}"]
     assert (found["mean"], found["n_conversations"]) == (0.5, 1)
     assert (found["n_scored"], found["n_unasked"]) == (2, 1)
@@ -111,10 +111,7 @@ def test_answers_that_decide_the_success_rate_are_counted_too() -> None:
 
 
 def test_without_any_answer_a_metric_has_no_mean_and_is_named() -> None:
-    found = summary_of(
-        [judged("a1", 0, "helpfulness", status="not_applicable", judge="none", unscored_reason="needs a judge model")],
-        correct={"a1": None},
-    )  # fmt: skip
+    found = summary_of([open_question("a1")])
     assert set(found) == {"helpfulness"}
     assert (found["helpfulness"]["mean"], found["helpfulness"]["n_unasked"]) == (None, 1)
 
@@ -131,25 +128,22 @@ def test_an_interval_stays_on_its_scale_and_needs_two_clusters() -> None:
     assert clustered_interval([1.0, 2.0], ["a", "a"], bounds=(1.0, 5.0), point=1.0) is None
 
 
-def transcripts(**slots: str | None) -> pl.DataFrame:
-    rows: list[dict[str, Any]] = [
-        {"methodology_version": "1.3.0", "agent_id": agent, "conversation_id": "c", "session_id": "s", "slot": slot, "is_admitted": True}
-        for agent, slot in slots.items()
-    ]  # fmt: skip
-    return table("transcripts").frame(rows)
+def transcripts(slot: str | None) -> pl.DataFrame:
+    ids = {"conversation_id": "c", "session_id": "s", "slot": slot, "is_admitted": True}
+    return table("transcripts").frame([PAIR | ids])
 
 
 @pytest.mark.parametrize(("slot", "agents"), [(None, ["bot"]), ("D1", [])])
 def test_only_agents_without_slots_are_logs(slot: str | None, agents: list[str]) -> None:
-    summary = table("quality_summary").frame(
-        [{**PAIR, "quantity": "helpfulness", "mean": 4.0, "low": 3.0, "high": 4.5, "n_scored": 7, "n_unscored": 0, "n_unasked": 0, "judges": ["m"]}]
-    )  # fmt: skip
+    figures = {"mean": 4.0, "low": 3.0, "high": 4.5, "n_scored": 7, "n_unscored": 0, "n_unasked": 0}
+    row = {**PAIR, "quantity": "helpfulness", "judges": ["m"], **figures}
+    summary = table("quality_summary").frame([row])
     clusters = table("error_clusters").frame(
         {**PAIR, "cluster_id": c, "severity": s, "title": c, "n_turns": n}
         for c, s, n in (("often", "low", 9), ("severe", "critical", 1))
     )
     board = log_leaderboard(
-        summary, clusters, transcripts(bot=slot), table("agents").frame([{"agent_id": "bot"}])
+        summary, clusters, transcripts(slot), table("agents").frame([{"agent_id": "bot"}])
     )
     assert board["agent_id"].to_list() == agents
     for row in board.to_dicts():
@@ -157,38 +151,26 @@ def test_only_agents_without_slots_are_logs(slot: str | None, agents: list[str])
         assert (row["top_cluster_id"], row["n_scored"], row["judges"]) == ("severe", 7, ["m"])
 
 
-def open_question(conversation: str, turn: int = 0, metric: str = "helpfulness") -> dict[str, Any]:
-    reason = {"judge": "rule", "status": "not_applicable", "unscored_reason": "needs a judge model"}
-    return judged(conversation, turn, metric, **reason)
-
-
 def test_answers_of_rules_are_no_mean_while_other_questions_are_open() -> None:
     """One silent turn of a hundred says nothing of the mean, in one conversation or in many."""
-    silent = judged("a0", 0, "helpfulness", judge="rule", rating_1to5=1)
-    spread = [silent, *(open_question(f"a{i}") for i in range(1, 100))]
-    together = [silent, *(open_question("a0", i) for i in range(1, 100))]
-    for rows in (spread, together):
-        row = summary_of(rows, correct={r["conversation_id"]: None for r in rows})["helpfulness"]
+    silent = rated("a0", 1, by="rule")
+    spread = [open_question(f"a{i}") for i in range(1, 100)]
+    together = [open_question("a0", i) for i in range(1, 100)]
+    for still_open in (spread, together):
+        row = summary_of([*silent, *still_open])["helpfulness"]
         assert (row["mean"], row["low"], row["n_conversations"]) == (None, None, 0)
         assert (row["n_scored"], row["n_unasked"]) == (1, 99)
         assert by_rule(row) == "1 of 100 turns, by rule"
     # all turns were silent: nothing is open, so the mean is known
-    all_silent = [judged(f"a{i}", 0, "helpfulness", judge="rule", rating_1to5=1) for i in range(3)]
-    known = summary_of(all_silent, correct={f"a{i}": None for i in range(3)})["helpfulness"]
+    known = summary_of([row for i in range(3) for row in rated(f"a{i}", 1, by="rule")])["helpfulness"]
     assert (known["mean"], by_rule(known)) == (1.0, None)
 
 
 def test_answers_of_rules_count_only_in_conversations_that_a_judge_read_whole() -> None:
-    rows = [
-        judged("a1", 0, "helpfulness", judge="rule", rating_1to5=1),
-        judged("a1", 1, "helpfulness", rating_1to5=5),  # read whole: (1 + 5) / 2 = 3
-        judged("a2", 0, "helpfulness", judge="rule", rating_1to5=1),
-        judged("a2", 1, "helpfulness", rating_1to5=4),
-        open_question("a2", 2),  # not read whole: 4
-        judged("a3", 0, "helpfulness", judge="rule", rating_1to5=1),
-        open_question("a3", 1),  # only a rule: unknown
-    ]
-    row = summary_of(rows, correct={"a1": None, "a2": None, "a3": None})["helpfulness"]
+    by_rule = [row for c in ("a1", "a2", "a3") for row in rated(c, 1, by="rule")]
+    read = [*rated("a1", 5, start=1), *rated("a2", 4, start=1)]
+    row = summary_of([*by_rule, *read, open_question("a2", 2), open_question("a3", 1)])["helpfulness"]
+    # a1 was read whole: (1 + 5) / 2 = 3; a2 not: 4; a3 only by a rule: unknown
     assert (row["mean"], row["n_conversations"]) == (3.5, 2)
 
 
@@ -198,17 +180,13 @@ def test_declared_values_count_because_either_value_can_be_declared() -> None:
         judged("a2", 0, "goal_completion", judge="rule", value=1.0),
         open_question("a3", metric="goal_completion"),
     ]
-    row = summary_of(rows, correct={"a1": None, "a2": None, "a3": None})["goal_completion"]
+    row = summary_of(rows)["goal_completion"]
     assert (row["mean"], row["n_unasked"]) == (0.5, 1)
 
 
 def test_answers_of_rules_outside_the_judged_sample_do_not_count() -> None:
     """Rules look at every conversation, so silent ones outside the sample would outweigh the judged ones."""
-    left_out = {"judge": "rule", "status": "not_applicable", "unscored_reason": NOT_SAMPLED}
-    rows = [
-        judged("a1", 0, "helpfulness", rating_1to5=5),
-        *(judged(f"b{i}", 0, "helpfulness", judge="rule", rating_1to5=1) for i in range(9)),
-        *(judged(f"b{i}", 0, "coherence", **left_out) for i in range(9)),
-    ]
-    row = summary_of(rows, correct={r["conversation_id"]: None for r in rows})["helpfulness"]
+    silent = [row for i in range(9) for row in rated(f"b{i}", 1, by="rule")]
+    left_out = [open_question(f"b{i}", 0, "coherence", NOT_SAMPLED) for i in range(9)]
+    row = summary_of([*rated("a1", 5), *silent, *left_out])["helpfulness"]
     assert (row["mean"], row["n_conversations"]) == (5.0, 1)

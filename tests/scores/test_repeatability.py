@@ -44,22 +44,22 @@ def found(folder: Path) -> Disclosed:
     return disclosed(held, taken.sessions, taken.conversations, judged, {"1.3.0": version})[pair]
 
 
+def write_all(folder: Path, change: Change = lambda c: c, **manifest: object) -> Path:
+    for name in NAMES:
+        write(folder, name, name, change, **manifest)
+    return folder
+
+
 def reason(disclosures: Disclosed) -> str:
     assert disclosures.repeatability_tested is None
     [text] = [text for text in disclosures.missing if text.startswith("repeatability_tested: ")]
     return text
 
 
-def test_three_sessions_of_the_same_questions_on_three_dates_are_evidence(tmp_path: Path) -> None:
-    for name in NAMES:
-        write(tmp_path, name, name)
-    assert found(tmp_path).repeatability_tested is True
-
-
 def test_a_copy_beside_enough_evidence_bars_publication(tmp_path: Path) -> None:
-    for name in NAMES:
-        write(tmp_path, name, name)
-    assert not any(text.startswith("copied session") for text in found(tmp_path).missing)
+    disclosures = found(write_all(tmp_path))
+    assert disclosures.repeatability_tested is True
+    assert not any(text.startswith("copied session") for text in disclosures.missing)
     write(tmp_path, "again", NAMES[0], date="2026-05-01")
     disclosures = found(tmp_path)
     assert disclosures.repeatability_tested is True
@@ -80,20 +80,8 @@ def test_sessions_of_an_agent_that_says_nothing_are_not_copies(tmp_path: Path) -
     def silenced(conversation: dict[str, Any]) -> dict[str, Any]:
         return conversation | {"messages": [m for m in conversation["messages"] if m["role"] == "user"]}
 
-    for name in NAMES:
-        write(tmp_path, name, name, silenced)
-    assert not any(text.startswith("copied session") for text in found(tmp_path).missing)
-
-
-def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> None:
-    for i, name in enumerate(NAMES):
-        write(tmp_path / "dated", name, name, date="2026-04-14")
-        write(tmp_path / "run", name, name, date="2026-04-14", session_run=i)
-    assert reason(found(tmp_path / "dated")).endswith(
-        "session lumen-2026-04-b has neither a date nor a session_run other than session lumen-2026-04-a; "
-        "session lumen-2026-04-c has neither a date nor a session_run other than session lumen-2026-04-a"
-    )
-    assert found(tmp_path / "run").repeatability_tested is True
+    missing = found(write_all(tmp_path, silenced)).missing
+    assert not any(text.startswith("copied session") for text in missing)
 
 
 def retouch(conversation: dict[str, Any]) -> dict[str, Any]:
@@ -122,10 +110,8 @@ def test_copies_of_a_session_under_other_dates_are_no_evidence(tmp_path: Path, d
         write(tmp_path, name, NAMES[0], disguise, date=f"2026-04-1{i}", session_run=f"run {i}")
     text = reason(found(tmp_path))
     assert "1 of 3 sessions are independent" in text
-    assert text.endswith(
-        "session lumen-2026-04-b is a copy of session lumen-2026-04-a; "
-        "session lumen-2026-04-c is a copy of session lumen-2026-04-a"
-    )
+    copies = [f"session {name} is a copy of session {NAMES[0]}" for name in NAMES[1:]]
+    assert text.endswith("; ".join(copies))
 
 
 def test_sessions_of_other_questions_are_no_evidence(tmp_path: Path) -> None:
@@ -134,14 +120,9 @@ def test_sessions_of_other_questions_are_no_evidence(tmp_path: Path) -> None:
         first["content"] = f"Something else, for {conversation['conversation_id']}: when do you open?"
         return conversation
 
-    for name in NAMES:
-        write(tmp_path, name, name, asked_otherwise)
-    text = reason(found(tmp_path))
+    text = reason(found(write_all(tmp_path, asked_otherwise)))
     assert "1 of 3 sessions are independent" in text
-    assert (
-        "session lumen-2026-04-b asks other questions than session lumen-2026-04-a in standardised_task"
-        in text
-    )
+    assert f"session {NAMES[1]} asks other questions than session {NAMES[0]} in standardised_task" in text
 
 
 def test_letter_case_and_spacing_make_no_other_question(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Trajectory assertions: four modes, three ways to compare arguments, against trying all matchings."""
 
 import itertools
-from random import Random
 from typing import Any
 
 import pytest
@@ -22,26 +21,7 @@ def holds(calls: list[dict[str, Any]], expected: list[dict[str, Any]]) -> dict[s
     return {mode: match(calls, expected, mode=mode).matched for mode in MODES}
 
 
-A, B, C = call("a"), call("b"), call("c")
-
-
-@pytest.mark.parametrize(
-    ("calls", "expected", "true_modes"),
-    [
-        ([A, B], [A, B], {"strict", "contains", "unordered", "within"}),
-        ([B, A], [A, B], {"unordered", "within"}),
-        ([A, C, B], [A, B], {"contains"}),
-        ([A], [A, B], {"within"}),
-        ([A, A], [A], {"contains", "within"}),
-        ([A, B, A], [A, B], {"contains", "within"}),
-        ([], [], {"strict", "contains", "unordered", "within"}),
-        ([A], [], {"contains"}),
-        ([], [A], {"within"}),
-        ([B, A, B], [A, B], {"contains", "within"}),
-    ],
-)
-def test_each_mode_holds_where_its_rule_does(calls: Any, expected: Any, true_modes: set[str]) -> None:
-    assert {mode for mode, is_held in holds(calls, expected).items() if is_held} == true_modes
+A, B = call("a"), call("b")
 
 
 @pytest.mark.parametrize(
@@ -60,12 +40,6 @@ def test_each_mode_holds_where_its_rule_does(calls: Any, expected: Any, true_mod
 )
 def test_arguments_are_compared_as_asked(expected: dict[str, Any], held: bool) -> None:
     assert match([call("f", x=1, y=2)], [expected]).matched == held
-
-
-def test_matching_is_optimal_where_a_greedy_one_fails() -> None:
-    # greedily the loose expectation takes f(x=1), and nothing is left for the strict one
-    calls, expected = [call("f", x=1), call("f", x=2)], [call("f", "ignore"), call("f", x=1)]
-    assert holds(calls, expected) == {"strict": False, "contains": False, "unordered": True, "within": True}
 
 
 def test_what_was_expected_and_what_happened_is_told() -> None:
@@ -121,33 +95,33 @@ def test_single_arguments_may_be_compared_in_their_own_way(how: Any, used: Any, 
 
 def test_a_subset_is_found_at_every_depth() -> None:
     expected = call("f", x={"who": {"id": 1}, "tags": ["a", "a"]}) | {"compare": {"x": "subset"}}
-    assert match(
-        [call("f", x={"tags": ["b", "a", "a"], "who": {"id": 1.0, "name": "n"}})], [expected]
-    ).matched
+    used = {"tags": ["b", "a", "a"], "who": {"id": 1.0, "name": "n"}}
+    assert match([call("f", x=used)], [expected]).matched
     assert not match([call("f", x={"tags": ["a"], "who": {"id": 1}})], [expected]).matched
 
 
-@pytest.mark.parametrize(
-    ("expected", "named"),
-    [
-        ([call("f", "nearly", x=1)], "match is 'nearly'"),
-        ([call("f", x=1) | {"compare": {"x": {"tolerance": -1}}}], r"compare\.x"),
-        ([call("f", x=1) | {"compare": {"x": {"tolerance": float("nan")}}}], r"compare\.x"),
-        ([call("f", x=1) | {"compare": {"x": {"regex": "("}}}], "is not a supported regex"),
-        ([call("f", x=1) | {"compare": {"x": {"regex": "a)|(b"}}}], "is not a supported regex"),
-        ([call("f", x=1) | {"compare": {"x": {"regex": "(?=a)b"}}}], "look-around"),
-        (
-            [call("f", x=1) | {"compare": {"x": {"regex": "(((a{99}){99}){99}){99}"}}}],
-            "is not a supported regex",
-        ),
-        ([call("f", x=1) | {"compare": {"x": "roughly"}}], "Allowed: 'ignore', 'subset'"),
-        ([call("f", x=1) | {"compare": ["x"]}], "compare is a list"),
-        ([{"arguments": {}}], "expected call 0 has no name"),
-    ],
-)
+def compared(how: object) -> dict[str, Any]:
+    return call("f", x=1) | {"compare": {"x": how}}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (call("f", "nearly", x=1), "match is 'nearly'"),
+    (compared({"tolerance": -1}), r"compare\.x"),
+    (compared({"tolerance": float("nan")}), r"compare\.x"),
+    (compared({"regex": "("}), "is not a supported regex"),
+    (compared({"regex": "a)|(b"}), "is not a supported regex"),
+    (compared({"regex": "(?=a)b"}), "look-around"),
+    (compared({"regex": "(((a{99}){99}){99}){99}"}), "is not a supported regex"),
+    (compared("roughly"), "Allowed: 'ignore', 'subset'"),
+    (call("f", x=1) | {"compare": ["x"]}, "compare is a list"),
+    ({"arguments": {}}, "expected call 0 has no name"),
+]
+
+
+@pytest.mark.parametrize(("expected", "named"), REFUSED)
 def test_an_expectation_that_makes_no_sense_is_refused_by_its_place(expected: Any, named: str) -> None:
     with pytest.raises(AgentEvalError, match=named):
-        match([A], expected)
+        match([A], [expected])
 
 
 def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
@@ -155,14 +129,8 @@ def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
         match([A], [A], mode="loosely")  # type: ignore[arg-type]
 
 
-CALLS = st.lists(
-    st.builds(
-        lambda name, arguments: {"name": name, "arguments": arguments},
-        st.sampled_from("fg"),
-        st.dictionaries(st.sampled_from("xy"), st.integers(0, 1), max_size=2),
-    ),
-    max_size=4,
-)
+ARGUMENTS = st.dictionaries(st.sampled_from("xy"), st.integers(0, 1), max_size=2)
+CALLS = st.lists(st.fixed_dictionaries({"name": st.sampled_from("fg"), "arguments": ARGUMENTS}), max_size=4)
 EXPECTED = CALLS.flatmap(
     lambda calls: st.tuples(*(st.sampled_from(["exact", "partial", "ignore"]) for _ in calls)).map(
         lambda hows: [c | {"match": how} for c, how in zip(calls, hows, strict=True)]
@@ -209,10 +177,3 @@ def test_every_call_is_told_once(calls: Any, expected: Any, mode: Mode) -> None:
     if mode != "within":
         assert len(calls) - len(found.extra) == len(expected) - len(found.missing)
     assert len(found.diff.splitlines()) == len(calls) + len(found.missing)
-
-
-@given(CALLS, EXPECTED, st.randoms(use_true_random=False))
-def test_without_order_the_order_does_not_matter(calls: Any, expected: Any, random: Random) -> None:
-    for mode in ("unordered", "within"):
-        shuffled = random.sample(calls, len(calls)), random.sample(expected, len(expected))
-        assert match(*shuffled, mode=mode).matched == match(calls, expected, mode=mode).matched

@@ -27,21 +27,21 @@ def inputs(
     tools: list[dict[str, Any]] | None = None,
     answers: list[tuple[int | None, float | None]] | None = None,
     goal: float | None = None,
-    status: str = "scored",
 ) -> TrialTables:
     """What is known of one conversation."""
-    transcript = PAIR | {"session_id": "s", "task_id": "t", "is_admitted": True}
+    scored = PAIR | {"status": "scored", "is_effective": True}
     judged = [
-        PAIR | {"metric": "answer_correctness", "turn_index": turn, "value": value, "is_effective": True, "status": "unscored" if value is None else status}
+        scored | {"metric": "answer_correctness", "turn_index": turn, "value": value}
         for turn, value in answers or []
-    ]  # fmt: skip
-    goals = [PAIR | {"metric": "goal_completion", "value": goal, "status": "scored", "is_effective": True}]
+    ]
+    judged = [row | ({"status": "unscored"} if row["value"] is None else {}) for row in judged]
+    goals = [scored | {"metric": "goal_completion", "value": value} for value in [goal] if value is not None]
     return TrialTables(
-        table("transcripts").frame([transcript]),
+        table("transcripts").frame([PAIR | {"session_id": "s", "task_id": "t", "is_admitted": True}]),
         table("conversations").frame([PAIR | {"expected": json.dumps(expected)}]),
         table("tool_correctness").frame(PAIR | {"status": "scored"} | row for row in tools or []),
         table("conversation_judgments").frame(
-            (goals if goal is not None else []) + [row for row in judged if row["turn_index"] is None]
+            [*goals, *(row for row in judged if row["turn_index"] is None)]
         ),
         table("turn_judgments").frame(row for row in judged if row["turn_index"] is not None),
     )
@@ -50,11 +50,9 @@ def inputs(
 ANSWER = {"turn_index": 0, "answer": "42"}
 
 
-def outcome(*made: Any, **more: Any) -> tuple[bool | None, str | None]:
-    found = trial_outcomes(inputs(*made, **{k: v for k, v in more.items() if k in ("tools", "answers", "goal")}), **{
-        k: v for k, v in more.items() if k not in ("tools", "answers", "goal")
-    })  # fmt: skip
-    return found.select("is_correct", "source").row(0)
+def outcome(expected: list[dict[str, Any]], **more: Any) -> tuple[bool | None, str | None]:
+    options = {name: more.pop(name) for name in ("answer_threshold", "tools_count") if name in more}
+    return trial_outcomes(inputs(expected, **more), **options).select("is_correct", "source").row(0)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +65,9 @@ def test_an_answer_is_correct_from_the_threshold_on(value: float, is_correct: bo
 def test_the_threshold_is_a_choice() -> None:
     assert outcome([ANSWER], answers=[(0, 0.75)], answer_threshold=0.8) == (False, "interactions")
     assert outcome([ANSWER], answers=[(0, 0.65)], answer_threshold=0.6) == (True, "interactions")
+    for impossible in (-0.1, 1.1, math.nan, True, "0.7", None):
+        with pytest.raises(AgentEvalError, match=f"answer threshold is {impossible!r}"):
+            outcome([ANSWER], answer_threshold=impossible)
 
 
 def test_a_conversation_is_correct_only_if_every_interaction_is() -> None:
@@ -121,28 +122,19 @@ def test_interactions_are_told_one_by_one() -> None:
     assert found.select(columns).rows() == [(0, 0.9, True, None, True), (1, None, None, False, False)]
 
 
-def test_pass_at_k_over_interactions_stands_under_its_own_name() -> None:
-    expected = [ANSWER, {"turn_index": 1, "answer": "x"}]
-    found = interaction_reliability(trial_outcomes(inputs(expected, answers=[(0, 1.0), (1, 0.0)])), [2])
-    assert found.select("n_interactions", "n_interactions_correct", "k").row(0) == (2, 1, 2)
-    assert found.select("interaction_pass_at_k", "interaction_pass_hat_k").row(0) == (0.75, 0.25)
-    assert "pass_at_k" not in found.columns
-
-
 def test_interactions_have_every_estimator_and_only_the_bayesian_one_has_bounds() -> None:
     expected = [ANSWER, {"turn_index": 1, "answer": "x"}]
     outcomes = trial_outcomes(inputs(expected, answers=[(0, 1.0), (1, 0.0)]))
     found = interaction_reliability(outcomes, [2, 3], estimators=get_args(InteractionEstimator))
-    assert found.select("k", "estimator").rows() == [
-        (2, "bayesian"),
-        (2, "plug_in"),
-        (2, "unbiased"),
-        (3, "bayesian"),
-        (3, "plug_in"),  # three of two interactions cannot be drawn without putting back
-    ]
+    # three of two interactions cannot be drawn without putting back
+    wanted = [(k, name) for k in (2, 3) for name in ("bayesian", "plug_in", "unbiased")]
+    assert found.select("k", "estimator").rows() == wanted[:-1]
     by_estimator = dict(found.filter(k=2).select("estimator", "interaction_pass_hat_k").iter_rows())
     # p ~ Beta(2, 2): E[p²] = 2/4 × 3/5; (1/2)²; C(1, 2) = 0
     assert by_estimator == pytest.approx({"bayesian": 0.3, "plug_in": 0.25, "unbiased": 0})
+    assert set(found.select("n_interactions", "n_interactions_correct").rows()) == {(2, 1)}
+    at = found.filter(k=2, estimator="plug_in")["interaction_pass_at_k"].item()
+    assert (at, "pass_at_k" in found.columns) == (0.75, False)
     bounded = found.filter(pl.col("interaction_pass_at_k_low").is_not_null())
     assert set(bounded["estimator"]) == {"bayesian"}
     own = posterior(2, 1, 2).pass_at_k
@@ -160,19 +152,8 @@ def test_a_partial_tool_score_does_not_decide_a_trial() -> None:
     assert trial_outcomes(inputs(expected, tools=[whole]))["is_correct"].to_list() == [False]
 
 
-@pytest.mark.parametrize("threshold", [-0.1, 1.1, math.nan, True, "0.7", None])
-def test_an_impossible_threshold_is_refused(threshold: Any) -> None:
-    with pytest.raises(AgentEvalError, match="answer threshold is"):
-        outcome([ANSWER], answer_threshold=threshold)
-
-
 def test_a_partial_reward_of_a_harness_error_leaves_the_outcome_decided() -> None:
-    classes = ["unknown", "harness_error", "failed", None]
-    frame = pl.DataFrame(
-        {
-            "outcome_class": classes,
-            "outcome_correct": pl.Series([None, None, False, None], dtype=pl.Boolean),
-            "outcome_reward": [0.4] * 4,
-        }
-    )
+    rows = [("unknown", None, 0.4), ("harness_error", None, 0.4), ("failed", False, 0.4), (None, None, 0.4)]
+    types = {"outcome_class": pl.String, "outcome_correct": pl.Boolean, "outcome_reward": pl.Float64}
+    frame = pl.DataFrame(rows, schema=types, orient="row")
     assert frame.select(is_between_rewards()).to_series().to_list() == [True, False, False, True]

@@ -73,15 +73,11 @@ def test_shares_over_families_are_covered() -> None:
     names = np.repeat(np.arange(10), 5).astype(str).tolist()
     held = {"families": 0, "tasks": 0}
     for _ in range(2000):
-        rates = np.repeat(
-            random.beta(1.4, 0.93, 10), 5
-        )  # mean 0.6; correlation 0.3 of two tasks' single trials
-        values = random.binomial(1, rates).astype(float)
+        # mean 0.6; correlation 0.3 of two tasks' single trials
+        values = random.binomial(1, np.repeat(random.beta(1.4, 0.93, 10), 5)).astype(float)
+        over_families = clustered_share(values.tolist(), names, step=1)
         over_tasks = share_mean(float(values.mean()), float(values.var(ddof=1)), 50, step=1)
-        for name, found in (
-            ("families", clustered_share(values.tolist(), names, step=1)),
-            ("tasks", over_tasks),
-        ):
+        for name, found in (("families", over_families), ("tasks", over_tasks)):
             assert found
             held[name] += found.low <= 1.4 / 2.33 <= found.high
     assert 0.93 <= held["families"] / 2000 <= 0.97
@@ -112,21 +108,33 @@ def test_families_without_a_difference_are_seldom_told_apart() -> None:
     for _ in range(1000):
         shared = np.sqrt(0.3) * random.normal(size=(2, 10)).repeat(5, axis=1)
         a, b = shared + np.sqrt(0.7) * random.normal(size=(2, 50))
-        for name, made in (
-            ("families", paired_by_cluster((a - b).tolist(), names)),
-            ("tasks", paired((a - b).tolist())),
-        ):
+        differences = (a - b).tolist()
+        by_family = paired_by_cluster(differences, names)
+        for name, made in (("families", by_family), ("tasks", paired(differences))):
             assert made.p_value is not None
             found[name] += made.p_value < 0.05
     assert found["families"] / 1000 <= 0.06
     assert found["tasks"] / 1000 > 0.12
 
 
-def conversations(**values: list[float]) -> pl.DataFrame:
+def conversations(session_size: int = 0, **values: list[float]) -> pl.DataFrame:
+    """Successes of agents, in one session or in sessions of a size."""
     rows = [
-        ("1.3.0", a, "s", f"{a}{i}", "success rate", v) for a, of in values.items() for i, v in enumerate(of)
+        ("1.3.0", a, f"s{i // session_size if session_size else ''}", f"{a}{i}", "success rate", v)
+        for a, of in values.items()
+        for i, v in enumerate(of)
     ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def over_conversations(given: pl.DataFrame) -> dict[str, Any]:
+    return only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=given))
+
+
+def plan(counts: list[tuple[str, int, int]], wanted: float = 5, quantity: str = "pass@1") -> dict[str, Any]:
+    """The plan of one agent from trials and successes of its tasks."""
+    frame = pl.DataFrame(counts, schema=COUNTS, orient="row")
+    return only(plan_one("a", NO_SESSIONS, frame, conversations(), wanted).filter(quantity=quantity))
 
 
 def only(found: pl.DataFrame) -> dict[str, Any]:
@@ -135,13 +143,11 @@ def only(found: pl.DataFrame) -> dict[str, Any]:
 
 def test_agents_without_common_tasks_are_compared_over_conversations() -> None:
     given = conversations(a=[1.0] * 28 + [0.0] * 2, b=[1.0] * 10 + [0.0] * 20)
-    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=given))
+    found = over_conversations(given)
     assert (found["unit"], found["n"], found["role"]) == ("conversations", 30, "primary")
     assert found["verdict"] == "a better"
     assert found["reason"].startswith("this holds for these conversations: single session of a and b")
-    few = only(
-        compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=conversations(a=[1, 1, 0.0], b=[0, 1, 0.0]))
-    )
+    few = over_conversations(conversations(a=[1, 1, 0.0], b=[0, 1, 0.0]))
     assert few["verdict"] == "not distinguishable"
     assert "needs about" in few["reason"]
     # common tasks are the better comparison
@@ -150,18 +156,14 @@ def test_agents_without_common_tasks_are_compared_over_conversations() -> None:
 
 
 def test_conversations_of_one_session_hang_together() -> None:
-    given = conversations(a=[1.0] * 10 + [0.0] * 10, b=[1.0, 0.0] * 10)
-    split = given.with_columns(session_id=pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 5))
     apart, together = (
-        only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=v)) for v in (given, split)
+        over_conversations(conversations(size, a=[1.0] * 10 + [0.0] * 10, b=[1.0, 0.0] * 10))
+        for size in (0, 5)
     )
     assert together["n_clusters"] == 4
-    shown = conversations(a=[1.0] * 20, b=[1.0] + [0.0] * 19).with_columns(
-        session_id=pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 5)
-    )
-    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=shown))
-    assert (found["verdict"], found["reason"]) == ("a better", None)
     assert together["high"] - together["low"] > 1.5 * (apart["high"] - apart["low"])
+    found = over_conversations(conversations(5, a=[1.0] * 20, b=[1.0] + [0.0] * 19))
+    assert (found["verdict"], found["reason"]) == ("a better", None)
 
 
 COUNTS = {"task_set": pl.String, "n": pl.Int64, "c": pl.Int64}
@@ -170,25 +172,20 @@ COUNTS = {"task_set": pl.String, "n": pl.Int64, "c": pl.Int64}
 def test_a_plan_for_one_agent_has_the_chance_within_its_tasks() -> None:
     # 50 tasks of four trials, as often right as tau1: p(1 − p) without bias is 7.33 / 50; two such runs of four trials
     of = {0: 14, 1: 12, 2: 10, 3: 4, 4: 10}
-    counts = pl.DataFrame(
-        [("set", 4, c) for c, times in of.items() for _ in range(times)], schema=COUNTS, orient="row"
-    )
-    rows = plan_one("a", NO_SESSIONS, counts, conversations(), 5)
-    row = only(rows.filter(quantity="pass@1"))
+    row = plan([("set", 4, c) for c, times in of.items() for _ in range(times)])
     error = np.sqrt(2 * (12 * 0.25 + 10 / 3 + 4 * 0.25) / 50 / 50 / 4)
     # the spread lies in 26 tasks: (16/16 + 10/12)² / (16/16² + 10/12²) = 25.5 of equal variance
     varying = (16 / 16 + 10 / 12) ** 2 / (16 / 16**2 + 10 / 12**2)
     assert row["smallest_detectable"] == pytest.approx(smallest_detectable(error, varying - 1))
-    assert 2 * row["smallest_detectable"] == pytest.approx(
-        0.21, abs=0.015
-    )  # of single runs: a quarter of the trials
+    # of single runs: a quarter of the trials
+    assert 2 * row["smallest_detectable"] == pytest.approx(0.21, abs=0.015)
     assert row["trials_needed"] == pytest.approx(4 * (row["smallest_detectable"] / 0.05) ** 2, abs=1)
+    rows = plan_one("a", NO_SESSIONS, pl.DataFrame([("set", 4, 2)], COUNTS, orient="row"), conversations(), 5)
     assert rows["quantity"].to_list() == ["pass@1", "pass^2", "pass^3"]
 
 
 def test_tasks_that_hardly_vary_make_no_plan() -> None:
-    counts = pl.DataFrame([("set", 3, 3)] * 6 + [("set", 3, 2)] * 2, schema=COUNTS, orient="row")
-    row = only(plan_one("a", NO_SESSIONS, counts, conversations(), 5).filter(quantity="pass@1"))
+    row = plan([("set", 3, 3)] * 6 + [("set", 3, 2)] * 2)
     assert (row["smallest_detectable"], row["n_needed"], row["trials_needed"]) == (None, None, None)
     assert row["reason"] == "trials of the same task differ in about 2 of 8 tasks; 8 are needed to plan with"
 
@@ -206,27 +203,19 @@ def test_a_plan_for_two_agents_says_why_it_has_no_number() -> None:
 
 def test_one_trial_per_task_makes_a_plan_only_if_eight_tasks_would_differ() -> None:
     # at a rate of 1/4 two equal agents differ in 3/8 of the tasks
-    few, enough = (
-        only(plan_one("a", NO_SESSIONS, pl.DataFrame(rows, schema=COUNTS, orient="row"), conversations(), 50))
-        for n in (16, 24)
-        for rows in [[("set", 1, int(i % 4 == 0)) for i in range(n)]]
-    )
+    few, enough = (plan([("set", 1, int(i % 4 == 0)) for i in range(n)], 50) for n in (16, 24))
     assert few["smallest_detectable"] is None
     assert few["reason"] == "one trial per task: about 6 of 16 tasks would differ; 8 are needed to plan with"
     error = np.sqrt(2 * 3 / 16 / 24)
     assert enough["smallest_detectable"] == pytest.approx(smallest_detectable(error, 23))
-    assert (
-        enough["n_needed"] == 24
-    )  # fewer would do for 50 points by the table, but too few of them would differ
+    # fewer would do for 50 points by the table, but too few of them would differ
+    assert enough["n_needed"] == 24
 
 
 def test_the_planned_difference_is_found_in_80_of_100_simulations() -> None:
     random = np.random.default_rng(2)
     rates = random.choice([0.25, 0.5, 0.75], 60)
-    counts = pl.DataFrame(
-        [("set", 8, int(c)) for c in random.binomial(8, rates)], schema=COUNTS, orient="row"
-    )
-    shows = only(plan_one("a", NO_SESSIONS, counts, conversations(), 5))["smallest_detectable"]
+    shows = plan([("set", 8, int(c)) for c in random.binomial(8, rates)])["smallest_detectable"]
     moved = np.clip(rates - shows, 0, 1)
     ours, theirs = (random.binomial(8, p, (4000, 60)) / 8 for p in (rates, moved))
     found = stats.ttest_1samp(ours - theirs, 0, axis=1).pvalue < 0.05
@@ -250,13 +239,11 @@ def test_clusters_of_which_one_holds_nearly_all_have_no_interval_and_no_p() -> N
     assert most is not None
     for compared in (clustered_difference(most, even), clustered_difference(most)):
         assert (compared.low, compared.p_value, compared.smallest_detectable) == (None, None, None)
-    given = conversations(a=[1.0] * 99 + [0.0], b=[1.0, 0.0] * 50)
+    given = conversations(25, a=[1.0] * 99 + [0.0], b=[1.0, 0.0] * 50)
     split = given.with_columns(
-        session_id=pl.when(pl.col("agent_id") == "b")
-        .then(pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 25))
-        .otherwise(pl.when(pl.col("value") == 0).then(pl.lit("s1")).otherwise(pl.lit("s0")))
+        session_id=pl.when(agent_id="a", value=1).then(pl.lit("s0")).otherwise("session_id")
     )
-    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=split))
+    found = over_conversations(split)
     assert (found["verdict"], found["low"]) == ("unknown", None)
     assert found["reason"] == "nearly all conversations of a are in one session or task"
     planned = only(plan_one("a", NO_SESSIONS, pl.DataFrame(schema=COUNTS), split, 5))
@@ -264,16 +251,11 @@ def test_clusters_of_which_one_holds_nearly_all_have_no_interval_and_no_p() -> N
 
 
 def test_sessions_that_never_vary_and_differ_are_told_apart_by_the_exact_test() -> None:
-    given = conversations(a=[1.0] * 160, b=[0.0] * 160).with_columns(
-        session_id=pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 20)
-    )
-    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=given))
+    found = over_conversations(conversations(20, a=[1.0] * 160, b=[0.0] * 160))
     assert found["verdict"] == "a better"
     assert found["p_value"] == pytest.approx(2 / math.comb(16, 8))
-    two = given.filter(pl.col("session_id").is_in(["s0", "s1"]))
-    assert (
-        only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=two))["verdict"] == "not distinguishable"
-    )
+    two = over_conversations(conversations(20, a=[1.0] * 40, b=[0.0] * 40))
+    assert two["verdict"] == "not distinguishable"
 
 
 def test_what_a_difference_needs_is_counted_in_sessions() -> None:
@@ -282,23 +264,16 @@ def test_what_a_difference_needs_is_counted_in_sessions() -> None:
     assert units_needed(160, 0.46, 0.2, "unpaired", 8) == 20 * few
     # at large numbers: 8 sessions' spread, with the normal's 2.80 standard errors instead of those of 14 degrees
     spread = 0.46 / welch_multiple(7, 7, 0.5) * math.sqrt(160)
-    assert units_needed(160, 0.46, 0.05, "unpaired", 8) == pytest.approx(
-        (2.80 * spread / 0.05) ** 2, rel=0.02
-    )
+    many = units_needed(160, 0.46, 0.05, "unpaired", 8)
+    assert many == pytest.approx((2.80 * spread / 0.05) ** 2, rel=0.02)
 
 
 def test_families_of_one_family_data_are_the_units_of_a_single_session() -> None:
-    random = np.random.default_rng(2)
+    fixed = {"methodology_version": "1.3.0", "agent_id": "a", "session_id": "s"}
     outcomes = pl.DataFrame(
-        {
-            "methodology_version": "1.3.0",
-            "agent_id": "a",
-            "conversation_id": [f"c{i}" for i in range(40)],
-            "session_id": "s",
-            "task": [f"t{i}" for i in range(40)],
-            "task_family": [f"f{i // 10}" for i in range(40)],
-            "is_correct": (random.random(40) < 0.5).tolist(),
-        }
+        fixed
+        | {"conversation_id": f"c{i}", "task": f"t{i}", "task_family": f"f{i // 10}", "is_correct": i % 3 > 0}
+        for i in range(40)
     )
     judged = table("turn_judgments").empty()
     metrics = outcomes.select(*TRIAL, quantity=pl.lit("m"), value=pl.lit(1.0)).clear()

@@ -23,22 +23,22 @@ def session(session_id: str, *versions: str, agent: str = "a", **fields: Any) ->
 
 def conversation(conversation_id: str, session_id: str, *, agent: str = "a", **fields: Any) -> dict[str, Any]:
     counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages", "n_tool_calls"), 1)
-    keys = {
-        "agent_id": agent,
-        "conversation_id": conversation_id,
-        "session_id": session_id,
-        "content_hash": "h",
-    }
-    return keys | counts | fields
+    keys = {"agent_id": agent, "conversation_id": conversation_id, "session_id": session_id}
+    return keys | {"content_hash": "h"} | counts | fields
 
 
 def admitted(
     conversations: list[dict[str, Any]], sessions: list[dict[str, Any]], methodology: Methodology = NOW
 ) -> dict[str, dict[str, Any]]:
-    frame = admit(
-        table("conversations").frame(conversations), table("sessions").frame(sessions), AGENTS, methodology
-    )
+    held, declared = table("conversations").frame(conversations), table("sessions").frame(sessions)
+    frame = admit(held, declared, AGENTS, methodology).with_columns(is_lost=is_lost_to_harness())
     return {row["conversation_id"]: row for row in frame.iter_rows(named=True)}
+
+
+def one_each(*sessions: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """A conversation of each session, named after it."""
+    held = [conversation(s["session_id"], s["session_id"], agent=s["agent_id"]) for s in sessions]
+    return admitted(held, list(sessions))
 
 
 def test_a_declared_session_gives_its_conversations_their_scenario_as_slot() -> None:
@@ -81,22 +81,13 @@ def test_a_failure_of_the_harness_never_counts(version: str) -> None:
 
 
 def test_trials_of_an_invalid_session_are_lost_unless_another_run_counts() -> None:
-    sessions = [
+    rows = one_each(
         session("broken", benchmark_id="spring", session_date="2026-04-01", invalid_reason="network down"),
         session("again", benchmark_id="summer", session_date="2026-06-01"),
         session("part", benchmark_id="summer", session_date="2026-06-02", invalid_reason="no disk"),
         session("other", "any", invalid_reason="no proxy"),
-    ]
-    names = [entry["session_id"] for entry in sessions]
-    frame = admit(
-        table("conversations").frame([conversation(name, name) for name in names]),
-        table("sessions").frame(sessions), AGENTS, NOW,
-    )  # fmt: skip
-    found = {
-        row[0]: row[1:]
-        for row in frame.select("conversation_id", "reason", is_lost_to_harness().alias("x")).iter_rows()
-    }
-    assert found == {
+    )
+    assert {name: (row["reason"], row["is_lost"]) for name, row in rows.items()} == {
         "broken": ("harness failure, run summer counts: network down", False),
         "again": (None, False),
         "part": ("harness failure: no disk", True),
@@ -105,81 +96,59 @@ def test_trials_of_an_invalid_session_are_lost_unless_another_run_counts() -> No
 
 
 def test_the_latest_run_counts_and_the_older_ones_name_it() -> None:
-    rows = admitted(
-        [conversation(c, s) for c, s in (("c1", "s1"), ("c2", "s2"), ("c3", "s3"), ("c4", "s4"))],
-        [
-            session("s1", benchmark_id="spring", session_date="2026-04-01"),
-            session("s2", benchmark_id="spring", session_date="2026-04-09"),
-            session("s3", benchmark_id="april", session_date="2026-04-08"),
-            session("s4", benchmark_id="undated"),
-        ],
+    rows = one_each(
+        session("s1", benchmark_id="spring", session_date="2026-04-01"),
+        session("s2", benchmark_id="spring", session_date="2026-04-09"),
+        session("s3", benchmark_id="april", session_date="2026-04-08"),
+        session("s4", benchmark_id="undated"),
     )
-    assert [rows[c]["is_admitted"] for c in ("c1", "c2", "c3", "c4")] == [True, True, False, False]
-    assert rows["c3"]["reason"] == "superseded by spring"
-    assert [rows[c]["superseded_by"] for c in ("c1", "c3", "c4")] == [None, "spring", "spring"]
+    assert [rows[s]["is_admitted"] for s in ("s1", "s2", "s3", "s4")] == [True, True, False, False]
+    assert rows["s3"]["reason"] == "superseded by spring"
+    assert [rows[s]["superseded_by"] for s in ("s1", "s3", "s4")] == [None, "spring", "spring"]
 
 
 def test_runs_of_one_date_are_told_apart_by_name() -> None:
-    rows = admitted(
-        [conversation("c1", "s1"), conversation("c2", "s2")],
-        [session("s1", session_date="2026-04-01"), session("s2", session_date="2026-04-01")],
-    )
-    assert rows["c1"]["superseded_by"] == "s2"
-    assert rows["c2"]["is_admitted"]
+    rows = one_each(*(session(name, session_date="2026-04-01") for name in ("s1", "s2")))
+    assert (rows["s1"]["superseded_by"], rows["s2"]["is_admitted"]) == ("s2", True)
 
 
 def test_an_invalid_a_foreign_and_an_undeclared_run_supersede_nothing() -> None:
-    rows = admitted(
-        [conversation(f"c{i}", f"s{i}") for i in range(1, 5)],
-        [
-            session("s1", session_date="2026-01-01"),
-            session("s2", session_date="2026-02-01", invalid_reason="crash"),
-            session("s3", "1.2.0", session_date="2026-03-01"),
-            session("s4", "any", session_date="2026-04-01"),
-        ],
+    rows = one_each(
+        session("s1", session_date="2026-01-01"),
+        session("s2", session_date="2026-02-01", invalid_reason="crash"),
+        session("s3", "1.2.0", session_date="2026-03-01"),
+        session("s4", "any", session_date="2026-04-01"),
     )
-    assert [rows[f"c{i}"]["is_admitted"] for i in range(1, 5)] == [True, False, False, True]
+    assert [rows[f"s{i}"]["is_admitted"] for i in range(1, 5)] == [True, False, False, True]
     assert {row["superseded_by"] for row in rows.values()} == {None}
 
 
 def test_a_better_session_of_another_agent_changes_nothing() -> None:
-    rows = admitted(
-        [conversation("c1", "s1"), conversation("c2", "s2", agent="b")],
-        [session("s1", session_date="2026-01-01"), session("s2", agent="b", session_date="2026-02-01")],
-    )
+    theirs = session("s2", agent="b", session_date="2026-02-01")
+    rows = one_each(session("s1", session_date="2026-01-01"), theirs)
     assert all(row["is_admitted"] for row in rows.values())
-    assert rows["c2"]["template"] is None  # no template for gardening
+    assert rows["s2"]["template"] is None  # no template for gardening
 
 
-def test_a_conversation_serves_its_own_test_the_linked_one_and_the_injection() -> None:
-    rows = admitted(
-        [
-            conversation("own", "s", scenario="standardised_task"),
-            conversation("linked", "s", scenario="D4"),
-            conversation("injected", "s", scenario="D4", injected_error='{"kind": "x"}'),
-            conversation("twice", "s", scenario="error_injection", injected_error='"x"'),
-            conversation("not injected", "s", scenario="D1", injected_error="false"),
-        ],
-        [session("s", links='{"D4": "hallucination"}')],
-    )
+def test_a_conversation_serves_its_own_test_the_one_linked_in_its_session_and_the_injection() -> None:
+    linked = session("s", benchmark_id="r", links='{"D4": "hallucination"}')
+    held = [
+        conversation("own", "s", scenario="standardised_task"),
+        conversation("linked", "s", scenario="D4"),
+        conversation("of another session", "s2", scenario="D4"),
+        conversation("injected", "s", scenario="D4", injected_error='{"kind": "x"}'),
+        conversation("twice", "s", scenario="error_injection", injected_error='"x"'),
+        conversation("not injected", "s", scenario="D1", injected_error="false"),
+    ]
+    rows = admitted(held, [linked, session("s2", benchmark_id="r")])
     assert {name: row["tests"] for name, row in rows.items()} == {
         "own": ["standardised_task"],
         "linked": ["hallucination"],
+        "of another session": [],
         "injected": ["hallucination", "error_injection"],
         "twice": ["error_injection"],
         "not injected": [],
     }
-
-
-def test_a_link_holds_for_its_own_session_only() -> None:
-    sessions = [
-        session("s1", benchmark_id="r", links='{"D4": "hallucination"}'),
-        session("s2", benchmark_id="r"),
-    ]
-    rows = admitted(
-        [conversation("c1", "s1", scenario="D4"), conversation("c2", "s2", scenario="D4")], sessions
-    )
-    assert (rows["c1"]["tests"], rows["c2"]["tests"]) == (["hallucination"], [])
 
 
 def test_a_version_without_required_tests_asks_for_none() -> None:

@@ -139,9 +139,7 @@ def test_adding_keeps_the_mode_of_the_file(file: Path) -> None:
         ("- {agent_id: new, colour: red}\n", "its entry in line 1 is invalid: unknown key colour"),
     ],
 )
-def test_a_file_that_cannot_take_the_entry_stays_as_it_is_with_a_clear_error(
-    file: Path, text: str, reason: str
-) -> None:
+def test_a_file_that_cannot_take_the_entry_stays_as_it_is(file: Path, text: str, reason: str) -> None:
     file.write_text(text)
     with pytest.raises(AgentsFileError, match=reason):
         add_agent(file, Agent(agent_id="new"))

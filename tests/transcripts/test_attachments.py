@@ -52,9 +52,7 @@ CONTENT: JsonValue = [
         ({"type": "image", "image": BYTES}, "image", "image/png", PNG),
     ],
 )  # fmt: skip
-def test_each_form_of_content_part_is_read(
-    part: JsonValue, kind: str, media: str | None, reference: str
-) -> None:
+def test_each_form_of_part_is_read(part: JsonValue, kind: str, media: str | None, reference: str) -> None:
     found = attachment_of(part)
     assert found is not None
     assert (found.kind, found.media_type, found.reference) == (kind, media, reference)

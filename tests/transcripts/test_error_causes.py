@@ -15,12 +15,11 @@ from agent_eval.project import Project
 from agent_eval.project.ingest import agent_sessions_hash, ingest
 from agent_eval.settings.settings import Settings
 from agent_eval.transcripts.frames import ConversationRows, conversations_from
-from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.importers.base import reward_outcome
 from agent_eval.transcripts.models import Conversation, Outcome
 from agent_eval.transcripts.outcomes import class_of_error, error_causes, with_causes_read, with_rewards_read
-from agent_eval.transcripts.sessions import IngestedSession, read_sessions
-from tests.transcripts.making import AGENT, USER, conversation, lines, write_session
+from tests.transcripts.making import AGENT, USER, conversation, write_session
+from tests.transcripts.test_outcomes import chat, taken
 
 INFRASTRUCTURE = (
     "Your credit balance is too low to access the API",
@@ -58,32 +57,44 @@ def test_an_infrastructure_error_is_never_the_agent_s(error: str) -> None:
     assert class_of_error(error) in ("harness_error", "unexplained_error")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        "invalid arguments for tool get_user: user_id is missing",
-        "ToolParsingError: no such parameter",
-        "agents.exceptions.MaxTurnsExceeded: Max turns (10) exceeded",
-        "GraphRecursionError: Recursion limit of 25 reached without hitting a stop condition",
-        "Agent stopped due to iteration limit or time limit.",
-        "Reached the maximum number of steps",
-        "step limit of 30 reached",
-        "max_steps",
-        "AgentParsingError: no code block",
-        "my_agents.agent.AgentError: Error code: 429",
-        "agent_error: the message has neither text nor calls",
-        "ContextWindowExceededError: 400",
-    ],
+AGENT_S = (
+    "invalid arguments for tool get_user: user_id is missing",
+    "ToolParsingError: no such parameter",
+    "agents.exceptions.MaxTurnsExceeded: Max turns (10) exceeded",
+    "GraphRecursionError: Recursion limit of 25 reached without hitting a stop condition",
+    "Agent stopped due to iteration limit or time limit.",
+    "Reached the maximum number of steps",
+    "step limit of 30 reached",
+    "max_steps",
+    "AgentParsingError: no code block",
+    "my_agents.agent.AgentError: Error code: 429",
+    "agent_error: the message has neither text nor calls",
+    "ContextWindowExceededError: 400",
 )
-def test_an_error_that_the_list_names_as_the_agent_s_is_its_failure(error: str) -> None:
-    assert class_of_error(error) == "agent_error"
-    assert Outcome.model_validate({"error": error}).correct is False
+UNKNOWN = (
+    "MaxTurnsExceeded after openai.RateLimitError: Error code: 429",  # of both classes
+    # names that only sound like a known cause
+    "AgentRuntimeUnavailableError: runtime pod evicted",
+    "AgentOfflineException: the build machine is gone",
+    "user_simulator LLM raised litellm.ContextWindowExceededError: prompt too long",
+    "UserSimulator error: max turns reached",
+    "Grader failed: MaxTurnsExceeded",
+    "error: no matching function for call to overloaded function 'foo'",
+    "call of overloaded 'abs(unsigned)' is ambiguous",
+    "overloaded operator '+' not defined for type Foo",
+)
+OVERLOADED = (
+    *("Overloaded", "overloaded_error: Overloaded", "The server is currently overloaded"),
+    "engine is overloaded (529)",
+)
+CLASSES = {"agent_error": AGENT_S, "unexplained_error": UNKNOWN, "harness_error": OVERLOADED}
 
 
-def test_an_error_of_both_classes_has_an_unknown_cause() -> None:
-    assert (
-        class_of_error("MaxTurnsExceeded after openai.RateLimitError: Error code: 429") == "unexplained_error"
-    )
+@pytest.mark.parametrize(("wanted", "error"), [(name, e) for name, errors in CLASSES.items() for e in errors])
+def test_an_error_has_the_class_that_the_list_names(error: str, wanted: str) -> None:
+    assert class_of_error(error) == wanted
+    correct = False if wanted == "agent_error" else None
+    assert Outcome.model_validate({"error": error}).correct is correct
 
 
 def test_each_line_of_the_list_has_a_source_and_matches_nothing_in_an_empty_text() -> None:
@@ -141,27 +152,24 @@ def test_an_unknown_basis_is_refused() -> None:
         Outcome.model_validate({"correct": True, "basis": "guess"})
 
 
-@pytest.mark.parametrize(
-    ("earlier", "wanted"),
-    [
-        ({"correct": False, "reward": 0.0, "source": "tau-bench reward"}, ("reward", "failed", False)),
-        ({"source": "openai base_success: contradicting values"}, ("contradicting", "unknown", None)),
-        (
-            {"correct": False, "reward": 0.0, "error": "disk full", "outcome_class": "agent_error", "source": "tau-bench info.error"},
-            ("error", "unexplained_error", False),
-        ),
-        (
-            {"correct": False, "error": "disk full", "outcome_class": "agent_error", "source": "openai error"},
-            ("error", "unexplained_error", None),
-        ),
-        (
-            {"correct": False, "error": "agent_error", "outcome_class": "agent_error", "source": "tau2 termination_reason"},
-            ("exit", "agent_error", False),
-        ),
-        ({"correct": False, "error": "boom", "outcome_class": "agent_error"}, ("declared", "agent_error", False)),
-        ({"correct": True, "source": "my own reading"}, ("declared", "passed", True)),
-    ],
-)  # fmt: skip
+DISK_FULL = {"correct": False, "error": "disk full", "outcome_class": "agent_error"}
+EARLIER: list[tuple[dict[str, Any], tuple[str, str, bool | None]]] = [
+    ({"correct": True, "reward": 1.0, "source": "tau-bench reward"}, ("reward", "passed", True)),
+    ({"correct": False, "reward": 0.0, "source": "tau-bench reward"}, ("reward", "failed", False)),
+    ({"source": "openai base_success: contradicting values"}, ("contradicting", "unknown", None)),
+    (DISK_FULL | {"reward": 0.0, "source": "tau-bench info.error"}, ("error", "unexplained_error", False)),
+    (DISK_FULL | {"source": "openai error"}, ("error", "unexplained_error", None)),
+    (
+        DISK_FULL | {"error": "agent_error", "source": "tau2 termination_reason"},
+        ("exit", "agent_error", False),
+    ),
+    (DISK_FULL | {"error": "boom"}, ("declared", "agent_error", False)),
+    ({"correct": True, "source": "my own reading"}, ("declared", "passed", True)),
+    ({"correct": False}, ("declared", "failed", False)),
+]
+
+
+@pytest.mark.parametrize(("earlier", "wanted"), EARLIER)
 def test_outcomes_that_an_earlier_release_imported_get_their_basis_and_lose_its_verdicts(
     earlier: dict[str, Any], wanted: tuple[str, str, bool | None]
 ) -> None:
@@ -173,29 +181,19 @@ def test_outcomes_that_an_earlier_release_imported_get_their_basis_and_lose_its_
     assert back.outcome == outcome
 
 
-def imported(folder: Path, status: str) -> IngestedSession:
-    run = {"trajectory": [], "history": [USER, AGENT], "info": {"exit_status": status}}
-    (folder / "t.traj").write_text(json.dumps(run))
-    import_file("swe-agent", folder / "t.traj", sessions_folder=folder / "s", agent_id="a", session_id="x")
-    return read_sessions("a", folder / "s" / "a")
+LIMITS = ("exit_cost", "LimitsExceeded", "exit_total_execution_time")
+CRASHES = ("RuntimeError", "docker runtime is gone", "Timeout", "exit_error")
 
 
 @pytest.mark.parametrize(
-    ("status", "wanted"),
-    [
-        ("exit_cost", "failed"),
-        ("LimitsExceeded", "failed"),
-        ("exit_total_execution_time", "failed"),
-        ("RuntimeError", "unexplained_error"),
-        ("docker runtime is gone", "unexplained_error"),
-        ("Timeout", "unexplained_error"),
-        ("exit_error", "unexplained_error"),
-    ],
+    ("status", "wanted"), [*((s, "failed") for s in LIMITS), *((s, "unexplained_error") for s in CRASHES)]
 )
-def test_an_exit_status_is_a_limit_only_if_it_is_one_of_the_known_limits(
+def test_an_exit_status_is_a_limit_only_if_it_is_a_known_one(
     tmp_path: Path, status: str, wanted: str
 ) -> None:
-    found = imported(tmp_path, status).conversations
+    run = {"trajectory": [], "history": [USER, AGENT], "info": {"exit_status": status}}
+    (tmp_path / "t.traj").write_text(json.dumps(run))
+    found = taken("swe-agent", tmp_path / "t.traj").conversations
     assert found.select("outcome_class", "outcome_basis").rows() == [(wanted, "exit")]
 
 
@@ -206,17 +204,11 @@ def caused(causes: Mapping[str, Sequence[str]], *errors: str) -> list[tuple[str,
 
 def test_patterns_of_one_s_own_explain_errors_that_the_list_does_not() -> None:
     causes = {"harness": ["preempted", r"errno 28\b"], "agent": ["no plan"]}
-    assert caused(causes, "Spot instance PREEMPTED", "[Errno 28]", "No plan was made", "boom") == [
-        ("harness_error", None),
-        ("harness_error", None),
-        ("agent_error", False),
-        ("unexplained_error", False),
-    ]
+    lost, failed, unexplained = ("harness_error", None), ("agent_error", False), ("unexplained_error", False)
+    errors = ("Spot instance PREEMPTED", "[Errno 28]", "No plan was made", "boom")
+    assert caused(causes, *errors) == [lost, lost, failed, unexplained]
     # of both classes, and a listed error, which patterns of one's own do not change
-    assert caused(causes, "no plan: preempted", "MaxTurnsExceeded: preempted") == [
-        ("unexplained_error", False),
-        ("agent_error", False),
-    ]
+    assert caused(causes, "no plan: preempted", "MaxTurnsExceeded: preempted") == [unexplained, failed]
 
 
 def test_a_pattern_takes_linear_time() -> None:
@@ -240,9 +232,7 @@ def test_a_bad_pattern_is_refused_with_its_key_and_reason(value: object, reason:
     assert reason in str(refused.value)
 
 
-def test_a_change_of_the_patterns_makes_the_agent_s_sessions_stale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_patterns_make_sessions_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
     crash = conversation("c", outcome={"reward": 0.0, "error": "Spot instance preempted"})
     write_session(tmp_path / "data" / "sessions" / "a", "s", [crash])
@@ -254,12 +244,9 @@ def test_a_change_of_the_patterns_makes_the_agent_s_sessions_stale(
 
 
 def test_a_crash_in_a_chat_line_without_any_verdict_is_unknown(tmp_path: Path) -> None:
-    (tmp_path / "f.jsonl").write_bytes(lines([{"messages": [USER], "error": "disk full"}]))
-    import_file("openai", tmp_path / "f.jsonl", sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
-    found = read_sessions("a", tmp_path / "s" / "a").conversations
-    assert found.select("outcome_class", "outcome_correct", "outcome_basis").rows() == [
-        ("unexplained_error", None, "error")
-    ]
+    found = chat(tmp_path, {"messages": [USER], "error": "disk full"}).conversations
+    rows = found.select("outcome_class", "outcome_correct", "outcome_basis").rows()
+    assert rows == [("unexplained_error", None, "error")]
 
 
 def test_the_stored_text_of_a_traceback_is_its_final_exception_which_patterns_of_one_s_own_can_find() -> None:
@@ -267,36 +254,5 @@ def test_the_stored_text_of_a_traceback_is_its_final_exception_which_patterns_of
     error = f"Traceback (most recent call last):\n{frames}LeaseLostError: the node was drained"
     outcome = reward_outcome("any", 0.0, None, ("error", error))
     assert outcome["error"] == "LeaseLostError: the node was drained"
-    assert with_causes_read(frame(outcome), {"harness": ["drained"]})["outcome_class"].to_list() == [
-        "harness_error"
-    ]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        "AgentRuntimeUnavailableError: runtime pod evicted",
-        "AgentOfflineException: the build machine is gone",
-        "user_simulator LLM raised litellm.ContextWindowExceededError: prompt too long",
-        "UserSimulator error: max turns reached",
-        "Grader failed: MaxTurnsExceeded",
-        "error: no matching function for call to overloaded function 'foo'",
-        "call of overloaded 'abs(unsigned)' is ambiguous",
-        "overloaded operator '+' not defined for type Foo",
-    ],
-)
-def test_names_that_only_sound_like_a_known_cause_are_of_unknown_cause(error: str) -> None:
-    assert class_of_error(error) == "unexplained_error"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        "Overloaded",
-        "overloaded_error: Overloaded",
-        "The server is currently overloaded",
-        "engine is overloaded (529)",
-    ],
-)
-def test_a_provider_that_is_overloaded_is_the_harness(error: str) -> None:
-    assert class_of_error(error) == "harness_error"
+    found = with_causes_read(frame(outcome), {"harness": ["drained"]})
+    assert found["outcome_class"].to_list() == ["harness_error"]

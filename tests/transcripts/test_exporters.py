@@ -71,11 +71,9 @@ wholes = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", sorted(EXPORTS))
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(found=st.lists(wholes, min_size=1, max_size=3, unique_by=lambda c: c["conversation_id"]))
-def test_export_then_import_gives_the_same_conversations(
-    format_name: str, found: list[dict[str, Any]]
-) -> None:
+def test_export_then_import_gives_the_same(format_name: str, found: list[dict[str, Any]]) -> None:
     before = [Conversation.model_validate(value) for value in found]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.jsonl"
@@ -93,9 +91,7 @@ def _plain(found: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format_name", sorted(EXPORTS))
-def test_what_import_wrote_is_exported_and_imported_into_the_same_conversations(
-    format_name: str, tmp_path: Path
-) -> None:
+def test_what_import_wrote_is_exported_and_imported_as_it_was(format_name: str, tmp_path: Path) -> None:
     records = [conversation(f"c{i}", task_id="t", trial=i, outcome={"correct": i == 0}) for i in range(3)]
     write_session(tmp_path / "sessions" / "a", "s1", records)
     path = tmp_path / "out.jsonl"
@@ -103,29 +99,19 @@ def test_what_import_wrote_is_exported_and_imported_into_the_same_conversations(
     report = import_file(format_name, path, sessions_folder=tmp_path / "again", agent_id="a")
     assert (report.n_imported, report.refusals) == (3, ())
     stored = [json.loads(x) for x in (report.folder / "conversations.jsonl").read_text().splitlines()]
-    assert [(c["conversation_id"], c["task_id"], c["trial"], c["outcome"]) for c in stored] == [
-        (r["conversation_id"], r["task_id"], r["trial"], {"correct": i == 0, "basis": "declared"})
-        for i, r in enumerate(records)
-    ]
+    assert [c.pop("outcome") for c in stored] == [{"correct": i == 0, "basis": "declared"} for i in range(3)]
+    for name in ("conversation_id", "task_id", "trial"):
+        assert [c[name] for c in stored] == [r[name] for r in records]
 
 
 def test_atif_steps_are_numbered_from_one_and_answers_stand_with_their_calls() -> None:
-    found = Conversation.model_validate(
-        {
-            "conversation_id": "c",
-            "messages": [
-                {"role": "user", "content": "Hi"},
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"id": "c1", "name": "f", "arguments": {}}],
-                    "cost_usd": 0.5,
-                },
-                {"role": "tool", "tool_call_id": "c1", "content": "done"},
-            ],
-        }
-    )
-    steps = exported("atif", found)["steps"]
-    assert isinstance(steps, list)
+    call = {"id": "c1", "name": "f", "arguments": {}}
+    said = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "tool_calls": [call], "cost_usd": 0.5},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ]
+    steps: Any = exported("atif", Conversation.model_validate(conversation("c", messages=said)))["steps"]
     assert [(s["step_id"], s["source"]) for s in steps] == [(1, "user"), (2, "agent")]
     assert steps[1]["observation"] == {"results": [{"content": "done", "source_call_id": "c1"}]}
     assert steps[1]["metrics"] == {"cost_usd": 0.5}

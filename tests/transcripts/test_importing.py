@@ -37,6 +37,10 @@ def chat(tmp_path: Path) -> Path:
     return path
 
 
+def stored(report: ImportReport) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (report.folder / "conversations.jsonl").read_text().splitlines()]
+
+
 def take(path: Path, sessions: Path, format_name: str = "openai", **options: Any) -> ImportReport:
     return import_file(format_name, path, sessions_folder=sessions, **{"agent_id": "a", **options})
 
@@ -53,14 +57,6 @@ def test_an_import_writes_a_session_that_reads_back_without_refusals(chat: Path,
     sources = taken.conversations["source"].to_list()
     assert sources[1].startswith("openai:Chat log.jsonl#2 sha256:")
     assert len(sources[1].rpartition(":")[2]) == 64
-
-
-def test_versions_task_set_and_session_name_are_as_asked(chat: Path, sessions: Path) -> None:
-    take(chat, sessions, session_id="mine", methodology_versions=("1.2.0", "1.3.0"), task_set="orders")
-    taken = read_sessions("a", sessions / "a")
-    row = taken.sessions.row(0, named=True)
-    assert (row["session_id"], row["methodology_versions"]) == ("mine", ["1.2.0", "1.3.0"])
-    assert taken.conversations["task_set"].to_list() == ["orders", "orders"]
 
 
 def test_importing_the_same_again_touches_nothing(chat: Path, sessions: Path) -> None:
@@ -115,16 +111,13 @@ def test_what_was_added_by_hand_survives_a_second_import(chat: Path, sessions: P
     assert (folder / "notes.md").read_text() == "ours"
 
 
-def test_a_session_of_another_file_or_of_no_import_is_left_alone(
-    chat: Path, sessions: Path, tmp_path: Path
-) -> None:
+def test_a_session_of_another_file_or_of_no_import_is_left_alone(chat: Path, sessions: Path) -> None:
     take(chat, sessions, session_id="s")
-    other = tmp_path / "other.jsonl"
+    other = chat.with_name("other.jsonl")
     other.write_bytes(lines(CHAT[:1]))
     before = snapshot(sessions)
-    with pytest.raises(
-        SessionExistsError, match=r"contains the import of openai:Chat log.jsonl.*another session id"
-    ):
+    contains = r"contains the import of openai:Chat log.jsonl.*another session id"
+    with pytest.raises(SessionExistsError, match=contains):
         take(other, sessions, session_id="s")
     assert snapshot(sessions) == before
     own = sessions / "a" / "own"
@@ -134,17 +127,17 @@ def test_a_session_of_another_file_or_of_no_import_is_left_alone(
     assert list(own.iterdir()) == []
 
 
-def test_two_files_with_the_same_tasks_are_two_sessions_of_one_agent(chat: Path, sessions: Path) -> None:
+def test_two_files_with_the_same_tasks_are_two_sessions_named_as_asked(chat: Path, sessions: Path) -> None:
     take(chat, sessions, session_id="run-1")
-    take(chat, sessions, session_id="run-2")
+    take(chat, sessions, session_id="run-2", methodology_versions=("1.2.0", "1.3.0"), task_set="orders")
     taken = read_sessions("a", sessions / "a")
     assert taken.import_errors.is_empty()
-    assert taken.conversations.height == 4
+    versions = {"run-1": ["any"], "run-2": ["1.2.0", "1.3.0"]}
+    assert dict(taken.sessions.select("session_id", "methodology_versions").iter_rows()) == versions
+    assert sorted(taken.conversations["task_set"]) == ["openai", "openai", "orders", "orders"]
 
 
-def test_refused_records_are_kept_beside_the_session_and_told_by_the_reader(
-    chat: Path, sessions: Path
-) -> None:
+def test_refused_records_are_kept_and_told_by_the_reader(chat: Path, sessions: Path) -> None:
     chat.write_bytes(lines(CHAT[:1]) + b'{"messages": 3}\n' + b"{bro\n" + lines(CHAT[1:]))
     report = take(chat, sessions)
     assert (report.n_imported, report.n_refused) == (2, 2)
@@ -169,17 +162,13 @@ def test_a_file_of_refused_records_only_leaves_a_session_that_counts_them(chat: 
     chat.write_text(good)
     assert take(chat, sessions).n_imported > 0
     assert read_sessions("a", sessions / "a").import_errors.is_empty()
-
-
-def test_a_file_without_a_good_record_does_not_disturb_an_earlier_import(chat: Path, sessions: Path) -> None:
-    take(chat, sessions)
     before = snapshot(sessions)
-    chat.write_text("{bro\n")
+    chat.write_text("{bro\n")  # does not disturb the earlier import
     assert not take(chat, sessions).is_changed
     assert snapshot(sessions) == before
 
 
-def test_an_import_that_dies_leaves_no_part_of_a_session(
+def test_an_import_that_dies_leaves_nothing(
     chat: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies(*_: object) -> None:
@@ -196,9 +185,7 @@ def test_an_import_that_dies_leaves_no_part_of_a_session(
 
 
 @pytest.mark.parametrize("agent_id", ["a|b", "../up", "", "Å", ".hidden", "a/b", "x" * 129, "a\n"])
-def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_written(
-    chat: Path, sessions: Path, agent_id: str
-) -> None:
+def test_an_id_that_is_no_slug_is_refused(chat: Path, sessions: Path, agent_id: str) -> None:
     with pytest.raises(InvalidAgentIdError, match="Allowed: lower-case letters"):
         take(chat, sessions, agent_id=agent_id)
     with pytest.raises(InvalidSessionIdError):
@@ -207,10 +194,8 @@ def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_written(
 
 
 def test_an_unknown_format_names_the_known_ones(chat: Path, sessions: Path) -> None:
-    with pytest.raises(
-        UnknownFormatError,
-        match=r"'csv' is not known\. Formats: agentest, atif, .*, openai, .*, tau-bench, tau2, whowhen",
-    ):
+    known = r"'csv' is not known\. Formats: agentest, atif, .*, openai, .*, tau-bench, tau2, whowhen"
+    with pytest.raises(UnknownFormatError, match=known):
         take(chat, sessions, "csv")
 
 
@@ -225,10 +210,8 @@ def test_a_missing_file_a_folder_and_an_empty_file_are_named(tmp_path: Path, ses
             take(tmp_path / name, sessions)
 
 
-def test_a_link_out_of_the_sessions_folder_is_not_written_through(
-    chat: Path, sessions: Path, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside"
+def test_a_link_out_of_the_sessions_folder_is_not_written_through(chat: Path, sessions: Path) -> None:
+    outside = chat.with_name("outside")
     outside.mkdir()
     sessions.mkdir(parents=True)
     (sessions / "a").symlink_to(outside)
@@ -268,67 +251,43 @@ def test_the_default_session_is_the_slug_of_the_files_stem(name: str, session: s
 
 
 def test_a_truncated_gzip_keeps_the_records_before_the_break(tmp_path: Path, sessions: Path) -> None:
-    many = [
-        {"messages": [{"role": "user", "content": f"{i * 7919:x} " * 50}], "task_id": str(i)}
-        for i in range(500)
-    ]
+    texts = enumerate(f"{i * 7919:x} " * 50 for i in range(500))
+    many = [{"messages": [{"role": "user", "content": text}], "task_id": str(i)} for i, text in texts]
     whole = gzip.compress(lines(many))
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])
     report = take(path, sessions)
     assert 50 < report.n_imported < 500
     assert "the rest of the file cannot be read" in report.refusals[-1].reason
-    stored = (report.folder / "conversations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["task_id"] for line in stored] == [str(i) for i in range(report.n_imported)]
+    assert [one["task_id"] for one in stored(report)] == [str(i) for i in range(report.n_imported)]
 
 
 @pytest.mark.parametrize(
-    "sign",
-    [
-        "\x07",
-        "\n",
-        "\u200b",
-        "\u200d",
-        "\u202e",
-        "\u2066",
-        "\ufeff",
-        "\u2028",
-        "\U000e0041",
-        "\u034f",
-        "\ufe0f",
-        "\u3164",
-        "\uffff",
-    ],
+    "sign", "\x07\n\u200b\u200d\u202e\u2066\ufeff\u2028\U000e0041\u034f\ufe0f\u3164\uffff"
 )
-def test_an_id_with_an_invisible_character_is_refused_and_named(
-    chat: Path, sessions: Path, sign: str
-) -> None:
-    chat.write_text(
-        json.dumps({**CHAT[0], "id": f"order{sign}1"})
-        + "\n"
-        + json.dumps({**CHAT[1], "id": "order é 订单"})
-        + "\n"
-    )
+def test_an_id_with_an_invisible_character_is_refused(chat: Path, sessions: Path, sign: str) -> None:
+    chat.write_bytes(lines([{**CHAT[0], "id": f"order{sign}1"}, {**CHAT[1], "id": "order é 订单"}]))
     report = take(chat, sessions)
     assert (report.n_imported, report.n_refused) == (1, 1)
     assert f"U+{ord(sign):04X}" in report.refusals[0].reason
     assert report.refusals[0].reason.isprintable()
 
 
+COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
+
+
 def test_trials_of_tasks_that_look_the_same_are_trials_of_one_task(chat: Path, sessions: Path) -> None:
-    names = ("caf\u00e9", "cafe\u0301", "caf\u00e9")
-    chat.write_text("".join(json.dumps({**CHAT[0], "id": None, "task_id": name}) + "\n" for name in names))
+    names = (COMPOSED, DECOMPOSED, COMPOSED)
+    chat.write_bytes(lines({**CHAT[0], "id": None, "task_id": name} for name in names))
     report = take(chat, sessions)
     assert (report.n_imported, report.n_refused) == (3, 0)
-    stored = [json.loads(text) for text in (report.folder / "conversations.jsonl").read_text().splitlines()]
-    assert {(one["task_id"], one["trial"]) for one in stored} == {("caf\u00e9", trial) for trial in range(3)}
+    assert [(one["task_id"], one["trial"]) for one in stored(report)] == [(COMPOSED, i) for i in range(3)]
 
 
 def test_ids_that_look_the_same_are_one_id(chat: Path, sessions: Path) -> None:
-    composed, decomposed = "caf\u00e9", "cafe\u0301"
-    chat.write_text("".join(json.dumps({**CHAT[0], "id": name}) + "\n" for name in (composed, decomposed)))
+    chat.write_bytes(lines({**CHAT[0], "id": name} for name in (COMPOSED, DECOMPOSED)))
     report = take(chat, sessions)
     assert (report.n_imported, report.n_refused) == (1, 1)
     other = chat.with_name("other.jsonl")
-    other.write_text(json.dumps({**CHAT[0], "id": decomposed}) + "\n")
+    other.write_bytes(lines([{**CHAT[0], "id": DECOMPOSED}]))
     assert "already in session" in take(other, sessions).refusals[0].reason

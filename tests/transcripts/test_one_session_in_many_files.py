@@ -3,7 +3,7 @@
 import gzip
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,63 +93,43 @@ def test_a_session_that_is_named_is_a_run_of_its_own(tmp_path: Path) -> None:
     assert list(said(sessions)) == ["run-2:s", "x:s"]
 
 
-def claude(session: str, *texts: str, first: int = 0) -> Iterator[dict[str, object]]:
-    for i, text in enumerate(texts, first):
-        role = "user" if i % 2 == 0 else "assistant"
-        yield {
-            "type": role,
-            "sessionId": session,
-            "uuid": f"u{i}",
-            "timestamp": f"2026-05-01T10:{i:02d}:00Z",
-            "message": {"role": role, "content": text},
-        }
+def claude(session: str, *texts: str, first: int = 0) -> list[object]:
+    return [
+        {"type": role, "sessionId": session, "uuid": f"u{i}", "timestamp": f"2026-05-01T10:{i:02d}:00Z"}
+        | {"message": {"role": role, "content": text}}
+        for i, text in enumerate(texts, first)
+        for role in ["assistant" if i % 2 else "user"]
+    ]
 
 
-def codex(session: str, *texts: str, **more: str) -> Iterator[dict[str, object]]:
-    yield {"timestamp": "2026-05-01T10:00:00Z", "type": "session_meta", "payload": {"id": session, **more}}
+def codex(session: str, *texts: str, **more: str) -> list[object]:
+    made: list[object] = [
+        {"timestamp": "2026-05-01T10:00:00Z", "type": "session_meta", "payload": {"id": session, **more}}
+    ]
     for i, text in enumerate(texts):
         role, kind = ("user", "input_text") if i % 2 == 0 else ("assistant", "output_text")
         message = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
-        yield {"timestamp": "2026-05-01T10:01:00Z", "type": "response_item", "payload": message}
+        made += [{"timestamp": "2026-05-01T10:01:00Z", "type": "response_item", "payload": message}]
+    return made
 
 
 TEXTS = ["q1", "r1", "q2", "r2", "q3", "r3"]
-RESUMED: Mapping[str, tuple[Callable[[], list[Any]], Callable[[], list[Any]]]] = {
-    "claude-code: only what is new": (
-        lambda: [*claude("s", *TEXTS[:4])],
-        lambda: [*claude("s", *TEXTS[4:], first=4)],
-    ),
-    "claude-code: with what was said, under a new id": (
-        lambda: [*claude("s", *TEXTS[:4])],
-        lambda: [*claude("t", *TEXTS)],
-    ),
-    "claude-code: with the end of what was said": (
-        lambda: [*claude("s", *TEXTS[:4])],
-        lambda: [*claude("s", *TEXTS[2:], first=2)],
-    ),
-    "codex: a fork repeats what was said": (
-        lambda: [*codex("s", *TEXTS[:4])],
-        lambda: [*codex("t", *TEXTS, forked_from_id="s")],
-    ),
-    "openai: only what is new": (
-        lambda: [chat(*TEXTS[:4], session_id="s")],
-        lambda: [chat(*TEXTS[4:], session_id="s")],
-    ),
-    "openai: with what was said": (
-        lambda: [chat(*TEXTS[:2], session_id="s"), chat(*TEXTS[:4], session_id="s")],
-        lambda: [chat(*TEXTS, session_id="s")],
-    ),
-    "openai: with the last two turns": (
-        lambda: [chat(*TEXTS[:4], session_id="s")],
-        lambda: [chat(*TEXTS, "q4", "r4", session_id="s")],
-    ),
+SHORT = chat(*TEXTS[:4], session_id="s")
+RESUMED: dict[str, tuple[list[object], list[object]]] = {
+    "claude-code: only what is new": (claude("s", *TEXTS[:4]), claude("s", *TEXTS[4:], first=4)),
+    "claude-code: with what was said, under a new id": (claude("s", *TEXTS[:4]), claude("t", *TEXTS)),
+    "claude-code: with the end of what was said": (claude("s", *TEXTS[:4]), claude("s", *TEXTS[2:], first=2)),
+    "codex: a fork repeats what was said": (codex("s", *TEXTS[:4]), codex("t", *TEXTS, forked_from_id="s")),
+    "openai: only what is new": ([SHORT], [chat(*TEXTS[4:], session_id="s")]),
+    "openai: with what was said": ([chat(*TEXTS[:2], session_id="s"), SHORT], [chat(*TEXTS, session_id="s")]),
+    "openai: with the last two turns": ([SHORT], [chat(*TEXTS, "q4", "r4", session_id="s")]),
 }
 
 
 @pytest.mark.parametrize("case", RESUMED)
 def test_a_session_in_two_files_is_one_conversation_without_double_turns(tmp_path: Path, case: str) -> None:
     sessions = tmp_path / "data" / "sessions"
-    first, second = (make() for make in RESUMED[case])
+    first, second = RESUMED[case]
     whole = [*TEXTS, "q4", "r4"] if "last two" in case else TEXTS
     one, two = written(tmp_path / "1.jsonl", first), written(tmp_path / "2.jsonl", second)
     reports = [r.report for r in take(sessions, one, two)]
@@ -182,22 +162,15 @@ def part(*texts: str, **metadata: Any) -> Conversation:
 
 def test_what_is_beside_the_messages_is_kept_of_all_parts() -> None:
     thought = {"message_index": 1, "text": "hm"}
-    whole = merged(
-        [
-            part("q1", "r1", models=["m"], agent_cost_usd=1.0, policy="Be kind.", reasoning=[thought]),
-            part("q2", "r2", models=["n", "m"], agent_cost_usd=0.5, policy="Be kind.", reasoning=[thought]),
-        ]
-    )
-    assert whole.metadata == {
-        "models": ["m", "n"],
-        "agent_cost_usd": 1.5,
-        "policy": "Be kind.",
-        "reasoning": [thought, {"message_index": 3, "text": "hm"}],
-    }
+    kept = {"policy": "Be kind.", "reasoning": [thought]}
+    first = part("q1", "r1", models=["m"], agent_cost_usd=1.0, **kept)
+    whole = merged([first, part("q2", "r2", models=["n", "m"], agent_cost_usd=0.5, **kept)])
+    thoughts = [thought, {"message_index": 3, "text": "hm"}]
+    costs = {"models": ["m", "n"], "agent_cost_usd": 1.5}
+    assert whole.metadata == costs | {"policy": "Be kind.", "reasoning": thoughts}
 
 
 def test_a_turn_that_is_said_again_is_kept_unless_all_was_repeated() -> None:
     whole = merged([part("q1", "r1", "thanks", "welcome"), part("thanks", "welcome", "q2", "r2")])
-    assert [m.content for m in whole.messages] == [
-        "q1", "r1", "thanks", "welcome", "thanks", "welcome", "q2", "r2",
-    ]  # fmt: skip
+    texts = ["q1", "r1", "thanks", "welcome", "thanks", "welcome", "q2", "r2"]
+    assert [m.content for m in whole.messages] == texts

@@ -1,4 +1,4 @@
-"""Real transcript files give the figures that were counted from them independently of this code."""
+"""Real transcript files keep every text; tests/test_real_data.py counts them."""
 
 import gzip
 import json
@@ -13,50 +13,24 @@ from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.sessions import read_sessions
 
 FILES = [
-    # format, file, conversations, user, assistant, tool calls, successes
-    ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz", 200, 1490, 2454, 1164, 84),
-    ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz", 50, 234, 505, 581, 28),
-    ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz", 50, 295, 496, 277, 23),
-    ("tau2", "tau2/airline__qwen2.5-7b.json.gz", 50, 506, 782, 344, 9),
-    ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz", 20, 0, 212, 192, 16),
-    ("openai", "formats/openai_chat_messages__tau2_sft_test.jsonl.gz", 24, 193, 364, 225, 0),
+    ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz"),
+    ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz"),
+    ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz"),
+    ("tau2", "tau2/airline__qwen2.5-7b.json.gz"),
+    ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz"),
+    ("openai", "formats/openai_chat_messages__tau2_sft_test.jsonl.gz"),
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("format_name", "file", "n", "user", "agent", "calls", "successes"), FILES)
-def test_the_counts_are_those_of_the_file(
-    shared_data: Path,
-    tmp_path: Path,
-    format_name: str,
-    file: str,
-    n: int,
-    user: int,
-    agent: int,
-    calls: int,
-    successes: int,
-) -> None:
-    report = import_file(format_name, shared_data / file, sessions_folder=tmp_path, agent_id="a")
-    assert (report.n_imported, report.n_refused) == (n, 0)
-    taken = read_sessions("a", tmp_path / "a")
-    assert taken.import_errors.is_empty()
-    rows = taken.conversations
-    assert [rows[c].sum() for c in ("n_user_messages", "n_agent_messages", "n_tool_calls")] == [
-        user,
-        agent,
-        calls,
-    ]
-    assert rows["outcome_correct"].sum() == successes
-    assert taken.tool_calls.height == taken.tool_calls["result"].is_not_null().sum() == calls
-    assert rows.select("task_id", "trial").is_duplicated().sum() == (n if format_name == "openai" else 0)
-
-
-@pytest.mark.parametrize(("format_name", "file"), [(f[0], f[1]) for f in FILES])
+@pytest.mark.parametrize(("format_name", "file"), FILES)
 def test_every_message_text_is_kept_and_hashes_survive_the_tables(
     shared_data: Path, tmp_path: Path, format_name: str, file: str
 ) -> None:
-    import_file(format_name, shared_data / file, sessions_folder=tmp_path, agent_id="a")
+    report = import_file(format_name, shared_data / file, sessions_folder=tmp_path, agent_id="a")
     taken = read_sessions("a", tmp_path / "a")
+    assert (report.n_refused, taken.import_errors.is_empty()) == (0, True)
+    assert taken.conversations.select("task_id", "trial").is_duplicated().any() == (format_name == "openai")
+    assert taken.tool_calls["result"].null_count() == 0
     hashes = dict(taken.conversations.select("conversation_id", "content_hash").iter_rows())
     kept: list[tuple[str, str | None]] = []
     for _, conversation in conversations_from(taken.conversations, taken.turns):
@@ -73,14 +47,3 @@ def recorded(path: Path) -> list[tuple[str, str | None]]:
         )
     records = values["simulations"] if isinstance(values, dict) else values
     return [(m["role"], m.get("content")) for r in records for m in r.get("traj", r.get("messages"))]
-
-
-def test_what_a_local_model_cost_is_unknown_and_what_a_paid_one_cost_is_its_recorded_cost(
-    shared_data: Path, tmp_path: Path
-) -> None:
-    for agent, file in (("local", FILES[3][1]), ("paid", FILES[2][1])):
-        import_file("tau2", shared_data / file, sessions_folder=tmp_path, agent_id=agent)
-    local, paid = (read_sessions(a, tmp_path / a).conversations["cost_usd"] for a in ("local", "paid"))
-    assert local.null_count() == 50
-    assert paid.null_count() == 0
-    assert paid.sum() == pytest.approx(4.203311)  # the sum of agent_cost in the file

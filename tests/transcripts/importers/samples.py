@@ -51,13 +51,8 @@ def otlp(attributes: dict[str, Any], **span: Any) -> dict[str, Any]:
         return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
 
     pairs = [{"key": key, "value": typed(value)} for key, value in attributes.items()]
-    return {
-        "traceId": "t1",
-        "spanId": "s1",
-        "startTimeUnixNano": "1770000000000000000",
-        **span,
-        "attributes": pairs,
-    }
+    fixed = {"traceId": "t1", "spanId": "s1", "startTimeUnixNano": "1770000000000000000"}
+    return {**fixed, **span, "attributes": pairs}
 
 
 def spans(*found: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +114,11 @@ CODEX = [
     {"timestamp": "2026-01-01T00:00:01Z", "type": "event_msg",
      "payload": {"type": "token_count", "info": {"total_token_usage": {"input_tokens": 7}}}},
 ]  # fmt: skip
+CALLED = {
+    "tool_calls": [{"tool_call_id": "c1", "function_name": "weather", "arguments": CITY}],
+    "observation": {"results": [{"source_call_id": "c1", "content": SNOW}]},
+    "metrics": {"prompt_tokens": 7, "completion_tokens": 2, "cost_usd": 0.01},
+}
 ATIF = {
     "schema_version": "ATIF-v1.8",
     "session_id": "s",
@@ -127,15 +127,7 @@ ATIF = {
     "steps": [
         {"step_id": 1, "source": "system", "message": "Be brief."},
         {"step_id": 2, "source": "user", "message": [{"type": "text", "text": QUESTION}]},
-        {
-            "step_id": 3,
-            "source": "agent",
-            "message": "",
-            "reasoning_content": "I look it up.",
-            "tool_calls": [{"tool_call_id": "c1", "function_name": "weather", "arguments": CITY}],
-            "observation": {"results": [{"source_call_id": "c1", "content": SNOW}]},
-            "metrics": {"prompt_tokens": 7, "completion_tokens": 2, "cost_usd": 0.01},
-        },
+        {"step_id": 3, "source": "agent", "message": "", "reasoning_content": "I look it up."} | CALLED,
         {"step_id": 4, "source": "agent", "message": REPLY},
     ],
     "final_metrics": {"total_cost_usd": 0.02, "total_prompt_tokens": 9},
@@ -155,12 +147,9 @@ SWE = {
     ],
     "info": {"exit_status": "submitted", "submission": "diff", "model_stats": {"instance_cost": 0.5, "tokens_sent": 9}},
 }  # fmt: skip
+BROKEN_OFF = {"exit_status": "LimitsExceeded", "submission": ""}
 MINI = {
-    "info": {
-        "exit_status": "LimitsExceeded",
-        "submission": "",
-        "model_stats": {"instance_cost": 0.5, "api_calls": 1},
-    },
+    "info": BROKEN_OFF | {"model_stats": {"instance_cost": 0.5, "api_calls": 1}},
     "messages": [
         {"role": "system", "content": "One bash block."},
         {"role": "user", "content": "Fix a.py."},
@@ -185,21 +174,15 @@ INSPECT_SAMPLE = {
     "scores": {"match": {"value": "C", "answer": "snow"}},
     "attachments": {"a1": "Be brief."},
 }  # fmt: skip
-INSPECT = {
-    "version": 2,
-    "status": "success",
-    "eval": {"task": "weather", "model": "m-1"},
-    "samples": [INSPECT_SAMPLE],
-}
+HEADER = {"version": 2, "status": "success", "eval": {"task": "weather", "model": "m-1"}}
+INSPECT = HEADER | {"samples": [INSPECT_SAMPLE]}
 
 
 def inspect_archive(*samples: dict[str, Any]) -> bytes:
     """An `.eval` archive."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(
-            "header.json", json.dumps({key: INSPECT[key] for key in ("version", "status", "eval")})
-        )
+        archive.writestr("header.json", json.dumps(HEADER))
         for sample in samples:
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
     return content.getvalue()
@@ -244,30 +227,18 @@ RESPONSES = [
         },
     },
 ]  # fmt: skip
+AGENTEST_TURN = {
+    "userMessage": QUESTION,
+    "agentMessage": REPLY,
+    "toolCalls": [{"name": "weather", "arguments": CITY, "result": {"text": SNOW}}],
+    "evaluation": {"helpfulness": {"value": 4.5, "reason": "good"}},
+}
+AGENTEST_TALK = {"conversationId": "conv-1", "passed": True, "turns": [AGENTEST_TURN], "error": None}
+AGENTEST_SCENARIO = {"scenarioId": "scenario-1", "scenarioName": "asks for weather"}
 AGENTEST = {
     "runId": "r",
     "startedAt": "2026-01-01",
-    "scenarios": [
-        {
-            "scenarioId": "scenario-1",
-            "scenarioName": "asks for weather",
-            "conversations": [
-                {
-                    "conversationId": "conv-1",
-                    "passed": True,
-                    "turns": [
-                        {
-                            "userMessage": QUESTION,
-                            "agentMessage": REPLY,
-                            "toolCalls": [{"name": "weather", "arguments": CITY, "result": {"text": SNOW}}],
-                            "evaluation": {"helpfulness": {"value": 4.5, "reason": "good"}},
-                        }
-                    ],
-                    "error": None,
-                }
-            ],
-        }
-    ],
+    "scenarios": [AGENTEST_SCENARIO | {"conversations": [AGENTEST_TALK]}],
 }
 FAIR_FORGE = [
     {
@@ -286,34 +257,22 @@ FAIR_FORGE = [
         ],
     }
 ]  # fmt: skip
-WHOWHEN = [
-    {
-        "question": QUESTION,
-        "question_ID": "q1",
-        "ground_truth": "snow",
-        "is_correct": False,
-        "history": [
-            {"role": "assistant", "name": "Planner", "content": "Ask the desk."},
-            {"role": "user", "name": "Computer_terminal", "content": SNOW},
-            {"role": "assistant", "name": "Writer", "content": "It rains."},
-        ],
-        "mistake_agent": "Writer",
-        "mistake_step": "2",
-        "mistake_reason": "wrong word",
-        "system_prompt": {"Planner": "You plan."},
-    }
+MISTAKE = {"mistake_agent": "Writer", "mistake_step": "2", "mistake_reason": "wrong word"}
+SAID_BY = [
+    {"role": "assistant", "name": "Planner", "content": "Ask the desk."},
+    {"role": "user", "name": "Computer_terminal", "content": SNOW},
+    {"role": "assistant", "name": "Writer", "content": "It rains."},
 ]
+JUDGED = {"question": QUESTION, "question_ID": "q1", "ground_truth": "snow", "is_correct": False}
+WHOWHEN = [JUDGED | MISTAKE | {"history": SAID_BY, "system_prompt": {"Planner": "You plan."}}]
+SHARED = {
+    "human": QUESTION,
+    "function_call": json.dumps({"name": "weather", "arguments": CITY}),
+    "observation": SNOW,
+    "gpt": REPLY,
+}
 SHAREGPT = [
-    {
-        "id": "i1",
-        "system": "Be brief.",
-        "conversations": [
-            {"from": "human", "value": QUESTION},
-            {"from": "function_call", "value": json.dumps({"name": "weather", "arguments": CITY})},
-            {"from": "observation", "value": SNOW},
-            {"from": "gpt", "value": REPLY},
-        ],
-    }
+    {"id": "i1", "system": "Be brief.", "conversations": [{"from": k, "value": v} for k, v in SHARED.items()]}
 ]
 
 
@@ -321,12 +280,8 @@ def node(node_id: str, parent: str | None, role: str, content: Any, **more: Any)
     """A node of a chat in ChatGPT's export."""
     content = {"content_type": "text", "parts": [content]} if isinstance(content, str) else content
     message = {"id": node_id, "author": {"role": role, "name": more.pop("name", None)}, "content": content}
-    return {
-        "id": node_id,
-        "parent": parent,
-        "children": [],
-        "message": {**message, "create_time": 1.75e9, **more},
-    }
+    message |= {"create_time": 1.75e9, **more}
+    return {"id": node_id, "parent": parent, "children": [], "message": message}
 
 
 CHATGPT: list[dict[str, Any]] = [
@@ -345,22 +300,18 @@ CHATGPT: list[dict[str, Any]] = [
         },
     }
 ]  # fmt: skip
+ANSWERED = [
+    {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY},
+    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": SNOW}]},
+    {"type": "text", "text": REPLY},
+]
 CLAUDE_AI: list[dict[str, Any]] = [
     {
         "uuid": "u1",
         "name": "Weather",
         "chat_messages": [
             {"uuid": "1", "sender": "human", "text": QUESTION, "created_at": "2026-01-01T00:00:00Z"},
-            {
-                "uuid": "2",
-                "sender": "assistant",
-                "text": "",
-                "content": [
-                    {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY},
-                    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": SNOW}]},
-                    {"type": "text", "text": REPLY},
-                ],
-            },
+            {"uuid": "2", "sender": "assistant", "text": "", "content": ANSWERED},
         ],
     }
 ]

@@ -18,15 +18,13 @@ from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
 from agent_eval.transcripts.importers.inputs import input_files, session_ids, spooled
 from tests.transcripts.importers.samples import INSPECT_SAMPLE as SAMPLE
 from tests.transcripts.importers.samples import SAMPLES, inspect_archive
-from tests.transcripts.making import snapshot, zipped
+from tests.transcripts.making import lines, snapshot, zipped
 
 CHAT = SAMPLES["openai"].to_bytes()
 
 
-def take(root: Path, *paths: str, format_name: str = "auto") -> list[FileReport]:
-    return list(
-        import_files(format_name, input_files(paths), sessions_folder=root / "sessions", agent_id="a")
-    )
+def take(root: Path, *paths: str) -> list[FileReport]:
+    return list(import_files("auto", input_files(paths), sessions_folder=root / "sessions", agent_id="a"))
 
 
 def told(reports: list[FileReport]) -> dict[str, tuple[str | None, int]]:
@@ -39,20 +37,16 @@ def test_a_folder_of_mixed_files_is_walked_and_each_is_read_in_its_format(tmp_pa
     for name, sample in SAMPLES.items():
         (folder / "deep" / name).write_bytes(sample.to_bytes())
     (folder / "log.eval").write_bytes(inspect_archive(SAMPLE))
-    (folder / "chats.zip").write_bytes(
-        zipped(**{"x/a.jsonl": CHAT, "b.json.gz": gzip.compress(CHAT), "notes.md": b"# x"})
-    )
+    chats = zipped(**{"x/a.jsonl": CHAT, "b.json.gz": gzip.compress(CHAT), "notes.md": b"# x"})
+    (folder / "chats.zip").write_bytes(chats)
     (folder / "README.md").write_text("no transcript")
     (folder / ".hidden").write_bytes(CHAT)
     (folder / "odd.json").write_text('{"what": 1}')
     reports = take(tmp_path, str(folder))
     wanted = {f"deep/{name}": (name, sample.n_conversations) for name, sample in SAMPLES.items()}
-    wanted |= {
-        "log.eval": ("inspect", 1),
-        "chats.zip/x/a.jsonl": ("openai", 1),
-        "chats.zip/b.json.gz": ("openai", 1),
-    }
-    unread = {"README.md": (None, 0), "chats.zip/notes.md": (None, 0), "odd.json": (None, 0)}
+    wanted |= {"log.eval": ("inspect", 1)}
+    wanted |= dict.fromkeys(("chats.zip/x/a.jsonl", "chats.zip/b.json.gz"), ("openai", 1))
+    unread = dict.fromkeys(("README.md", "chats.zip/notes.md", "odd.json"), (None, 0))
     assert told(reports) == wanted | unread
     assert {r.name for r in reports if r.is_skipped} == {"README.md", "chats.zip/notes.md"}
     assert "its first record has the keys 'what'" in next(r.reason for r in reports if r.name == "odd.json")
@@ -81,15 +75,11 @@ def test_a_pattern_is_matched_and_one_without_a_match_is_an_error(tmp_path: Path
 
 
 def test_a_file_that_is_named_in_two_ways_is_imported_once(tmp_path: Path) -> None:
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    (folder / "a.jsonl").write_bytes(CHAT)
-    (folder / "b.jsonl").write_bytes(CHAT)
-    found = input_files([str(folder / "*.jsonl"), str(folder / "a.jsonl"), str(folder)])
-    assert [(file.path, file.is_named) for file in found] == [
-        (folder / "a.jsonl", True),
-        (folder / "b.jsonl", False),
-    ]
+    a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    for path in (a, b):
+        path.write_bytes(CHAT)
+    found = input_files([str(tmp_path / "*.jsonl"), str(a), str(tmp_path)])
+    assert [(file.path, file.is_named) for file in found] == [(a, True), (b, False)]
 
 
 def test_standard_input_is_read_to_its_end_and_not_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +119,7 @@ def test_a_members_name_is_never_a_path(tmp_path: Path, name: str) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"in", "sessions"}
 
 
-def test_a_bomb_in_an_archive_is_refused_before_it_is_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bomb_in_an_archive_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_eval.formats.streams.LARGEST_UNZIPPED", 1_000_000)
     path = tmp_path / "x.zip"
     path.write_bytes(zipped(**{"bomb.jsonl": b" " * 50_000_000}))
@@ -173,9 +161,7 @@ def test_what_is_no_transcript_is_named(tmp_path: Path, content: bytes, reason: 
     assert reason in found.reason
 
 
-def test_a_large_document_is_recognised_by_its_keys_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_document_is_recognised_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_eval.transcripts.importers.detection.LARGEST_SAMPLE", 1_000)
     (tmp_path / "x").write_text(json.dumps({"tasks": [{"id": "x" * 5_000}], "simulations": []}))
     assert detect(Source(tmp_path / "x", "s")).format_name == "tau2"
@@ -183,20 +169,14 @@ def test_a_large_document_is_recognised_by_its_keys_alone(
 
 def test_long_lines_are_recognised_by_their_content(tmp_path: Path) -> None:
     said = [{"from": "human", "value": "x" * 100_000}]
-    (tmp_path / "x").write_text("".join(json.dumps({"conversations": said}) + "\n" for _ in range(3)))
+    (tmp_path / "x").write_bytes(lines([{"conversations": said}] * 3))
     assert detect(Source(tmp_path / "x", "s")).format_name == "sharegpt"
 
 
 def test_unfinished_sessions_are_held_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_eval.transcripts.importers.shared.layouts.MOST_HELD", 600)
-    records = [
-        {
-            "session_id": f"s{i % 20}",
-            "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}],
-        }
-        for i in range(40)
-    ]
-    (tmp_path / "x").write_text("".join(json.dumps(r) + "\n" for r in records))
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
+    (tmp_path / "x").write_bytes(lines({"session_id": f"s{i % 20}", "messages": said} for i in range(40)))
     found = list(FORMATS["openai"](Source(tmp_path / "x", "s")))
     refused = [f for f in found if isinstance(f, Refusal)]
     assert refused

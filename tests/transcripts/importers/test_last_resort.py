@@ -25,10 +25,21 @@ FAULTS = [
 ]
 
 
-def take(root: Path, folder: Path, format_name: str = "auto") -> dict[str, FileReport]:
-    files = input_files([str(folder)])
-    reports = import_files(format_name, files, sessions_folder=root / "sessions", agent_id="a")
+def take(root: Path, **contents: bytes) -> dict[str, FileReport]:
+    """Import the folder `in` with these files added."""
+    (root / "in").mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (root / "in" / name).write_bytes(content)
+    files = input_files([str(root / "in")])
+    reports = import_files("auto", files, sessions_folder=root / "sessions", agent_id="a")
     return {report.name: report for report in reports}
+
+
+def raising(fault: BaseException) -> Callable[..., Any]:
+    def fails(*_: object) -> Any:
+        raise fault
+
+    return fails
 
 
 def n_read(report: FileReport) -> int:
@@ -53,11 +64,8 @@ def test_a_record_on_which_an_importer_fails_is_refused_alone(
     bad: int, fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chats = [{"id": f"chat-{n}", "messages": CHAT} for n in range(4)]
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl").write_bytes(lines(chats))
-    (tmp_path / "in/b.jsonl").write_bytes(GOOD)
     monkeypatch.setattr(openai, "_conversation", failing(f'"chat-{bad}"', fault))
-    reports = take(tmp_path, tmp_path / "in")
+    reports = take(tmp_path, **{"a.jsonl": lines(chats), "b.jsonl": GOOD})
     assert {name: n_read(one) for name, one in reports.items()} == {"a.jsonl": 3, "b.jsonl": 1}
     report = reports["a.jsonl"].report
     assert report
@@ -86,10 +94,7 @@ def test_each_format_that_breaks_off_is_named_and_other_files_are_read(
 
     monkeypatch.setitem(dict_of(FORMATS), name, broken_off)
     other = "sharegpt" if name == "openai" else "openai"
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a").write_bytes(SAMPLES[name].to_bytes())
-    (tmp_path / "in/b").write_bytes(SAMPLES[other].to_bytes())
-    reports = take(tmp_path, tmp_path / "in")
+    reports = take(tmp_path, a=SAMPLES[name].to_bytes(), b=SAMPLES[other].to_bytes())
     assert n_read(reports["b"]) == SAMPLES[other].n_conversations
     report = reports["a"].report
     assert report
@@ -98,36 +103,19 @@ def test_each_format_that_breaks_off_is_named_and_other_files_are_read(
     assert report.refusals[-1].line > 0, "the rest of the file counts as missing"
 
 
-def test_a_member_of_an_archive_on_which_an_importer_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in.zip").write_bytes(
-        zipped(**{"a.jsonl": GOOD, "b.json": SAMPLES["sharegpt"].to_bytes(), "c.jsonl": GOOD[:-1] + b" \n"})
-    )
-
-    def broken_off(_: Source) -> Iterator[Found]:
-        raise TypeError("unhashable type")
-
-    monkeypatch.setitem(dict_of(FORMATS), "sharegpt", broken_off)
-    reports = take(tmp_path, tmp_path / "in.zip")
+def test_an_importer_fails_on_a_member_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = {"a.jsonl": GOOD, "b.json": SAMPLES["sharegpt"].to_bytes(), "c.jsonl": GOOD[:-1] + b" \n"}
+    monkeypatch.setitem(dict_of(FORMATS), "sharegpt", raising(TypeError("unhashable type")))
+    reports = take(tmp_path, **{"in.zip": zipped(**members)})
     assert [n_read(one) for one in reports.values()] == [1, 0, 1]
     assert "TypeError: unhashable type" in reports["in.zip/b.json"].report.refusals[0].reason  # type: ignore[union-attr]
 
 
-def test_a_test_of_a_format_that_fails_hides_no_other_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_: Mapping[str, Any]) -> bool:
-        raise IndexError("list index out of range")
-
-    wrong = tuple(
-        replace(entry, looks_like=fails) if entry.name != "openai" else entry for entry in catalog.RECOGNISED
-    )
-    monkeypatch.setattr(detection, "RECOGNISED", wrong)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a").write_bytes(SAMPLES["chatgpt"].to_bytes())
-    (tmp_path / "in/b").write_bytes(GOOD)
-    reports = take(tmp_path, tmp_path / "in")
+def test_a_failing_test_of_a_format_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = raising(IndexError("list index out of range"))
+    wrong = [e if e.name == "openai" else replace(e, looks_like=fails) for e in catalog.RECOGNISED]
+    monkeypatch.setattr(detection, "RECOGNISED", tuple(wrong))
+    reports = take(tmp_path, a=SAMPLES["chatgpt"].to_bytes(), b=GOOD)
     assert [n_read(one) for one in reports.values()] == [0, 1]
     assert "IndexError: list index out of range" in reports["a"].reason
 
@@ -136,17 +124,12 @@ def test_an_archive_with_a_member_without_a_name_and_one_that_cannot_be_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """zipfile raises IndexError when it is asked whether a member without a name is a folder."""
-    (tmp_path / "in").mkdir()
-    archive = zipped(**{"@notes.md": b"# notes", "a.jsonl": GOOD})
-    (tmp_path / "in/a.zip").write_bytes(archive.replace(b"@notes", b"\0notes"))
-    (tmp_path / "in/b.jsonl").write_bytes(GOOD[:-1] + b" \n")
-    assert sorted(n_read(one) for one in take(tmp_path, tmp_path / "in").values()) == [0, 1, 1]
+    archive = zipped(**{"@notes.md": b"# notes", "a.jsonl": GOOD}).replace(b"@notes", b"\0notes")
+    reports = take(tmp_path, **{"a.zip": archive, "b.jsonl": GOOD[:-1] + b" \n"})
+    assert sorted(n_read(one) for one in reports.values()) == [0, 1, 1]
 
-    def fails(_: Path) -> list[object]:
-        raise OverflowError("timestamp out of range")
-
-    monkeypatch.setattr(inputs, "members", fails)
-    reports = take(tmp_path / "again", tmp_path / "in")
+    monkeypatch.setattr(inputs, "members", raising(OverflowError("timestamp out of range")))
+    reports = take(tmp_path)
     assert [n_read(one) for one in reports.values()] == [0, 1]
     assert "OverflowError: timestamp out of range" in reports["a.zip"].reason
 
@@ -155,23 +138,17 @@ def test_an_archive_with_a_member_without_a_name_and_one_that_cannot_be_listed(
 def test_what_is_no_fault_of_an_importer_ends_the_import(
     fault: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl").write_bytes(GOOD)
     monkeypatch.setattr(openai, "_conversation", failing("role", fault))
     with pytest.raises(type(fault)):
-        take(tmp_path, tmp_path / "in")
+        take(tmp_path, **{"a.jsonl": GOOD})
     assert not list((tmp_path / "sessions").rglob("*.jsonl")), "half an import was stored"
 
 
 def test_a_full_disk_is_no_fault_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl").write_bytes(GOOD)
+    full = raising(OSError(28, "No space left on device"))
     monkeypatch.setattr("agent_eval.transcripts.importers.importing.write", full)
     with pytest.raises(OSError, match="No space left"):
-        take(tmp_path, tmp_path / "in")
+        take(tmp_path, **{"a.jsonl": GOOD})
 
 
 def dict_of(formats: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,19 +159,16 @@ def dict_of(formats: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("depth", [100, 250, 253, 254, 255, 400, 5000])
 def test_a_value_that_is_nested_too_deeply_to_be_written_is_refused_alone(depth: int, tmp_path: Path) -> None:
     deep = f'{{"messages": {json.dumps(CHAT)}, "metadata": {{"x": {"[" * depth}{"]" * depth}}}}}\n'.encode()
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl").write_bytes(GOOD + deep + lines([{"id": "chat-9", "messages": CHAT}]))
-    report = take(tmp_path, tmp_path / "in")["a.jsonl"].report
+    content = GOOD + deep + lines([{"id": "chat-9", "messages": CHAT}])
+    report = take(tmp_path, **{"a.jsonl": content})["a.jsonl"].report
     assert report
     n_stored = len((report.folder / "conversations.jsonl").read_bytes().splitlines())
     assert report.n_imported == n_stored == (3 if depth < 200 else 2 if depth > 300 else n_stored)
     assert [one.line for one in report.refusals] == ([2] if n_stored == 2 else [])
 
 
-SIMULATION = {
-    "task_id": "1",
-    "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
-}
+SAID = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+SIMULATION = {"task_id": "1", "messages": SAID}
 
 
 @pytest.mark.parametrize(
@@ -212,54 +186,44 @@ def test_a_document_with_a_record_that_cannot_be_read_keeps_its_format_and_the_o
 ) -> None:
     simulations = [SIMULATION | {"id": f"s{n}", "trial": n, "reward_info": {"reward": 1}} for n in range(3)]
     document = json.dumps({"info": {}, "tasks": [], "simulations": simulations}, indent=indent).encode()
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.json").write_bytes(document.replace(old, new, 1))
-    report = take(tmp_path, tmp_path / "in")["a.json"]
+    report = take(tmp_path, **{"a.json": document.replace(old, new, 1)})["a.json"]
     assert (report.format_name, n_read(report)) == ("tau2", 2)
     assert report.report
     assert [one.line for one in report.report.refusals] == [1]
 
 
 def test_lines_with_a_null_byte_are_read_and_not_skipped_as_binary(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.jsonl").write_bytes(GOOD + b"\0\0\0\n" + lines([{"id": "chat-9", "messages": CHAT}]))
-    report = take(tmp_path, tmp_path / "in")["a.jsonl"]
+    content = GOOD + b"\0\0\0\n" + lines([{"id": "chat-9", "messages": CHAT}])
+    report = take(tmp_path, **{"a.jsonl": content})["a.jsonl"]
     assert n_read(report) == 2
     assert report.report
     assert [one.line for one in report.report.refusals] == [2]
 
 
-def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root, permissions do not count, so the system calls are made to fail."""
     for name in ("closed", "open"):
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / "a.jsonl").write_bytes(GOOD if name == "open" else GOOD[:-1] + b" \n")
-    scan = os.scandir
 
-    def scanned(path: str) -> Any:
-        if str(path).endswith("closed"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scan(path)
+    def denied(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def asked(path: Any) -> Any:
+            if "closed" in Path(path).parts:
+                raise PermissionError(13, "Permission denied", str(path))
+            return call(path)
+
+        return asked
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "scandir", scanned)
-        reports = take(tmp_path, tmp_path / "in")
+        patched.setattr(os, "scandir", denied(os.scandir))
+        reports = take(tmp_path)
     assert {name: n_read(one) for name, one in reports.items()} == {"closed": 0, "open/a.jsonl": 1}
     assert reports["closed"].reason == "the folder cannot be read (Permission denied)"
     assert not reports["closed"].is_skipped
 
-    is_file = Path.is_file
-
-    def asked(path: Path) -> bool:
-        if "closed" in path.parts:
-            raise PermissionError(13, "Permission denied", str(path))
-        return is_file(path)
-
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "is_file", asked)
-        reports = take(tmp_path / "again", tmp_path / "in")
+        patched.setattr(Path, "is_file", denied(Path.is_file))
+        reports = take(tmp_path)
     assert {name: n_read(one) for name, one in reports.items()} == {"closed/a.jsonl": 0, "open/a.jsonl": 1}
     assert "Permission denied" in reports["closed/a.jsonl"].reason
 

@@ -5,13 +5,10 @@ from pathlib import Path
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import FORMATS, ImportReport
-from agent_eval.transcripts.importers.auto import import_files
+from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
-from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation
-from tests.transcripts.making import snapshot
 
 FILES = [
     # file, format, conversations, turns, tool calls
@@ -31,13 +28,8 @@ FILES = [
     ("formats/inspect_log__tool_call_error.json", "inspect", 1, 1, 0),
     ("formats/langfuse_trace__claude-agent-2025-12-22.json", "langfuse", 1, 1, 2),
     ("formats/langfuse_trace__crewai-2025-07-11.json", "langfuse", 1, 1, 0),
-    (
-        "formats/langfuse_trace__langgraph-python-2025-08-22.json",
-        "langfuse",
-        1,
-        1,
-        1,
-    ),  # its system prompt has role user
+    # its system prompt has role user
+    ("formats/langfuse_trace__langgraph-python-2025-08-22.json", "langfuse", 1, 1, 1),
     ("formats/langfuse_trace__microsoft-agent-2025-12-17.json", "langfuse", 1, 1, 1),
     ("formats/langfuse_trace__openai-agents-2025-09-30.json", "langfuse", 1, 1, 1),
     ("formats/langfuse_trace__vercel-aisdk-2025-11-17.json", "langfuse", 1, 1, 1),
@@ -80,27 +72,8 @@ def test_a_real_file_is_recognised_and_counted(
     assert (len(conversations), len(spoken), sum(len(t.tool_calls) for t in spoken)) == (n, turns, calls)
 
 
-@pytest.mark.parametrize("file", [file for file, *_ in FILES if file.startswith("formats/")])
-def test_importing_a_real_file_twice_equals_importing_it_once(
-    shared_data: Path, tmp_path: Path, file: str
-) -> None:
-    def take() -> ImportReport:
-        (one,) = import_files(
-            "auto", input_files([str(shared_data / file)]), sessions_folder=tmp_path, agent_id="a"
-        )
-        assert one.report is not None
-        return one.report
-
-    assert take().is_changed
-    before = snapshot(tmp_path)
-    assert not take().is_changed
-    assert snapshot(tmp_path) == before
-
-
 @pytest.mark.parametrize(("file", "begins"), REFUSED)
-def test_a_real_file_that_is_not_read_is_named_with_the_reason(
-    shared_data: Path, file: str, begins: str
-) -> None:
+def test_a_real_file_that_is_not_read_has_a_reason(shared_data: Path, file: str, begins: str) -> None:
     found = detect(Source(shared_data / file, "s"))
     assert found.format_name is None
     assert found.reason.startswith(begins)

@@ -67,43 +67,26 @@ def test_a_sample_is_recognised_by_its_content_and_read_as_counted(format_name: 
 
 @pytest.mark.parametrize("format_name", SAMPLES)
 def test_importing_a_sample_twice_equals_importing_it_once(format_name: str, tmp_path: Path) -> None:
-    path = tmp_path / "source.json"
-    path.write_bytes(SAMPLES[format_name].to_bytes())
+    path, sample = tmp_path / "source.json", SAMPLES[format_name]
+    path.write_bytes(sample.to_bytes())
     sessions = tmp_path / "sessions"
     first = import_file(format_name, path, sessions_folder=sessions, agent_id="a")
     before = snapshot(sessions)
     again = import_file(format_name, path, sessions_folder=sessions, agent_id="a")
     assert (first.is_changed, again.is_changed) == (True, False)
-    assert (first.n_imported, first.n_turns) == (
-        SAMPLES[format_name].n_conversations,
-        SAMPLES[format_name].n_turns,
-    )
+    assert (first.n_imported, first.n_turns) == (sample.n_conversations, sample.n_turns)
     assert snapshot(sessions) == before
     assert read_sessions("a", sessions / "a").import_errors.is_empty()
 
 
-@pytest.mark.parametrize(
-    "format_name",
-    [
-        "atif",
-        "chatgpt",
-        "claude-ai",
-        "codex",
-        "langfuse",
-        "langsmith",
-        "openai",
-        "openai-responses",
-        "otel-genai",
-        "sharegpt",
-    ],
-)
+ALIKE = ["atif", "chatgpt", "claude-ai", "codex", "langfuse", "langsmith", "openai"]
+
+
+@pytest.mark.parametrize("format_name", [*ALIKE, "openai-responses", "otel-genai", "sharegpt"])
 def test_question_call_answer_and_reply_come_out_alike(format_name: str, tmp_path: Path) -> None:
     said = [m for m in spoken(one(format_name, tmp_path)) if m[0] not in ("system", "developer")]
     if format_name in ("chatgpt", "sharegpt"):  # its calls have no ids
-        said = [
-            (role, text, [("c1", *c[1:]) for c in calls], "c1" if role == "tool" else None)
-            for role, text, calls, _ in said
-        ]
+        said = [(m[0], m[1], [("c1", *c[1:]) for c in m[2]], "c1" if m[0] == "tool" else None) for m in said]
     assert said == ASKED
 
 
@@ -153,9 +136,9 @@ def test_atif_refuses_a_step_of_an_unknown_source_by_its_index(tmp_path: Path) -
 def test_swe_agent_gives_repeated_call_ids_numbers(tmp_path: Path) -> None:
     conversation = one("swe-agent", tmp_path)
     (turn,) = conversation.turns()
+    answers = {"ls": "a.py", "ls -a": ".git a.py"}
     assert [(c.arguments, c.result) for c in turn.tool_calls] == [
-        ({"command": "ls"}, "a.py"),
-        ({"command": "ls -a"}, ".git a.py"),
+        ({"command": command}, result) for command, result in answers.items()
     ]
     assert conversation.outcome.classified == "unknown"  # submitted is not solved
     assert conversation.metadata["agent_cost_usd"] == 0.5
@@ -207,9 +190,8 @@ def test_an_inspect_archive_is_read_like_its_json(tmp_path: Path) -> None:
 
 def test_langsmith_maps_costs_times_and_models(tmp_path: Path) -> None:
     conversation = one("langsmith", tmp_path)
-    assert [(m.cost_usd, m.latency_ms) for m in conversation.messages] == [
-        (None, None), (0.02, 2000), (None, None), (None, None),
-    ]  # fmt: skip
+    measured = [(m.cost_usd, m.latency_ms) for m in conversation.messages]
+    assert measured == [(None, None), (0.02, 2000), (None, None), (None, None)]
     assert conversation.metadata["models"] == ["m-1"]
     assert conversation.conversation_id == "s:t1"
 
@@ -219,9 +201,8 @@ def test_langfuse_orders_by_time_maps_costs_and_keeps_scores_of_the_source(tmp_p
     assert [m.cost_usd for m in conversation.messages] == [None, 0.02, None, 0.01]
     assert conversation.messages[3].latency_ms == 500
     assert conversation.metadata["models"] == ["m-1"]
-    assert conversation.metadata["source_scores"] == [
-        {"name": "toxicity", "value": 0, "source": "EVAL", "comment": "none"}
-    ]
+    score = {"name": "toxicity", "value": 0, "source": "EVAL", "comment": "none"}
+    assert conversation.metadata["source_scores"] == [score]
 
 
 def test_langfuse_traces_of_one_session_are_one_conversation(tmp_path: Path) -> None:
@@ -238,15 +219,10 @@ def test_langfuse_traces_of_one_session_are_one_conversation(tmp_path: Path) -> 
 
 def test_whowhen_keeps_who_spoke_and_who_failed(tmp_path: Path) -> None:
     conversation = one("whowhen", tmp_path)
-    assert [(m.role, m.name) for m in conversation.messages] == [
-        ("user", None),
-        ("assistant", "Planner"),
-        ("tool", "Computer_terminal"),
-        ("assistant", "Writer"),
-    ]
-    assert conversation.metadata["source_scores"] == [
-        {"name": "mistake", "agent": "Writer", "step": "2", "reason": "wrong word"}
-    ]
+    speakers = {None: "user", "Planner": "assistant", "Computer_terminal": "tool", "Writer": "assistant"}
+    assert [(m.name, m.role) for m in conversation.messages] == [*speakers.items()]
+    mistake = {"name": "mistake", "agent": "Writer", "step": "2", "reason": "wrong word"}
+    assert conversation.metadata["source_scores"] == [mistake]
     assert (conversation.outcome.correct, conversation.expected[0].answer) == (False, "snow")
 
 
@@ -254,9 +230,8 @@ def test_agentest_keeps_its_scores_and_its_verdict(tmp_path: Path) -> None:
     conversation = one("agentest", tmp_path)
     assert conversation.task_id == "asks for weather"
     assert conversation.outcome.correct is True
-    assert conversation.metadata["source_scores"] == [
-        {"name": "helpfulness", "turn_index": 0, "value": 4.5, "reason": "good"}
-    ]
+    score = {"name": "helpfulness", "turn_index": 0, "value": 4.5, "reason": "good"}
+    assert conversation.metadata["source_scores"] == [score]
 
 
 def test_fair_forge_gives_truth_per_turn_and_its_context_to_judges(tmp_path: Path) -> None:
@@ -276,24 +251,20 @@ def test_fair_forge_gives_truth_per_turn_and_its_context_to_judges(tmp_path: Pat
         ({"final_answer_uses_tools": None}, {"tool_sequence_matters": None}, False, False),
     ],
 )
-def test_fair_forge_has_the_defaults_of_its_source(
+def test_fair_forge_has_its_defaults(
     made: Any, wanted: Any, used: bool, ordered: bool, tmp_path: Path
 ) -> None:
     steps = [{"tool_name": name, "parameters": {}, "step": step} for name, step in (("b", 2), ("a", 1))]
-    turn = {
-        "query": "q",
-        "assistant": "r",
-        "agentic": {"tools_used": steps} | made,
-        "ground_truth_agentic": {"expected_tools": steps} | wanted,
-    }
-    record = {
-        "session_id": "s1",
-        "assistant_id": "x",
-        "conversation": [
-            turn,
-            {"query": "q", "assistant": "r", "ground_truth_agentic": {"expected_tools": []}},
-        ],
-    }
+    said = {"query": "q", "assistant": "r"}
+    turns = [
+        said
+        | {
+            "agentic": {"tools_used": steps} | made,
+            "ground_truth_agentic": {"expected_tools": steps} | wanted,
+        },
+        said | {"ground_truth_agentic": {"expected_tools": []}},
+    ]
+    record = {"session_id": "s1", "assistant_id": "x", "conversation": turns}
     first, second = one("fair-forge", tmp_path, json.dumps([record]).encode()).expected
     assert (first.results_used, first.tool_sequence_matters) == (used, ordered)
     assert [tool["name"] for tool in first.tools or ()] == ["a", "b"]  # in the order of their steps
@@ -309,17 +280,10 @@ def test_responses_that_follow_one_another_are_one_conversation(tmp_path: Path) 
 
 def test_a_proxys_pairs_of_one_session_are_folded_into_one_conversation(tmp_path: Path) -> None:
     def pair(history: list[Any], reply: Any) -> dict[str, Any]:
-        response = {
-            "id": "x",
-            "object": "chat.completion",
-            "model": "m-1",
-            "choices": [{"message": reply, "finish_reason": "stop"}],
-        }
-        return {
-            "session_id": "talk",
-            "request": {"model": "m", "messages": history, "tools": [{"name": "weather"}]},
-            "response": response,
-        }
+        request = {"model": "m", "messages": history, "tools": [{"name": "weather"}]}
+        choices = [{"message": reply, "finish_reason": "stop"}]
+        response = {"id": "x", "object": "chat.completion", "model": "m-1", "choices": choices}
+        return {"session_id": "talk", "request": request, "response": response}
 
     (conversation,) = read("openai", lines([pair(CHAT[:1], CHAT[1]), pair(CHAT[:3], CHAT[3])]), tmp_path)
     assert spoken(conversation) == ASKED
@@ -345,24 +309,18 @@ def test_a_record_that_repeats_the_beginning_of_a_later_one_is_folded_into_it(tm
 
 
 @pytest.mark.parametrize("own", [{"id": "x"}, {"task_id": "t"}, {"correct": True}])
-def test_a_record_with_an_id_a_task_or_an_outcome_of_its_own_is_never_folded(
+def test_a_record_with_an_id_a_task_or_an_outcome_is_not_folded(
     own: dict[str, object], tmp_path: Path
 ) -> None:
     assert len(read("openai", lines([{"messages": CHAT[:2], **own}, {"messages": CHAT}]), tmp_path)) == 2
 
 
 def test_openai_reads_legacy_functions_other_providers_blocks_and_reasoning(tmp_path: Path) -> None:
+    asked = [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": "x"}}]
+    called = {"function_call": {"name": "weather", "arguments": json.dumps(CITY)}}
     legacy = [
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": "x"}}],
-        },
-        {
-            "role": "assistant",
-            "content": None,
-            "function_call": {"name": "weather", "arguments": json.dumps(CITY)},
-            "reasoning_content": "I look.",
-        },
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": None, "reasoning_content": "I look."} | called,
         {"role": "function", "name": "weather", "content": SNOW},
     ]
     blocks = [
@@ -370,11 +328,8 @@ def test_openai_reads_legacy_functions_other_providers_blocks_and_reasoning(tmp_
         {"role": "assistant", "content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": SNOW}]}]},
     ]  # fmt: skip
-    records = [
-        {"messages": legacy, "functions": [{"name": "weather"}]},
-        {"messages": blocks, "system": "Be brief."},
-    ]
-    first, second = read("openai", lines(records), tmp_path)
+    functions = {"messages": legacy, "functions": [{"name": "weather"}]}
+    first, second = read("openai", lines([functions, {"messages": blocks, "system": "Be brief."}]), tmp_path)
     assert first.messages[0].content == f"{QUESTION}\n[image]"
     assert first.turns()[0].tool_calls[0].result == SNOW
     assert first.tools == ({"name": "weather"},)
@@ -416,7 +371,7 @@ AI_SDK = {
 
 @pytest.mark.parametrize("attributes", [samples.MODEL_CALL, OLDER, FLAT, OPENINFERENCE, AI_SDK])
 @pytest.mark.parametrize("form", ["otlp", "dump", "span"])
-def test_current_older_and_other_attributes_say_the_same(
+def test_older_and_other_attributes_say_the_same(
     attributes: dict[str, Any], form: str, tmp_path: Path
 ) -> None:
     forms = {
@@ -427,29 +382,22 @@ def test_current_older_and_other_attributes_say_the_same(
     assert spoken(one("otel-genai", tmp_path, json.dumps(forms[form]).encode())) == ASKED
 
 
-def test_spans_of_a_trace_are_one_conversation_and_a_span_around_them_is_not_read_twice(
-    tmp_path: Path,
-) -> None:
-    first = {
-        "gen_ai.input.messages": json.dumps(samples.PARTS_IN[:1]),
-        "gen_ai.output.messages": json.dumps(samples.PARTS_IN[1:2]),
-    }
+def test_spans_of_a_trace_are_one_conversation_and_one_around_them_is_not_read_twice(tmp_path: Path) -> None:
+    def span(number: int, attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
+        time = f"177000000000000000{number}"
+        return samples.otlp(attributes, spanId=str(number), startTimeUnixNano=time, **more)
+
+    said = {"input": samples.PARTS_IN[:1], "output": samples.PARTS_IN[1:2]}
+    first = {f"gen_ai.{side}.messages": json.dumps(parts) for side, parts in said.items()}
     around = {"gen_ai.operation.name": "invoke_agent", **samples.MODEL_CALL}
-    tool = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "weather",
-        "gen_ai.tool.call.id": "c1",
-        "gen_ai.tool.call.result": SNOW,
-    }
-    http = {"http.method": "GET"}
+    call = {"name": "weather", "call.id": "c1", "call.result": SNOW}
+    tool = {"gen_ai.operation.name": "execute_tool", **{f"gen_ai.tool.{k}": v for k, v in call.items()}}
     content = samples.spans(
-        samples.otlp(
-            samples.MODEL_CALL, spanId="3", parentSpanId="0", startTimeUnixNano="1770000000000000003"
-        ),
-        samples.otlp(around, spanId="0"),
-        samples.otlp(tool, spanId="2", parentSpanId="0", startTimeUnixNano="1770000000000000002"),
-        samples.otlp(first, spanId="1", parentSpanId="0", startTimeUnixNano="1770000000000000001"),
-        samples.otlp(http, spanId="9", parentSpanId="0"),
+        span(3, samples.MODEL_CALL, parentSpanId="0"),
+        span(0, around),
+        span(2, tool, parentSpanId="0"),
+        span(1, first, parentSpanId="0"),
+        span(9, {"http.method": "GET"}, parentSpanId="0"),
     )
     found = read_all("otel-genai", json.dumps(content).encode(), tmp_path)
     (conversation,) = (c for c in found if isinstance(c, Conversation))
@@ -460,11 +408,8 @@ def test_spans_of_a_trace_are_one_conversation_and_a_span_around_them_is_not_rea
 def test_traces_that_share_a_conversation_id_are_one_conversation(tmp_path: Path) -> None:
     def call(trace: str, question: str) -> dict[str, Any]:
         said = [{"role": "user", "parts": [{"type": "text", "content": question}]}]
-        attributes = {
-            "gen_ai.conversation.id": "talk",
-            "gen_ai.input.messages": json.dumps(said),
-            "gen_ai.completion": "Yes.",
-        }
+        attributes = {"conversation.id": "talk", "input.messages": json.dumps(said), "completion": "Yes."}
+        attributes = {f"gen_ai.{name}": value for name, value in attributes.items()}
         return samples.otlp(attributes, traceId=trace, startTimeUnixNano=f"177000000000000000{trace}")
 
     content = samples.spans(call("2", "And tomorrow?"), call("1", "Snow?"))

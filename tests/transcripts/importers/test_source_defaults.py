@@ -25,6 +25,15 @@ def read(format_name: str, content: bytes, folder: Path) -> Conversation:
     return found
 
 
+def recognised(content: bytes, folder: Path) -> tuple[str | None, int]:
+    """The format and number of the conversations that are imported."""
+    path = folder / "log.json"
+    path.write_bytes(content)
+    files = input_files([str(path)])
+    (report,) = import_files("auto", files, sessions_folder=folder / "s", agent_id="a")
+    return report.format_name, report.report.n_imported if report.report else 0
+
+
 def inspect_log(**changes: Any) -> bytes:
     """The sample log with these keys of its first sample; json writes NaN as Inspect does."""
     document = copy.deepcopy(SAMPLES["inspect"].content)
@@ -55,13 +64,7 @@ def test_the_scores_of_an_inspect_log(scores: dict[str, Any], correct: bool | No
     assert bool(found.metadata.get("invalidation")) == bool(scores.get("invalidation"))
     if "explanation" in str(scores):
         assert "NaN, -Infinity" in json.dumps(found.metadata)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/log.json").write_bytes(inspect_log(**scores))
-    (report,) = import_files(
-        "auto", input_files([str(tmp_path / "in")]), sessions_folder=tmp_path / "s", agent_id="a"
-    )
-    assert report.report
-    assert (report.format_name, report.report.n_imported) == ("inspect", 1)
+    assert recognised(inspect_log(**scores), tmp_path) == ("inspect", 1)
 
 
 def test_an_unscored_sample_in_an_inspect_archive_is_read(tmp_path: Path) -> None:
@@ -86,45 +89,29 @@ def test_the_return_code_of_a_mini_swe_agent_observation(
     answer = {"role": role, "content": content, "extra": {} if code is None else {"returncode": code}}
     if role == "tool":
         answer["tool_call_id"] = "c1"
-    record = {
-        "info": {"exit_status": "Submitted", "mini_version": "2.0.0"},
-        "trajectory_format": "mini-swe-agent-1.1",
-        "messages": [
-            {"role": "user", "content": "List the files"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            answer,
-        ],
-    }
+    called = {"role": "assistant", "content": None, "tool_calls": [call]}
+    said = [{"role": "user", "content": "List the files"}, called, answer]
+    info = {"exit_status": "Submitted", "mini_version": "2.0.0"}
+    record = {"info": info, "trajectory_format": "mini-swe-agent-1.1", "messages": said}
     found = read("mini-swe-agent", json.dumps(record).encode(), tmp_path)
     assert [m.is_error for m in found.messages if m.role == "tool"] == [is_error]
 
 
+def turn(index: int, user: str, agent: str) -> dict[str, Any]:
+    return {"turnIndex": index, "userMessage": user, "agentMessage": agent, "toolCalls": []}
+
+
+HELPFUL = {"turnIndex": 1, "metrics": {"helpfulness": {"value": 4, "reason": "short"}}}
+TALK: dict[str, Any] = {
+    "conversationId": "conv-1",
+    "error": None,
+    "turns": [turn(0, "Weather?", "Snow."), turn(1, "Sure?", "Yes.")],
+    "evaluation": {"turnEvaluations": [HELPFUL], "goalCompletion": {"value": 1, "reason": "told"}},
+    "trajectory": {"matched": False, "missingCalls": ["weather"]},
+}
 WRITTEN: dict[str, Any] = {
     "summary": {"passed": False, "totalScenarios": 1, "passedScenarios": 0, "failedScenarios": 1},
-    "scenarios": [
-        {
-            "name": "asks for weather",
-            "passed": False,
-            "conversations": [
-                {
-                    "conversationId": "conv-1",
-                    "error": None,
-                    "turns": [
-                        {"turnIndex": 0, "userMessage": "Weather?", "agentMessage": "Snow.", "toolCalls": []},
-                        {"turnIndex": 1, "userMessage": "Sure?", "agentMessage": "Yes.", "toolCalls": []},
-                    ],
-                    "evaluation": {
-                        "turnEvaluations": [
-                            {"turnIndex": 1, "metrics": {"helpfulness": {"value": 4, "reason": "short"}}}
-                        ],
-                        "goalCompletion": {"value": 1, "reason": "told"},
-                    },
-                    "trajectory": {"matched": False, "missingCalls": ["weather"]},
-                }
-            ],
-            "errors": [],
-        }
-    ],
+    "scenarios": [{"name": "asks for weather", "passed": False, "conversations": [TALK], "errors": []}],
 }
 
 
@@ -138,12 +125,7 @@ def test_the_file_that_agentest_writes(tmp_path: Path) -> None:
         {"name": "helpfulness", "turn_index": 1, "value": 4, "reason": "short"},
         {"name": "trajectory", "value": False, "matched": False, "missingCalls": ["weather"]},
     ]
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/results.json").write_text(json.dumps(WRITTEN, indent=2))
-    (report,) = import_files(
-        "auto", input_files([str(tmp_path / "in")]), sessions_folder=tmp_path / "s", agent_id="a"
-    )
-    assert report.format_name == "agentest"
+    assert recognised(json.dumps(WRITTEN, indent=2).encode(), tmp_path) == ("agentest", 1)
 
 
 def test_a_report_of_another_tool_with_the_same_keys_is_not_agentest() -> None:
@@ -173,7 +155,7 @@ def test_a_comparison_of_agents_is_refused_with_what_helps(tmp_path: Path) -> No
         ("no call", [], "no call"),
     ],
 )
-def test_parallel_calls_and_thoughts_of_sharegpt(
+def test_calls_and_thoughts_of_sharegpt(
     value: str, names: list[str], content: str | None, tmp_path: Path
 ) -> None:
     said = [{"from": "human", "value": "Go"}, {"from": "function_call", "value": value}]
@@ -183,9 +165,7 @@ def test_parallel_calls_and_thoughts_of_sharegpt(
 
 
 @pytest.mark.parametrize(("cost", "stored"), [(0.0031, 0.0031), (0, None), ("x", None), (None, None)])
-def test_the_cost_of_a_record_is_the_cost_of_its_conversation(
-    cost: Any, stored: float | None, tmp_path: Path
-) -> None:
+def test_the_cost_of_a_record_is_its_conversations(cost: Any, stored: float | None, tmp_path: Path) -> None:
     record = {"messages": SAMPLES["openai"].content[0]["messages"], "cost_usd": cost}
     found = read("openai", json.dumps(record).encode() + b"\n", tmp_path)
     assert found.metadata.get("agent_cost_usd") == stored

@@ -47,28 +47,15 @@ def slots(tmp_path: Path, *rows: str) -> Path:
 
 
 def test_a_file_of_slots_names_families(tmp_path: Path) -> None:
-    path = slots(tmp_path, "task_id,slot,disclosures,task_family", "t,,, refunds ", "u,D1,,")
-    found = read_slots(path)
-    assert (
-        found.placed(Conversation.model_validate(conversation("c", task_id="t")), "s").task_family
-        == "refunds"
-    )
-    assert (
-        found.placed(
-            Conversation.model_validate(conversation("c", task_id="u", task_family="own")), "s"
-        ).task_family
-        == "own"
-    )
+    found = read_slots(slots(tmp_path, "task_id,slot,disclosures,task_family", "t,,, refunds ", "u,D1,,"))
+    for given, family in (({"task_id": "t"}, "refunds"), ({"task_id": "u", "task_family": "own"}, "own")):
+        placed = found.placed(Conversation.model_validate(conversation("c", **given)), "s")
+        assert placed.task_family == family
 
 
 def test_columns_are_checked_with_and_without_families(tmp_path: Path) -> None:
     assert read_slots(slots(tmp_path, "task_id,slot,disclosures", "t,,")).by_task["t"].fields == {}
-    for header in (
-        "task_id,slot,task_family",
-        "task_id,slot,disclosures,family",
-        "task_id,slot,disclosures,slot",
-    ):
-        with pytest.raises(
-            SlotsFileError, match="Columns: task_id, slot, disclosures, and task_family optionally"
-        ):
-            read_slots(slots(tmp_path, header, "t,,"))
+    columns = "Columns: task_id, slot, disclosures, and task_family optionally"
+    for more in ("task_family", "disclosures,family", "disclosures,slot"):
+        with pytest.raises(SlotsFileError, match=columns):
+            read_slots(slots(tmp_path, f"task_id,slot,{more}", "t,,"))
