@@ -23,9 +23,9 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from benchmarks.interrupting import tables
 from benchmarks.judge_server import MockJudge, mock_judge
-from tests.commands.interrupting import tables
-from tests.defs.live import served
+from benchmarks.live import served
 
 CONCURRENCY, N_CHATS, LATENCY_MS = 4, 12, 60
 RUN = ("run", "--methodology", "1.3.0")

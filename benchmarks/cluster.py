@@ -20,8 +20,8 @@ from agent_eval.storage.lake import LakeStore
 from agent_eval.storage.lake.upkeep import initialise
 from benchmarks.chaos import shown, write_chats
 from benchmarks.judge_server import MockJudge
-from tests.defs.live import Ui, environment, eventually
-from tests.storage.lake.server import PASSWORD, Server, free_port, initdb, running
+from benchmarks.live import Ui, environment, eventually
+from benchmarks.postgres_server import PASSWORD, Server, free_port, initdb, running
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 SECRET = "k" * 32

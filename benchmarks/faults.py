@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from tests.judge.fault_server import FAULTS, MARK, ODD_BUT_GOOD, FaultServer, fault_server
+from benchmarks.fault_server import FAULTS, MARK, ODD_BUT_GOOD, FaultServer, fault_server
 
 TIMEOUT_S = 2.0
 MOST_MB = 200

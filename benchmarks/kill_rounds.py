@@ -38,7 +38,7 @@ from benchmarks.cluster import (
     workers,
 )
 from benchmarks.judge_server import mock_judge
-from tests.defs.live import run_in_process
+from benchmarks.live import run_in_process
 from tests.defs.test_live import is_settled
 
 AGENTS, N_WORKERS, CONCURRENCY, LATENCY_MS = ("anna", "bert", "cleo"), 3, 2, 700

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.cluster import cluster, differences, file_project, lake_project, postgres, workers
 from benchmarks.judge_server import mock_judge
 from benchmarks.kill_rounds import N_WORKERS, Rounds
-from tests.defs.live import run_in_process
+from benchmarks.live import run_in_process
 from tests.defs.test_backfill import N_AGENTS, generated
 
 CONCURRENCY = 10

@@ -18,8 +18,8 @@ from pathlib import Path
 from agent_eval.tables.made_from import MADE_FROM, below, shape_of
 from benchmarks.cluster import Cluster, add_session, cluster, differences, lake_project, postgres, workers
 from benchmarks.judge_server import MockJudge, mock_judge
-from tests.defs.live import eventually, run_in_process
-from tests.storage.lake.server import Server
+from benchmarks.live import eventually, run_in_process
+from benchmarks.postgres_server import Server
 
 AGENTS, CONCURRENCY, LATENCY_MS, CALLS_OF_CONVERSATION = ("anna", "bert", "cleo"), 10, 200, 2
 _CLUSTERED = ("error_clusters", "error_rates", "failures")

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from agent_eval.project import Project
-from tests.warm import remember_revisions
+from benchmarks.warm import remember_revisions
 
 hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")

@@ -12,8 +12,8 @@ from agent_eval.cli import app
 from agent_eval.project import Project
 from agent_eval.storage import BackupError, Store, back_up
 from agent_eval.tables import TABLES, table
+from benchmarks.warm import agent_eval
 from tests.storage.test_durability import STATE, child, write
-from tests.warm import agent_eval
 
 pytestmark = pytest.mark.slow
 

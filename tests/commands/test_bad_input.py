@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm import agent_eval
+from benchmarks.warm import agent_eval
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import chaos
 from benchmarks.judge_server import mock_judge
-from tests.warm import command
+from benchmarks.warm import command
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from agent_eval.methodology.registry import PACKAGED
 from agent_eval.project import Project
 from agent_eval.project.report import publish
 from agent_eval.tables import TABLES, table
+from benchmarks.warm import agent_eval, home_of
 from tests.conftest import at_home, copy_sample, made_once
-from tests.warm import agent_eval, home_of
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from tests.commands.interrupting import disturbed, project_at, runs_under_way, start, tables
+from benchmarks.interrupting import disturbed, project_at, runs_under_way, start, tables
 from tests.conftest import made_once
 
 pytestmark = pytest.mark.slow

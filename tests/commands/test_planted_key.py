@@ -14,7 +14,7 @@ import pytest
 from agent_eval.project import Project
 from agent_eval.tables import TABLES
 from benchmarks.mock_judge import instance
-from tests.warm import agent_eval, home_of
+from benchmarks.warm import agent_eval, home_of
 
 KEY = "sk-pl/nted+0123=456789&abcdef"
 ENCODINGS: Mapping[str, str] = {

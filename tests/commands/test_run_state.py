@@ -12,8 +12,8 @@ from agent_eval.cli import app
 from agent_eval.commands.run import run
 from agent_eval.project import Project
 from agent_eval.tables import table
+from benchmarks.warm import agent_eval, home_of
 from tests.conftest import copy_sample
-from tests.warm import agent_eval, home_of
 
 pytestmark = pytest.mark.slow
 

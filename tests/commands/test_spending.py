@@ -13,9 +13,9 @@ import pytest
 from agent_eval.project import Project
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables import table
+from benchmarks import warm
 from benchmarks.chaos import IMPORT, RUN, write_chats
 from benchmarks.judge_server import MockJudge, mock_judge
-from tests import warm
 
 AUTOMATION = {PARENT_RUN: "a-run-of-dagster automation"}
 PRICED = {"AGENT_EVAL_JUDGE_PRICE_IN": "1", "AGENT_EVAL_JUDGE_PRICE_OUT": "2"}

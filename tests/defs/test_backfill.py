@@ -9,8 +9,8 @@ import yaml
 
 from agent_eval.project import Project
 from agent_eval.tables import TABLES
+from benchmarks.live import eventually, run_in_process, served
 from tests.conftest import REPOSITORY
-from tests.defs.live import eventually, run_in_process, served
 from tests.defs.test_live import is_settled
 
 N_AGENTS = 20

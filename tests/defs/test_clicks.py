@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.defs.live import Ui, eventually, served
+from benchmarks.live import Ui, eventually, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

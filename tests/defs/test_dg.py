@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.live import environment
 from tests.conftest import REPOSITORY
-from tests.defs.live import environment
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import yaml
 
 from agent_eval.project import Project
 from agent_eval.tables import table
+from benchmarks.live import eventually, run_in_process, served
 from tests.conftest import REPOSITORY, at_home, copy_sample, made_once
-from tests.defs.live import eventually, run_in_process, served
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 AGENTS = ("harbor-desk", "quill-help", "lumen-support")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent_eval.tables.made_from import MADE_FROM, below, shape_of
+from benchmarks.live import environment
 from tests.conftest import REPOSITORY
-from tests.defs.live import environment
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.judge_server import MockJudge, mock_judge
+from benchmarks.warm import on_path
 from tests.conftest import REPOSITORY
-from tests.warm import on_path
 
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
 PORT = "8901"  # of the stand-in, in the pages

@@ -13,8 +13,8 @@ from agent_eval import open_project
 from agent_eval.cli import app
 from agent_eval.settings import Settings
 from agent_eval.tables import table
+from benchmarks.warm import agent_eval
 from tests.conftest import REPOSITORY
-from tests.warm import agent_eval
 
 PAGE = (REPOSITORY / "docs/howto/from-fair-forge.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (?!Fair Forge|aspect|---)(.+?) \| (.+?) \|$", PAGE, re.MULTILINE)

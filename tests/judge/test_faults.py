@@ -12,8 +12,8 @@ from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import Scored, Unscored
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
+from benchmarks.fault_server import FAULTS, MARK, ODD_BUT_GOOD, FaultServer, fault_server
 from tests.judge.fakes import Kept
-from tests.judge.fault_server import FAULTS, MARK, ODD_BUT_GOOD, FaultServer, fault_server
 from tests.judge.test_requests import questions, talk
 
 N_CALLS = 8

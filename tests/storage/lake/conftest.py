@@ -11,7 +11,7 @@ from agent_eval.storage.lake import LakeStore, catalog
 from agent_eval.storage.lake.connections import close_idle
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.lake.upkeep import initialise
-from tests.storage.lake.server import Server, initdb, running
+from benchmarks.postgres_server import Server, initdb, running
 
 _NUMBERS = itertools.count()
 

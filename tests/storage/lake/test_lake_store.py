@@ -29,7 +29,7 @@ from agent_eval.storage.lake.errors import (
 from agent_eval.storage.lake.store import MARKER
 from agent_eval.storage.lake.upkeep import check, compact, initialise
 from agent_eval.tables import table
-from tests.storage.lake.server import PASSWORD, Server
+from benchmarks.postgres_server import PASSWORD, Server
 from tests.storage.test_store import STATE, pairs, state
 
 

@@ -15,9 +15,9 @@ from agent_eval.defs import instance as instance_module
 from agent_eval.defs.instance import close_lost_runs
 from agent_eval.storage import RunScope
 from agent_eval.storage.lake import LakeStore, catalog
+from benchmarks.postgres_server import Server
 from tests.conftest import at_home, copy_sample
 from tests.defs.test_automation import asked
-from tests.storage.lake.server import Server
 
 
 @dg.job

@@ -20,9 +20,9 @@ from agent_eval.storage.lake.answers import AnswersNotStoredError, ClaimedQuesti
 from agent_eval.storage.lake.ledger import CatalogLedger, add_spent, spent
 from agent_eval.storage.ledger import SPENDING, SpendingCap
 from agent_eval.tables import table
+from benchmarks.postgres_server import Server
 from tests.judge.fakes import ScriptedClient
 from tests.judge.test_panel import NOTHING, SEQUENCES
-from tests.storage.lake.server import Server
 
 NO_CAP = SpendingCap(None, None, "", "")
 CACHE = table("judge_cache")

@@ -13,8 +13,8 @@ from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sessions_hash
-from tests.fuzz.holding import check_refusals, check_store, check_text
-from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, lines_of
+from benchmarks.fuzz.holding import check_refusals, check_store, check_text
+from benchmarks.fuzz.hostile import changed_bytes, changed_json, json_bytes, lines_of
 
 SESSION = """methodology_versions: [1.2.0, 1.3.0]
 benchmark_id: spring

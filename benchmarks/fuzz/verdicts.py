@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge, read_verdicts, verdicts_hash
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
-from tests.fuzz.holding import check_refusals, check_store, check_text
-from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, lines_of, texts, values
+from benchmarks.fuzz.holding import check_refusals, check_store, check_text
+from benchmarks.fuzz.hostile import changed_bytes, changed_json, json_bytes, lines_of, texts, values
 from tests.judge.material import recorded
 
 VERDICT = recorded("hash", 0, HELPFULNESS, rating_1to5=4)

@@ -1,4 +1,4 @@
-"""The long run: `python -m tests.fuzz --minutes 5 [--door sessions]`. What fails is made small and shown."""
+"""The long run: `python -m benchmarks.fuzz --minutes 5 [--door sessions]`. What fails is made small and shown."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ import time
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.doors import DOORS, attempt
+from benchmarks.fuzz.doors import DOORS, attempt
 
 ROUND = 500
 STORED = 20  # one input in so many goes through the store as well
@@ -40,7 +40,7 @@ def fuzz(door: str, seconds: float) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="for each door")
     parser.add_argument(
         "--door", choices=sorted(DOORS), action="append", help="default: all, one after the other"

@@ -10,8 +10,8 @@ from unittest import mock
 from hypothesis import strategies as st
 
 from agent_eval import cli
-from tests.fuzz.holding import is_printable
-from tests.fuzz.hostile import texts
+from benchmarks.fuzz.holding import is_printable
+from benchmarks.fuzz.hostile import texts
 
 COMMANDS: tuple[list[str], ...] = (
     ["leaderboard"], ["explain"], ["explain", "a"], ["explain", "a", "--metric"], ["summary"], ["reliability"], ["gate"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],

@@ -16,8 +16,8 @@ from agent_eval.judge.inputs.human_ratings import (
     read_ratings,
 )
 from agent_eval.judge.inputs.rater_rules import decided_ratings
-from tests.fuzz.holding import check_refusals, check_store, check_text
-from tests.fuzz.hostile import changed_bytes, texts
+from benchmarks.fuzz.holding import check_refusals, check_store, check_text
+from benchmarks.fuzz.hostile import changed_bytes, texts
 
 ROWS = (
     ("a", "s", "", "", "any", "U1", "", "4", "good", "quote", "kim", "2026-04-20T10:00:00Z", "", "", ""),

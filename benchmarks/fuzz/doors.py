@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from tests.fuzz import arguments, importers, methodologies, ratings, sessions, settings_files, verdicts
-from tests.fuzz.holding import project, watched
+from benchmarks.fuzz import arguments, importers, methodologies, ratings, sessions, settings_files, verdicts
+from benchmarks.fuzz.holding import project, watched
 
 DOORS: Mapping[str, ModuleType] = {
     "arguments": arguments,

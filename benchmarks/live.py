@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.warm import agent_eval
+from benchmarks.warm import agent_eval
 
 LOCATION = {"repositoryLocationName": "agent_eval.definitions", "repositoryName": "__repository__"}
 

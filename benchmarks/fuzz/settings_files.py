@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.settings import Settings, home_around, read_settings, unknown_variables
-from tests.fuzz.hostile import changed_bytes, texts
+from benchmarks.fuzz.hostile import changed_bytes, texts
 
 TOML = b'data_dir = "data"\nstore = "data/x.duckdb"\nmax_unscored_share = 0.05\n'
 NAMES = st.sampled_from(

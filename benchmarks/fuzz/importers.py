@@ -13,9 +13,9 @@ from agent_eval.transcripts.importers import FORMATS, ImportReport, import_file
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.sessions import read_sessions
-from tests.fuzz.holding import check_refusals, check_text, files
-from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, nasty_texts
-from tests.fuzz.sessions import CALL
+from benchmarks.fuzz.holding import check_refusals, check_text, files
+from benchmarks.fuzz.hostile import changed_bytes, changed_json, json_bytes, nasty_texts
+from benchmarks.fuzz.sessions import CALL
 from tests.transcripts.importers.samples import INSPECT_SAMPLE, SAMPLES, Sample
 
 MESSAGES = [

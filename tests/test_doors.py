@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.doors import DOORS, attempt
+from benchmarks.fuzz.doors import DOORS, attempt
 
 pytestmark = pytest.mark.slow
 

@@ -62,7 +62,7 @@ def command() -> list[str]:
     """Return how to start `agent-eval` in a fork; the waiting process ends with this one."""
     folder = tempfile.mkdtemp()
     path = str(Path(folder, "socket"))
-    started = [sys.executable, "-c", f"from tests.warm import serve; serve({path!r})"]
+    started = [sys.executable, "-c", f"from benchmarks.warm import serve; serve({path!r})"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_EVAL_")}
     server = subprocess.Popen(started, cwd=_REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None

@@ -9,8 +9,8 @@ from agent_eval.commands.methodology import show, show_list, validate
 from agent_eval.commands.terminal.output import SafeConsole
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.registry import PACKAGED, RECORD, Registry, freeze, version_names
-from tests.fuzz.holding import is_printable
-from tests.fuzz.hostile import changed_bytes, changed_json
+from benchmarks.fuzz.holding import is_printable
+from benchmarks.fuzz.hostile import changed_bytes, changed_json
 
 OWN = "9.0.0"
 TEXT = (PACKAGED / "1.0.0.yaml").read_text().replace("1.0.0", OWN)
