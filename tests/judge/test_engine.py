@@ -180,6 +180,14 @@ def test_people_count_before_rules_and_rules_before_recorded_verdicts() -> None:
     assert effective_is_one_of_each(found.turn_judgments, "turn_index")
 
 
+def test_a_human_rating_takes_the_place_of_nobodys() -> None:
+    rating = human("helpfulness", 1, conversation_id="c1", turn_index=1)
+    turns = judged(TALK, ratings=[rating]).turn_judgments
+    row = turns.filter(metric="helpfulness", turn_index=1)
+    assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
+    assert effective_is_one_of_each(turns, "turn_index")
+
+
 def test_a_label_by_a_judge_of_another_tool_is_beside_ours_and_changes_nothing() -> None:
     label = human("helpfulness", 1, conversation_id="c1", turn_index=1, rater="import:gpt", role="judge")
     alone, beside = (judged(TALK, ratings=ratings).turn_judgments for ratings in ((), [label]))
