@@ -15,6 +15,7 @@ from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import read_sessions
 from tests.transcripts.importers import samples
 from tests.transcripts.importers.samples import CHAT, CITY, QUESTION, REPLY, SAMPLES, SNOW
+from tests.transcripts.importers.test_dialects import FORMS
 from tests.transcripts.making import lines, snapshot
 
 
@@ -323,13 +324,10 @@ def test_openai_reads_legacy_functions_other_providers_blocks_and_reasoning(tmp_
         {"role": "assistant", "content": None, "reasoning_content": "I look."} | called,
         {"role": "function", "name": "weather", "content": SNOW},
     ]
-    blocks = [
-        {"role": "user", "content": QUESTION},
-        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": SNOW}]}]},
-    ]  # fmt: skip
     functions = {"messages": legacy, "functions": [{"name": "weather"}]}
-    first, second = read("openai", lines([functions, {"messages": blocks, "system": "Be brief."}]), tmp_path)
+    first, second = read(
+        "openai", lines([functions, {"messages": FORMS["anthropic"][:3], "system": "Be brief."}]), tmp_path
+    )
     assert first.messages[0].content == f"{QUESTION}\n[image]"
     assert first.turns()[0].tool_calls[0].result == SNOW
     assert first.tools == ({"name": "weather"},)
