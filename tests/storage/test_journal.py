@@ -32,8 +32,11 @@ def rows_in(folder: Path) -> list[object]:
 def test_rows_are_found_once_their_writer_is_done_and_only_once(tmp_path: Path) -> None:
     journal = Journal.begin(tmp_path)
     journal.append([{"i": 0}, {"i": 1}])
+    assert journal.path.stat().st_mode & 0o077 == 0  # of its owner only
     assert rows_in(tmp_path) == []  # still held
     journal.close()
+    with pytest.raises(ZeroDivisionError), finished_journals(tmp_path, TABLE):
+        raise ZeroDivisionError  # as if the store could not be reached
     assert rows_in(tmp_path) == [0, 1]
     assert rows_in(tmp_path) == []
 
@@ -41,18 +44,6 @@ def test_rows_are_found_once_their_writer_is_done_and_only_once(tmp_path: Path) 
 def test_an_unused_journal_leaves_nothing_behind(tmp_path: Path) -> None:
     Journal.begin(tmp_path).close()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_merge_that_fails_loses_nothing(tmp_path: Path) -> None:
-    journal = Journal.begin(tmp_path)
-    journal.append([{"i": 0}])
-    journal.close()
-    try:
-        with finished_journals(tmp_path, TABLE):
-            raise RuntimeError("the store is away")
-    except RuntimeError:
-        pass
-    assert rows_in(tmp_path) == [0]
 
 
 def test_a_killed_writer_loses_no_row_that_it_was_told_is_safe(tmp_path: Path) -> None:
@@ -73,13 +64,8 @@ def test_a_killed_writer_loses_no_row_that_it_was_told_is_safe(tmp_path: Path) -
     assert rows_in(tmp_path)[: len(told)] == told
 
 
-def test_a_line_that_was_cut_off_is_no_row(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"i": 0}\n{"i"')
-    assert rows_in(tmp_path) == [0]
-
-
-def test_a_journal_of_an_earlier_release_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"i": 0}\n{"i": 1, "x": 0.5}\n')
+def test_a_journal_of_an_earlier_release_is_read_without_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"i": 0}\n{"i": 1, "x": 0.5}\n{"i"')
     assert rows_in(tmp_path) == [0, 1]
 
 
@@ -155,7 +141,3 @@ def test_no_journal_begins_on_a_disk_that_is_nearly_full(
     with pytest.raises(DiskFullError, match=r"only 1 MB are free.*no judge is called"):
         Journal.begin(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_journal_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    assert written(tmp_path, range(1)).stat().st_mode & 0o077 == 0
