@@ -67,8 +67,7 @@ def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudg
     assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 0
     assert ran(root, judge)[0] > 5  # by hand
     spent = Project.open(root).store.read(table("spending"))
-    of_automation = spent.filter(started_by="automation")
-    assert of_automation["n_calls"].sum() == 5
+    assert spent.filter(started_by="automation")["n_calls"].sum() == 5
     assert spent["n_calls"].sum() == judge.stats()["calls"]
     assert spent["cost_usd"].sum() > 0
     assert spent["n_reserved"].sum() == 0
