@@ -105,33 +105,36 @@ def test_every_flipped_byte_of_a_line_is_noticed(tmp_path: Path) -> None:
         assert len(found) >= 1, at
 
 
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from agent_eval.storage.journal import Journal
+
+for folder in map(Path, sys.argv[1:]):
+    journal = Journal.begin(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(folder.name), resource.RLIM_INFINITY))
+    for i in range(200):
+        try:
+            journal.append([{"i": i}, {"i": i + 1000}])
+        except OSError:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        else:
+            print(folder.name, i)
+    journal.close()
+"""
+
+
 @pytest.mark.slow
 def test_a_full_disk_loses_no_row_that_was_called_stored(tmp_path: Path) -> None:
-    script = (
-        "import resource, sys; from pathlib import Path; from agent_eval.storage.journal import Journal\n"
-        "journal = Journal.begin(Path(sys.argv[1])); soft = int(sys.argv[2])\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))\n"
-        "for i in range(200):\n"
-        "    try:\n"
-        "        journal.append([{'i': i}, {'i': i + 1000}])\n"
-        "    except OSError:\n"
-        "        print('lost', i); resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
-        "    else:\n"
-        "        print('stored', i)\n"
-        "journal.close()"
-    )
-    for limit in random.Random(7).sample(range(1, 9_000), 12):
-        folder = tmp_path / str(limit)
+    folders = [tmp_path / str(limit) for limit in random.Random(7).sample(range(1, 9_000), 12)]
+    for folder in folders:
         folder.mkdir()
-        told = subprocess.run(
-            [sys.executable, "-c", script, str(folder), str(limit)],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()
-        stored = [int(line.split()[1]) for line in told if line.startswith("stored")]
-        assert len(stored) == 199, limit
-        assert rows_in(folder) == [n for i in stored for n in (i, i + 1000)], limit
+    command = [sys.executable, "-c", FULL_DISK, *map(str, folders)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    for folder in folders:
+        stored = [int(line.split()[1]) for line in said if line.split()[0] == folder.name]
+        assert len(stored) == 199, folder
+        assert rows_in(folder) == [n for i in stored for n in (i, i + 1000)], folder
 
 
 def test_no_journal_begins_on_a_disk_that_is_nearly_full(
