@@ -10,7 +10,6 @@ import pytest
 from agent_eval.definitions import defs
 from agent_eval.judge.llm.client import CallError
 from agent_eval.project import Project
-from agent_eval.tables import table
 from tests.commands.conftest import AGENT, Model, invoke
 
 pytestmark = pytest.mark.slow
@@ -33,7 +32,7 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     assert said_by("audit", *judge)[0] == 2  # nothing was answered yet
     assert said_by("run", "--methodology", "1.3.0", *judge)[0] == 0
     model.n_asked()
-    cache = Project.open().store.read(table("judge_cache")).sort("cache_key")
+    cache = Project.open().table("judge_cache").sort("cache_key")
 
     code, out, _ = said_by("audit", *judge, "--size", "3", "--json")
     assert (code, model.n_asked()) == (0, 3)
@@ -47,10 +46,10 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     code, out, _ = said_by("audit", *judge, "--size", "3", "--json")
     helpful = next(row for row in json.loads(out) if row["metric"] == "helpfulness")
     assert (code, helpful["n"], helpful["share_equal"], helpful["mean_difference"]) == (0, 3, 0.0, -2.0)
-    audits = Project.open().store.read(table("judge_audits"))
+    audits = Project.open().table("judge_audits")
     samples = audits.group_by("audit_id").agg(pl.col("cache_key").sort())["cache_key"].to_list()
     assert samples[0] == samples[1]  # a fixed sample
-    assert Project.open().store.read(table("judge_cache")).sort("cache_key").equals(cache)
+    assert Project.open().table("judge_cache").sort("cache_key").equals(cache)
 
     (root / "agent_eval.toml").write_text("[gates.judge_drift]\nmax_mean_difference = 0.3\n")
     gate = ("gate", "--agent", AGENT, "--json")
@@ -74,7 +73,7 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
         done = defs.resolve_job_def("audit").execute_in_process(instance=instance)
     (made,) = done.asset_materializations_for_node("judge_audits")
-    audits = Project.open().store.read(table("judge_audits"))
+    audits = Project.open().table("judge_audits")
     latest = audits.filter(pl.col("audit_id") == pl.col("audit_id").max()).select("verdict_before", "verdict")
     pairs = [(json.loads(before), json.loads(now)) for before, now in latest.iter_rows()]
     rated = [b["rating_1to5"] - a["rating_1to5"] for a, b in pairs if a.get("rating_1to5") is not None]

@@ -36,7 +36,7 @@ def agent_eval(*arguments: str) -> str:
 
 
 def read(name: str) -> pl.DataFrame:
-    return Project.open().store.read(table(name))
+    return Project.open().table(name)
 
 
 def boards() -> Boards:
@@ -144,7 +144,7 @@ def test_the_judge_of_a_version_in_an_earlier_store_is_that_of_each_of_its_agent
 ) -> None:
     agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0")
     project = Project.open()
-    by_pair = project.store.read(table("judge_state"))
+    by_pair = project.table("judge_state")
     project.store.delete(table("judge_state"), by_pair.select("methodology_version").unique())
     legacy = by_pair.head(1).with_columns(agent_id=pl.lit(None, dtype=pl.String))
     project.store.upsert(table("judge_state"), legacy, run_id="earlier")

@@ -9,7 +9,6 @@ import pytest
 from agent_eval.commands.results.tournament import NoVerdictsError
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project, UnknownAgentError
-from agent_eval.tables import table
 from tests.commands.conftest import invoke, use
 
 PAIR = ("lumen-support", "harbor-desk")
@@ -70,7 +69,7 @@ def test_versions_stand_side_by_side_only_when_asked_for() -> None:
 
 
 def test_every_two_ranked_agents_have_a_stored_comparison(sample: Project) -> None:
-    stored = sample.store.read(table("pairwise_comparisons")).filter(methodology_version="1.3.0")
+    stored = sample.table("pairwise_comparisons").filter(methodology_version="1.3.0")
     assert sorted(stored.select("agent_id", "other_agent_id", "verdict").rows()) == [
         ("harbor-desk", "lumen-support", "unknown"),
         ("harbor-desk", "quill-help", "tie"),

@@ -108,7 +108,7 @@ def test_clusters_grow_in_the_store_with_peoples_words_and_a_models(project: Pro
         return ClusterNames({case.cluster_id: Name("Theirs", "why", "critical") for case in cases})
 
     cluster_failures(project, found, run_id="r", namer=Namer("mock", answer))
-    registry = project.store.read(table("error_registry")).filter(pl.col("named_by") == "mock")
+    registry = project.table("error_registry").filter(pl.col("named_by") == "mock")
     assert sorted(registry["title"]) == ["Ours", "Theirs"]
     assert set(registry["severity"]) == {"critical"}
     again = cluster_failures(project, found, run_id="r")
@@ -131,9 +131,7 @@ def test_vectors_are_made_once(project: Project) -> None:
 
 
 def test_pages_show_severity_counts_trend_and_examples_and_keep_transcripts_inert(project: Project) -> None:
-    rows = project.store.read(table("error_clusters")).with_columns(
-        title=pl.lit("<script>|"), trend=pl.lit("new")
-    )
+    rows = project.table("error_clusters").with_columns(title=pl.lit("<script>|"), trend=pl.lit("new"))
     page = clusters_page(rows)
     for text in ("severity", "high", "&lt;script&gt;\\|", "new", "c\\#0", "9"):
         assert text in page

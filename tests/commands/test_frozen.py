@@ -109,10 +109,10 @@ def test_a_run_and_its_estimate_are_refused_in_one_line_until_the_edit_is_undone
 
 def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edited: Path) -> None:
     project = Project.open()
-    before = project.store.read(table("leaderboard"))
+    before = project.table("leaderboard")
     assert run(project, versions=("1.3.0",), boards=True).exit_code == 0
     assert any("1.4.0 was published with hash" in w for w in run(project, versions=("1.3.0",)).warnings)
-    after = project.store.read(table("leaderboard"))
+    after = project.table("leaderboard")
     assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
 
 
@@ -209,7 +209,7 @@ def test_the_asset_page_links_a_superseded_board_to_the_current_one(published_ro
 
 
 def test_an_agent_without_a_session_for_the_version_is_not_on_its_board(published_root: Path) -> None:
-    boards = Project.open(published_root).store.read(table("leaderboard"))
+    boards = Project.open(published_root).table("leaderboard")
     assert set(boards.filter(methodology_version="1.3.0")["agent_id"]) == set(AGENTS)
     assert set(boards.filter(methodology_version="1.4.0")["agent_id"]) == {"quill-help"}
 
@@ -225,7 +225,7 @@ def test_a_version_that_is_superseded_later_has_its_board_made_again_and_nothing
     report = run(Project.open(), versions=("1.3.0",), say=said.append)
     assert report.stale.is_empty()
     assert said == ["version: 1.3.0"]
-    board = Project.open().store.read(table("leaderboard")).filter(methodology_version="1.3.0")
+    board = Project.open().table("leaderboard").filter(methodology_version="1.3.0")
     assert set(board["superseded_by"]) == {None}
     said.clear()
     run(Project.open(), versions=("1.3.0",), say=said.append)

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from agent_eval.cli import app, main
 from agent_eval.judge.llm.client import CallError
 from agent_eval.project import Project
-from agent_eval.tables import table
 from tests.commands.conftest import AGENT, Model
 
 TALK = [{"role": "user", "content": "Cancel order 2"}, {"role": "assistant", "content": "Cancelled."}]
@@ -168,7 +167,7 @@ def test_changed_gates_are_held_again_and_nothing_else_is_made(sample_copy: Path
     assert "gates of 32 more agent/version pairs" in result.stderr
     after = {name: made_by(name) for name in names}
     assert {name for name in names if before[name] != after[name]} == {"gate_results"}
-    stored = Project.open().store.read(table("gate_results"))
+    stored = Project.open().table("gate_results")
     assert "failed" in set(stored.filter(gate="threshold")["result"])
     assert "more pairs" not in CliRunner().invoke(app, ["run"]).stderr
 
@@ -202,7 +201,7 @@ def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
     assert code == 1
     assert {name for name, row in found.items() if row["result"] == "failed"} == {"silent_turns"}
     assert found["silent_turns"]["evidence"].startswith("2 of 4 turns without a reply, 50.0 %: ")
-    clusters = Project.open(root).store.read(table("error_clusters")).filter(label="no reply")
+    clusters = Project.open(root).table("error_clusters").filter(label="no reply")
     assert clusters.select("agent_id", "severity", "n_turns").rows() == [("quiet", "high", 2)]
 
 

@@ -40,7 +40,7 @@ def of_model(status: str) -> int:
 
 def clusters() -> pl.DataFrame:
     """The clusters with words: the others are named by their block alone."""
-    return Project.open().store.read(table("error_registry")).filter(pl.col("founder").is_not_null())
+    return Project.open().table("error_registry").filter(pl.col("founder").is_not_null())
 
 
 def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Path, model: Model) -> None:
@@ -73,7 +73,7 @@ def test_a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_
 ) -> None:
     assert run()[0] == 0
     n_calls = model.n_asked()
-    cache = Project.open().store.read(table("judge_cache"))
+    cache = Project.open().table("judge_cache")
     bill = pytest.approx(n_calls * (USAGE.cost_usd or 0))
     assert cache["cost_usd"].sum() == bill  # it is stored
     before = judged()
@@ -105,7 +105,7 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     before = clusters()
     assert before["naming_problem"].null_count() == 0
     assert before["title"].to_list() == before["rule_title"].to_list()
-    failures = Project.open().store.read(table("failures"))
+    failures = Project.open().table("failures")
     assert failures["cluster_id"].null_count() == 0
 
     del model.answers["every name"]
@@ -114,9 +114,9 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     named = clusters()
     assert set(named["named_by"]) == {"some/model"}
     assert named["naming_problem"].null_count() == named.height
-    assert Project.open().store.read(table("failures")).equals(failures)
+    assert Project.open().table("failures").equals(failures)
     assert "Nothing was stale" in run()[1]
-    bill = Project.open().store.read(table("judge_cache"))["cost_usd"].sum()
+    bill = Project.open().table("judge_cache")["cost_usd"].sum()
     assert bill == pytest.approx(n_calls * (USAGE.cost_usd or 0))  # as many names as were lost before
     assert n_again < n_calls
 

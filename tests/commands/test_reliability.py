@@ -238,7 +238,7 @@ def test_tool_weights_threshold_and_profile_of_the_settings_reach_the_table(answ
     found = []
     for project in (answered, lenient, profile):
         materialise("tool_correctness", project)
-        (row,) = project.store.read(table("tool_correctness")).iter_rows(named=True)
+        (row,) = project.table("tool_correctness").iter_rows(named=True)
         found.append((row["overall"], row["is_correct"]))
     # g is missing: selection, parameters and sequence are 1/2; of the profile, sequence is 1 and utilisation 0
     assert found == [(0.5, False), (0.5, True), (0.5, False)]

@@ -62,7 +62,7 @@ def test_an_edited_verdict_takes_effect_and_a_withdrawn_one_is_gone(sample_copy:
     file.write_text("")
     run(Project.open())
     assert board("1.2.0")["forge-coder"]["status"] == "incomplete"
-    assert Project.open().store.read(table("judge_cache")).is_empty()
+    assert Project.open().table("judge_cache").is_empty()
 
 
 def test_a_removed_agent_leaves_every_board_even_version_by_version(sample_copy: Path) -> None:

@@ -109,4 +109,4 @@ def test_an_audit_without_a_model_says_so_and_has_no_figure(sample_copy: Path) -
         (made,) = done.asset_materializations_for_node("judge_audits")
         assert set(made.metadata) == {"skipped"}
         assert evaluations(instance, "judge_audits")["audited"][0] is False
-    assert Project.open().store.read(table("judge_audits")).is_empty()
+    assert Project.open().table("judge_audits").is_empty()

@@ -8,7 +8,6 @@ import yaml
 
 from agent_eval.methodology.registry import PACKAGED
 from agent_eval.project import Project
-from agent_eval.tables import table
 from tests.conftest import at_home, copy_sample, made_once
 from tests.defs.live import eventually, run_in_process, served
 
@@ -58,7 +57,7 @@ def agents_file(root: Path) -> list[dict[str, object]]:
 
 def board(root: Path, version: str = "1.3.0") -> dict[str, object]:
     """Agent → composite."""
-    rows = Project.open(root).store.read(table("leaderboard")).filter(methodology_version=version)
+    rows = Project.open(root).table("leaderboard").filter(methodology_version=version)
     return dict(rows.select("agent_id", "composite_score").iter_rows())
 
 

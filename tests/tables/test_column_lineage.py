@@ -53,7 +53,7 @@ def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> 
     of_version = pl.DataFrame({"methodology_version": ["1.3.0"]})
     stored = (*TABLES, "rubric_ratings", "transcripts", "reliability")
     rows = {name: sample.store.read(table(name), of_version) for name in stored}
-    rows["agents"] = sample.store.read(table("agents"))
+    rows["agents"] = sample.table("agents")
 
     def boards(composite_scores: pl.DataFrame) -> pl.DataFrame:
         others = (any_table(rows[name]) for name in ("agents", "reliability"))
