@@ -26,11 +26,8 @@ def test_the_cluster_differs_in_duckdb_only_and_ci_tests_its_versions() -> None:
 
 def test_the_lowest_dagster_of_ci_is_the_lowest_that_is_allowed() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    lowest = {
-        re.split(r"[>=,]+", need)[0]: re.split(r"[>=,]+", need)[1]
-        for need in project["dependencies"]
-        if need.startswith("dagster")
-    }
+    of_dagster = (re.split(r"[>=,]+", need) for need in project["dependencies"] if need.startswith("dagster"))
+    lowest = {name: version for name, version, *_ in of_dagster}
     assert pins(".ci/lowest-dagster.txt").items() >= lowest.items()
     assert set(pins(".ci/lowest-dagster.txt").values()) == set(lowest.values())
 

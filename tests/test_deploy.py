@@ -54,9 +54,8 @@ def test_celery_reads_the_password_of_the_broker_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """dagster-celery writes the address that the files name to a file in DAGSTER_HOME."""
-    app = pytest.importorskip("dagster_celery.make_app").make_app(
-        {"broker": "redis://h/0", "backend": "redis://h/0"}
-    )
+    addresses = dict.fromkeys(("broker", "backend"), "redis://h/0")
+    app = pytest.importorskip("dagster_celery.make_app").make_app(addresses)
     said = (DEPLOY / "celery.yaml").read_text()
     for variable in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
         assert variable in said
@@ -66,11 +65,8 @@ def test_celery_reads_the_password_of_the_broker_from_the_environment(
 
 def test_every_service_has_the_variables_that_its_files_read() -> None:
     services = read("compose.yaml")["services"]
-    needed = {
-        v
-        for name in ("celery.yaml", "worker.yaml", "workspace.yaml")
-        for v in ENVIRONMENT.findall((DEPLOY / name).read_text())
-    }
+    texts = [(DEPLOY / f"{name}.yaml").read_text() for name in ("celery", "worker", "workspace")]
+    needed = set(ENVIRONMENT.findall("".join(texts)))
     for name in ("init", "code", "web", "daemon", "worker"):
         assert needed | {"PGPASSWORD"} <= services[name]["environment"].keys()
     assert services["redis"]["command"] == ["redis-server", "--appendonly", "yes"]
@@ -82,9 +78,8 @@ def test_the_pods_of_runs_have_the_variables_that_their_instance_reads() -> None
     passed = set(read("kubernetes.yaml")["run_launcher"]["config"]["env_vars"])
     assert needed - passed == {"DAGSTER_PG_PASSWORD"}  # of the secret
     home = read("helm-values.yaml")["global"]["dagsterHome"]
-    assert (
-        f"mkdir -p {home}" in (DEPLOY / "Dockerfile").read_text()
-    )  # writable: `agent-eval run` has a lock there
+    # writable: `agent-eval run` has a lock there
+    assert f"mkdir -p {home}" in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_web_server_and_daemon_find_the_code_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,19 +100,15 @@ def test_the_lake_of_compose_and_helm_is_a_valid_setting_in_a_mounted_folder() -
     web = read("compose.yaml")["services"]["web"]
     code = read("helm-values.yaml")["dagster-user-deployments"]["deployments"][0]
     of_helm = next(variable["value"] for variable in code["env"] if variable["name"] == "AGENT_EVAL_STORE")
-    mounts = (
-        {volume.split(":")[1] for volume in web["volumes"]},
-        {m["mountPath"] for m in code["volumeMounts"]},
-    )
-    for given, mounted in zip((web["environment"]["AGENT_EVAL_STORE"], of_helm), mounts, strict=True):
-        assert str(LakeSettings(**json.loads(given)).data) in mounted
+    mounted = {volume.split(":")[1] for volume in web["volumes"]}
+    of_pods = {mount["mountPath"] for mount in code["volumeMounts"]}
+    for given, folders in ((web["environment"]["AGENT_EVAL_STORE"], mounted), (of_helm, of_pods)):
+        assert str(LakeSettings(**json.loads(given)).data) in folders
 
 
 def test_the_image_copies_files_that_exist_and_pins_what_no_constraint_pins() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
-    copied = [
-        word for line in re.findall(r"^COPY (.+) \S+$", text, flags=re.MULTILINE) for word in line.split()
-    ]
+    copied = " ".join(re.findall(r"^COPY (.+) \S+$", text, flags=re.MULTILINE)).split()
     assert [word for word in copied if not (REPOSITORY / word).exists()] == []
     of_project = {REPOSITORY / "data", REPOSITORY}  # they may contain a store and its secret
     assert of_project.isdisjoint(REPOSITORY / word for word in copied)

@@ -40,12 +40,10 @@ def test_the_board_is_what_the_sample_gives(sample_root: Path, monkeypatch: pyte
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
-    extract = next(
-        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("command=")
-    )
-    found = subprocess.run(
-        ["bash", "-c", f'{extract}; echo "$command"'], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    extract = next(line for line in lines if line.startswith("command="))
+    shell = ["bash", "-c", f'{extract}; echo "$command"']
+    found = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip().endswith("-m pytest -n 4")
     assert found.stdout.strip() in README
 

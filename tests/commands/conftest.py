@@ -6,14 +6,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from agent_eval.cli import app
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
+from benchmarks.warm import home_of
 from tests.conftest import copy_sample
 from tests.judge.fakes import ScriptedClient
 
 AGENT = "quill-help"
 KEY = "sk-planted-0123456789abcdef"
+
+
+def use(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    """Make a root the project of the commands in this process; return it."""
+    for name, value in home_of(root).items():
+        monkeypatch.setenv(name, value)
+    return root
+
+
+def invoke(*arguments: str) -> Result:
+    """Run a command in this process; an error that ends it is raised."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 @dataclass
@@ -65,9 +80,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sample with one agent, before any run; a key in the environment."""
     copy_sample(tmp_path, AGENT)
     shutil.rmtree(tmp_path / "data" / "verdicts")
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    yield tmp_path
+    yield use(monkeypatch, tmp_path)
     held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert held == []

@@ -1,6 +1,6 @@
 """`agent-eval backup`: a copy that opens as a store, or one clear line and no trace of a copy."""
 
-import shutil
+import re
 from pathlib import Path
 
 import duckdb
@@ -13,7 +13,7 @@ from agent_eval.project import Project
 from agent_eval.storage import BackupError, Store, back_up
 from agent_eval.tables import TABLES, table
 from benchmarks.warm import agent_eval
-from tests.storage.test_durability import STATE, child, write
+from tests.storage.test_durability import STATE, running, write
 
 pytestmark = pytest.mark.slow
 
@@ -40,36 +40,27 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_a_copy_taken_while_others_write_holds_whole_partitions(store: Store, tmp_path: Path) -> None:
-    code = "store = Store.at(Path(sys.argv[1]))\nprint('up', flush=True)\nfor mark in range(1, 9): write(store, 'a', mark, 300)"
+    code = "print('up', flush=True)\nfor mark in range(1, 9): write(store, 'a', mark, 300)"
     write(store, "a", 0, 300)
-    writer = child(code, store.attach)
-    assert writer.stdout
-    writer.stdout.readline()
-
-    for i in range(4):
-        copy = back_up(store, tmp_path / f"{i}.duckdb")
-        found = Store.at(copy.file).read(STATE)
-        assert (found.height, found["spec"].n_unique()) == (300, 1)
-    writer.communicate()
+    with running(code, store) as writer:
+        for i in range(4):
+            copy = back_up(store, tmp_path / f"{i}.duckdb")
+            found = Store.at(copy.file).read(STATE)
+            assert (found.height, found["spec"].n_unique()) == (300, 1)
+        writer.communicate()
     assert writer.returncode == 0
     assert store.read(STATE)["spec"].unique().to_list() == ["8"]
 
 
 def test_what_a_killed_writer_left_in_its_log_is_in_the_copy(store: Store, tmp_path: Path) -> None:
     code = "con = duckdb.connect(sys.argv[1])\ncon.execute(\"INSERT INTO judge_state BY NAME SELECT 'b' AS agent_id, '1' AS methodology_version, '7' AS spec\")\nprint('done', flush=True)\ntime.sleep(60)"
-    writer = child(code, store.attach)
-    assert writer.stdout
-    writer.stdout.readline()
-    writer.kill()
-    writer.communicate()
+    with running(code, store):
+        pass  # until it has written
     assert Path(f"{store.attach}.wal").exists()
     copy = back_up(store, tmp_path / "copy.duckdb")
     assert Store.at(copy.file).read(STATE).height == 101
-    assert {p.name for p in tmp_path.iterdir() if p.is_file()} == {
-        "copy.duckdb",
-        "copy.duckdb.lock",
-        "copy.duckdb.lock.queue",
-    }
+    made = {f"copy.duckdb{end}" for end in ("", ".lock", ".lock.queue")}
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == made
 
 
 def test_nothing_is_overwritten_unless_it_is_said(store: Store, tmp_path: Path) -> None:
@@ -112,26 +103,10 @@ def test_a_damaged_store_gives_no_copy_that_looks_like_one(store: Store, tmp_pat
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["run"],
-        ["leaderboard"],
-        ["gate"],
-        ["reliability"],
-        ["explain", "harbor-desk"],
-        ["backup", "copy.duckdb"],
-    ],
-)
-def test_every_command_that_needs_the_store_refuses_one_of_a_later_version(
-    sample_root: Path, tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(sample_root / "data", tmp_path / "data")
-    with duckdb.connect(str(tmp_path / "data" / "agent_eval.duckdb")) as con:
+def test_every_command_that_needs_the_store_refuses_one_of_a_later_version(sample_copy: Path) -> None:
+    with duckdb.connect(str(sample_copy / "data" / "agent_eval.duckdb")) as con:
         con.execute("INSERT INTO schema_version VALUES (99, '9.8.7', now())")
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    done = agent_eval(tmp_path, *command)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "version 99" in done.stderr
-    assert "9.8.7 or later" in done.stderr
+    for command in ("run", "leaderboard", "gate", "reliability", "explain harbor-desk", "backup copy.duckdb"):
+        done = agent_eval(sample_copy, *command.split())
+        assert done.returncode == 2, command
+        assert re.fullmatch(r".*version 99.*9\.8\.7 or later.*\n", done.stderr), (command, done.stderr)

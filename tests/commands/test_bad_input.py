@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def imported(
-    root: Path, text: str | bytes, *extra: str, agent: str = "a"
-) -> subprocess.CompletedProcess[str]:
-    source = root / "source.jsonl"
-    source.write_bytes(text.encode() if isinstance(text, str) else text)
-    return agent_eval(root, "import", "openai", str(source), "--agent", agent, *extra)
+def lines(*chats: dict[str, Any]) -> str:
+    return "".join(json.dumps(CHAT | chat) + "\n" for chat in chats)
+
+
+def imported(root: Path, text: str, *extra: str, agent: str = "a") -> subprocess.CompletedProcess[str]:
+    (root / "source.jsonl").write_text(text)
+    return agent_eval(root, "import", "openai", "source.jsonl", "--agent", agent, *extra)
 
 
 def only_line(result: subprocess.CompletedProcess[str]) -> str:
@@ -38,107 +40,58 @@ def files(root: Path) -> set[str]:
     return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
 
 
-def test_an_unknown_format_names_those_known(root: Path) -> None:
-    result = agent_eval(root, "import", "xml", "x", "--agent", "a")
-    assert result.returncode == 2
-    assert "openai" in only_line(result)
-
-
 @pytest.mark.parametrize("agent", ["a|b", "../a", "a/b", "", ".a", "A"])
 def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_is_written(root: Path, agent: str) -> None:
-    result = imported(root, json.dumps(CHAT), agent=agent)
+    result = imported(root, lines({}), agent=agent)
     assert result.returncode == 2
     assert repr(agent) in only_line(result)
     assert files(root) == {"source.jsonl"}
 
 
-def test_a_missing_file_a_directory_and_an_empty_file_are_told_apart(root: Path) -> None:
-    missing = agent_eval(root, "import", "openai", "nowhere.jsonl", "--agent", "a")
-    (root / "nothing").mkdir()
-    folder = agent_eval(root, "import", "openai", str(root / "nothing"), "--agent", "a")
-    empty = imported(root, "")
-    assert [r.returncode for r in (missing, folder, empty)] == [2, 2, 2]
-    for result in (missing, folder, empty):
-        assert "Traceback" not in result.stderr
-    assert "nowhere.jsonl" in missing.stderr
-    assert "folder" in folder.stderr or "directory" in folder.stderr
-    assert "empty" in empty.stderr
+ONE, TWO = "1 conversation imported", "2 conversations imported"
+CONTRADICTING = {"reward": 0.8, "base_success": True, "info": {"base_success": False}}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said", "printed"),
+    [
+        ("", 2, "empty", ""),
+        (lines({}) + lines({})[:30] + "\n" + lines({"task_id": "3"}), 1, "source.jsonl:2:", TWO),
+        (lines({}, {"messages": [{"content": "x"}]}), 1, "role", ONE),
+        (lines(*({"conversation_id": "same", "task_id": n} for n in "ab")), 1, "same", ONE),
+        (lines(CONTRADICTING), 1, "reading error: 1 records contain base_success more than once", ONE),
+    ],
+    ids=["empty", "truncated", "role", "id", "contradiction"],
+)
+def test_what_is_wrong_with_a_record_is_named_and_the_rest_goes_on(
+    root: Path, text: str, code: int, said: str, printed: str
+) -> None:
+    result = imported(root, text)
+    assert result.returncode == code
+    assert said in only_line(result)
+    assert printed in result.stdout
 
 
 def test_rewards_that_tell_no_success_are_reported_also_beside_one_that_does(root: Path) -> None:
-    rewards = (0.85, 0.85, 0.0, 1.0)
-    chats = [json.dumps(CHAT | {"task_id": str(i), "reward": r}) for i, r in enumerate(rewards)]
-    result = imported(root, "\n".join(chats))
+    chats = lines(*({"task_id": str(i), "reward": r} for i, r in enumerate((0.85, 0.85, 0.0, 1.0))))
+    result = imported(root, chats)
     assert result.returncode == 1
     assert only_line(result).startswith(
         "reading error: 2 rewards are neither 0 nor 1; their trials count as unknown (trials that passed: 1)"
     )
     (root / "agent_eval.toml").write_text("success_reward = 0.8\n")
-    result = imported(root, "\n".join(chats))
+    result = imported(root, chats)
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_success_components_that_contradict_each_other_are_reported(root: Path) -> None:
-    chat = CHAT | {"reward": 0.8, "base_success": True, "info": {"base_success": False}}
-    result = imported(root, json.dumps(chat))
-    assert result.returncode == 1
-    assert only_line(result).startswith("reading error: 1 records contain base_success more than once")
-
-
 def test_conversations_that_a_second_import_removes_are_reported(root: Path) -> None:
-    chats = [json.dumps(CHAT | {"task_id": "0", "trial": i, "correct": i < 5}) for i in range(20)]
-    assert imported(root, "\n".join(chats)).returncode == 0
-    again = imported(root, "\n".join(chats[:5]))
+    chats = [{"task_id": "0", "trial": i, "correct": i < 5} for i in range(20)]
+    assert imported(root, lines(*chats)).returncode == 0
+    again = imported(root, lines(*chats[:5]))
     assert again.returncode == 1
     wanted = "15 of the 20 earlier conversations of the session are not in this file and were removed."
     assert only_line(again) == wanted
-    assert imported(root, "\n".join(chats[:5])).returncode == 0
-
-
-def test_a_truncated_line_is_refused_by_number_and_the_rest_goes_on(root: Path) -> None:
-    result = imported(
-        root,
-        json.dumps(CHAT) + "\n" + json.dumps(CHAT)[:30] + "\n" + json.dumps(CHAT | {"task_id": "3"}) + "\n",
-    )
-    assert result.returncode == 1
-    assert "source.jsonl:2:" in result.stderr
-    assert "2 conversations imported" in result.stdout
-
-
-def test_a_message_without_role_is_named_by_its_place(root: Path) -> None:
-    result = imported(root, json.dumps(CHAT) + "\n" + json.dumps({"messages": [{"content": "x"}]}) + "\n")
-    assert result.returncode == 1
-    assert "source.jsonl:2:" in result.stderr
-    assert "role" in result.stderr
-
-
-def test_a_second_conversation_of_one_id_is_refused(root: Path) -> None:
-    line = json.dumps(CHAT | {"conversation_id": "same"})
-    other = json.dumps({"conversation_id": "same", "messages": [{"role": "user", "content": "Another"}]})
-    result = imported(root, f"{line}\n{other}\n")
-    assert result.returncode == 1
-    assert "same" in result.stderr
-
-
-def test_an_unknown_version_names_those_published(root: Path) -> None:
-    for arguments in (["run"], ["leaderboard"], ["gate"], ["reliability"]):
-        result = agent_eval(root, *arguments, "--methodology", "9.9.9")
-        assert result.returncode == 2
-        assert "1.3.0" in only_line(result)
-
-
-def test_outside_a_project_the_root_rule_is_told(tmp_path: Path) -> None:
-    result = agent_eval(tmp_path, "leaderboard")
-    assert result.returncode == 2
-    assert "AGENT_EVAL_HOME" in only_line(result)
-
-
-def test_an_unknown_setting_is_named_with_those_known(root: Path) -> None:
-    (root / "agent_eval.toml").write_text("jugde = 1\n")
-    result = agent_eval(root, "leaderboard")
-    assert result.returncode == 2
-    assert "jugde" in only_line(result)
-    assert "max_unscored_share" in result.stderr
+    assert imported(root, lines(*chats[:5])).returncode == 0
 
 
 def test_an_empty_project_says_what_to_do(root: Path) -> None:
@@ -147,39 +100,60 @@ def test_an_empty_project_says_what_to_do(root: Path) -> None:
 
 
 def test_an_id_that_another_session_holds_is_refused_at_once_and_not_lost_at_the_next_run(root: Path) -> None:
-    line = json.dumps(CHAT | {"conversation_id": "one"}) + "\n"
-    fresh = json.dumps(CHAT | {"conversation_id": "two"}) + "\n"
-    assert imported(root, line, "--session", "may").returncode == 0
-    assert imported(root, line, "--session", "may").returncode == 0
-    again = imported(root, line + fresh, "--session", "june")
+    held, fresh = lines({"conversation_id": "one"}), lines({"conversation_id": "two"})
+    assert imported(root, held, "--session", "may").returncode == 0
+    assert imported(root, held, "--session", "may").returncode == 0
+    again = imported(root, held + fresh, "--session", "june")
     assert again.returncode == 1
     assert "source.jsonl:1:" in again.stderr
     assert "'may'" in again.stderr
     assert "1 conversation imported" in again.stdout
-    assert imported(root, line, "--session", "july").returncode == 2
+    assert imported(root, held, "--session", "july").returncode == 2
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        ["import"],
-        ["import", "openai", "/no\n\x1b[31msuch", "--agent", "a"],
-        ["leaderboard", "--methodology", ""],
-        ["leaderboard", "--nosuch", "\x1b[31m"],
-        ["run", "--agent", "\udcff"],
-        ["reliability", "-k", "9" * 30],
-        ["methodology", "show", "9" * 5000 + ".0.0"],
-        ["ui", "--port", "99999999"],
+        (["import"], ""),
+        (["import", "xml", "x", "--agent", "a"], "openai"),
+        (["import", "openai", "nowhere.jsonl", "--agent", "a"], "nowhere.jsonl"),
+        (["import", "openai", "data", "--agent", "a"], "is a folder"),
+        (["import", "openai", "/no\n\x1b[31msuch", "--agent", "a"], ""),
+        *(
+            ([name, "--methodology", "9.9.9"], "1.3.0")
+            for name in ("run", "leaderboard", "gate", "reliability")
+        ),
+        (["leaderboard", "--methodology", ""], ""),
+        (["leaderboard", "--nosuch", "\x1b[31m"], ""),
+        (["run", "--agent", "\udcff"], ""),
+        (["reliability", "-k", "9" * 30], ""),
+        (["methodology", "show", "9" * 5000 + ".0.0"], ""),
+        (["ui", "--port", "99999999"], ""),
     ],
 )
-def test_hostile_arguments_end_in_one_plain_line(root: Path, arguments: list[str]) -> None:
+def test_hostile_and_mistaken_arguments_end_in_one_plain_line(
+    root: Path, arguments: list[str], said: str
+) -> None:
     result = agent_eval(root, *arguments)
     assert result.returncode == 2
     line = only_line(result)
     assert line.startswith("Error: ")
+    assert said in line
     assert line.isprintable()
     assert len(line) < 2_100
     assert files(root) == set()
+
+
+def test_without_a_project_or_with_an_unknown_setting_the_rule_is_told(root: Path) -> None:
+    (root / "data").rmdir()
+    result = agent_eval(root, "leaderboard")
+    assert result.returncode == 2
+    assert "AGENT_EVAL_HOME" in only_line(result)
+    (root / "agent_eval.toml").write_text("jugde = 1\n")
+    result = agent_eval(root, "leaderboard")
+    assert result.returncode == 2
+    assert "jugde" in only_line(result)
+    assert "max_unscored_share" in result.stderr
 
 
 def test_a_number_that_is_none_and_a_key_given_twice_do_not_end_an_array(root: Path) -> None:
@@ -197,7 +171,7 @@ def test_agents_yaml_is_not_written_through_a_link_out_of_the_data_folder(root: 
     outside = tmp_path.parent / f"{tmp_path.name}-outside.yaml"
     outside.write_text("[]\n")
     (root / "data" / "agents.yaml").symlink_to(outside)
-    result = imported(root, json.dumps(CHAT))
+    result = imported(root, lines({}))
     assert result.returncode == 2
     assert "leads out of the data folder" in only_line(result)
     assert "1 conversation imported" in result.stdout

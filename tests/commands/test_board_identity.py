@@ -7,13 +7,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from agent_eval.cli import app
+from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
-from tests.commands.conftest import Model
+from tests.commands.conftest import Model, invoke, use
 from tests.conftest import copy_sample
 
 AGENTS = ("harbor-desk", "quill-help")  # of one template
@@ -27,20 +26,17 @@ Boards = dict[tuple[str, str], pl.DataFrame]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two agents of the sample with their recorded verdicts, before any run."""
     copy_sample(tmp_path, *AGENTS)
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
-    return tmp_path
+    return use(monkeypatch, tmp_path)
 
 
 def agent_eval(*arguments: str) -> str:
-    result = CliRunner().invoke(app, [*arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    result = invoke(*arguments)
     assert result.exit_code in (0, 1), result.output
     return result.stdout
 
 
 def read(name: str) -> pl.DataFrame:
-    return Project.open().store.read(table(name))
+    return Project.open().table(name)
 
 
 def boards() -> Boards:
@@ -148,12 +144,12 @@ def test_the_judge_of_a_version_in_an_earlier_store_is_that_of_each_of_its_agent
 ) -> None:
     agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0")
     project = Project.open()
-    by_pair = project.store.read(table("judge_state"))
+    by_pair = project.table("judge_state")
     project.store.delete(table("judge_state"), by_pair.select("methodology_version").unique())
     legacy = by_pair.head(1).with_columns(agent_id=pl.lit(None, dtype=pl.String))
     project.store.upsert(table("judge_state"), legacy, run_id="earlier")
     before = boards()
-    assert "Nothing was stale" in CliRunner().invoke(app, ["run", "--methodology", "1.2.0"]).output
+    assert "Nothing was stale" in invoke("run", "--methodology", "1.2.0").output
     edit_note(home)
     agent_eval("run", "--methodology", "1.2.0")
     assert differing(before) == []
@@ -195,10 +191,8 @@ def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home
     said = next((home / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     shutil.rmtree(said.parent)
     agent_eval("run")
-    gone = (
-        read("board_changes").filter(agent_id="harbor-desk", methodology_version="1.2.0").row(0, named=True)
-    )
-    assert (gone["new_status"], gone["cause"]) == (None, "session")
+    gone = read("board_changes").filter(agent_id="harbor-desk", methodology_version="1.2.0")
+    assert gone.select("new_status", "cause").row(0) == (None, "session")
     assert {row["agent_id"] for row in rows_of(agent_eval(*as_of))} == set(AGENTS)
     assert rows_of(agent_eval(*as_of)) == first
     before_all = ("leaderboard", "--methodology", "1.2.0", "--as-of", "2001-01-01")
@@ -216,7 +210,7 @@ def session_of(root: Path, agent: str) -> str:
     return next((root / "data" / "sessions" / agent).iterdir()).name
 
 
-def test_a_day_that_is_none_is_one_line(home: Path) -> None:
-    result = CliRunner().invoke(app, ["leaderboard", "--as-of", "yesterday"])
-    assert result.exit_code != 0
-    assert "'yesterday' is not a date" in str(result.exception or result.output)
+@pytest.mark.usefixtures("home")
+def test_a_day_that_is_none_is_one_line() -> None:
+    with pytest.raises(AgentEvalError, match="'yesterday' is not a date"):
+        invoke("leaderboard", "--as-of", "yesterday")

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from agent_eval.cli import app
 from agent_eval.commands.results.tournament import NoVerdictsError
 from agent_eval.errors import AgentEvalError
-from agent_eval.project import UnknownAgentError
+from agent_eval.project import Project, UnknownAgentError
+from tests.commands.conftest import invoke, use
 
 PAIR = ("lumen-support", "harbor-desk")
 
@@ -18,10 +17,6 @@ PAIR = ("lumen-support", "harbor-desk")
 @pytest.fixture
 def _sample(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_EVAL_HOME", str(sample_root))
-
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def rows_of(*arguments: str) -> list[dict[str, Any]]:
@@ -54,10 +49,8 @@ def test_the_board_has_an_interval_where_there_are_sessions_for_one() -> None:
     rows = {row["agent_id"]: row for row in rows_of("leaderboard", "--template", "customer_service_v1")}
     lumen, harbor = rows["lumen-support"], rows["harbor-desk"]
     assert lumen["low"] < lumen["composite_score"] < lumen["high"]
-    assert (lumen["rank_low"], lumen["rank_high"]) == (
-        1,
-        3,
-    )  # one session of a peer says nothing of its place
+    # one session of a peer says nothing of its place
+    assert (lumen["rank_low"], lumen["rank_high"]) == (1, 3)
     assert (harbor["low"], harbor["rank_low"]) == (None, None)
     assert lumen["lead_survives_point"] is True
     assert (harbor["rank"], harbor["rank_if_tested"]) == (2, 2)
@@ -75,14 +68,9 @@ def test_versions_stand_side_by_side_only_when_asked_for() -> None:
     assert "not comparable" in printed
 
 
-@pytest.mark.usefixtures("_sample")
-def test_every_two_ranked_agents_have_a_stored_comparison(sample: Any) -> None:
-    from agent_eval.tables import table
-
-    stored = sample.store.read(table("pairwise_comparisons")).filter(methodology_version="1.3.0")
-    assert stored.select("agent_id", "other_agent_id", "verdict").sort(
-        "agent_id", "other_agent_id"
-    ).rows() == [
+def test_every_two_ranked_agents_have_a_stored_comparison(sample: Project) -> None:
+    stored = sample.table("pairwise_comparisons").filter(methodology_version="1.3.0")
+    assert sorted(stored.select("agent_id", "other_agent_id", "verdict").rows()) == [
         ("harbor-desk", "lumen-support", "unknown"),
         ("harbor-desk", "quill-help", "tie"),
         ("lumen-support", "quill-help", "unknown"),
@@ -104,7 +92,7 @@ def test_reliability_shows_the_bayesian_interval_where_trials_are_few() -> None:
 @pytest.fixture
 def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty project with a folder for pairwise verdicts."""
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
+    use(monkeypatch, tmp_path)
     folder = tmp_path / "data" / "pairwise"
     folder.mkdir(parents=True)
     return folder

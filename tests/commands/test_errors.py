@@ -1,6 +1,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,54 +21,44 @@ from agent_eval.report.asset_pages.clusters import clusters_page, trends_page
 from agent_eval.tables import table
 from tests.clusters.rows import TODAY, VERSION, told
 
+HOSTILE = "[bold]hostile\x1b[31m"
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Two agents with clusters and rates in the store; nothing was run."""
     (tmp_path / "data" / "clusters").mkdir(parents=True)
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    opened = Project.open()
-    place = {"methodology_version": VERSION, "cluster_id": "E-0000000001", "label": "repetition"}
-    counts = {
-        "n_failures": 9,
-        "n_turns": 9,
-        "n_conversations": 9,
-        "n_turns_eligible": 100,
-        "rate_per_100_turns": 9.0,
-    }
-    cluster = {**place, **counts, "severity": "high", "title": "[bold]hostile\x1b[31m", "examples": ["c#0"]}
-    write = opened.store.upsert
-    write(
-        table("error_clusters"), table("error_clusters").frame([{**cluster, "agent_id": "new"}]), run_id="r"
-    )
-    registry = {
-        **{k: place[k] for k in ("cluster_id", "label")},
-        "severity": "high",
-        "title": cluster["title"],
-        "first_seen": TODAY,
-    }
-    write(table("error_registry"), table("error_registry").frame([registry]), run_id="r")
+    of_version = {"methodology_version": VERSION, "metrics": "agent_behavior_failure"}
+    named = {"cluster_id": "E-0000000001", "label": "repetition", "severity": "high", "title": HOSTILE}
+    counts = dict.fromkeys(("n_failures", "n_turns", "n_conversations"), 9)
+    counts |= {"n_turns_eligible": 100, "rate_per_100_turns": 9}
     rates = [
-        {"agent_id": agent, "benchmark_id": run, "cluster_id": name, "n_turns": n, "sum_squares": n, "n_conversations": 100, "sum_products": n}
-        for agent, run, n_seen in (("new", "r1", 30), ("new", "r2", 9), ("old", "r1", 40))
-        for name, n in ((None, 100), (place["cluster_id"], n_seen))
-    ]  # fmt: skip
-    common = {"methodology_version": VERSION, "metrics": "agent_behavior_failure"}
-    dated = [
         {
-            **common,
-            **r,
-            "run_date": f"2026-01-0{str(r['benchmark_id'])[1]}",
-            "is_current": r["benchmark_id"] == "r2" or r["agent_id"] == "old",
+            **of_version,
+            **{"agent_id": agent, "benchmark_id": run, "is_current": run == current},
+            **{"run_date": f"2026-01-0{run[1]}", "cluster_id": cluster},
+            **dict.fromkeys(("n_turns", "sum_squares", "sum_products"), n),
+            "n_conversations": 100,
         }
-        for r in rates
+        for agent, run, n_seen, current in (
+            ("new", "r1", 30, "r2"),
+            ("new", "r2", 9, "r2"),
+            ("old", "r1", 40, "r1"),
+        )
+        for cluster, n in ((None, 100), (named["cluster_id"], n_seen))
     ]
-    write(table("error_rates"), table("error_rates").frame(dated), run_id="r")
-    state = [
-        {"asset": "error_rates", "agent_id": agent, "methodology_version": VERSION, "fingerprint": "x"}
-        for agent in ("new", "old")
-    ]
-    write(table("run_state"), table("run_state").frame(state), run_id="r")
+    state = {"asset": "error_rates", "methodology_version": VERSION, "fingerprint": "x"}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "error_clusters": [of_version | named | counts | {"agent_id": "new", "examples": ["c#0"]}],
+        "error_registry": [named | {"first_seen": TODAY}],
+        "error_rates": rates,
+        "run_state": [state | {"agent_id": agent} for agent in ("new", "old")],
+    }
+    opened = Project.open()
+    for name, written in rows.items():
+        known = [{k: v for k, v in row.items() if k in table(name).schema} for row in written]
+        opened.store.upsert(table(name), table(name).frame(known), run_id="r")
     return opened
 
 
@@ -117,7 +108,7 @@ def test_clusters_grow_in_the_store_with_peoples_words_and_a_models(project: Pro
         return ClusterNames({case.cluster_id: Name("Theirs", "why", "critical") for case in cases})
 
     cluster_failures(project, found, run_id="r", namer=Namer("mock", answer))
-    registry = project.store.read(table("error_registry")).filter(pl.col("named_by") == "mock")
+    registry = project.table("error_registry").filter(pl.col("named_by") == "mock")
     assert sorted(registry["title"]) == ["Ours", "Theirs"]
     assert set(registry["severity"]) == {"critical"}
     again = cluster_failures(project, found, run_id="r")
@@ -140,9 +131,7 @@ def test_vectors_are_made_once(project: Project) -> None:
 
 
 def test_pages_show_severity_counts_trend_and_examples_and_keep_transcripts_inert(project: Project) -> None:
-    rows = project.store.read(table("error_clusters")).with_columns(
-        title=pl.lit("<script>|"), trend=pl.lit("new")
-    )
+    rows = project.table("error_clusters").with_columns(title=pl.lit("<script>|"), trend=pl.lit("new"))
     page = clusters_page(rows)
     for text in ("severity", "high", "&lt;script&gt;\\|", "new", "c\\#0", "9"):
         assert text in page

@@ -1,18 +1,19 @@
 """A frozen version that was edited is scored by nobody; its boards stay, and say so."""
 
+import contextlib
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
-import polars as pl
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from agent_eval.cli import app
+from agent_eval.cli import app, main
 from agent_eval.commands.estimate import estimate_run
 from agent_eval.commands.run import run
 from agent_eval.commands.terminal.output import consoles
@@ -22,6 +23,7 @@ from agent_eval.project import Project
 from agent_eval.project.report import publish
 from agent_eval.tables import TABLES, table
 from benchmarks.warm import agent_eval, home_of
+from tests.commands.conftest import use
 from tests.conftest import at_home, copy_sample, made_once
 
 pytestmark = pytest.mark.slow
@@ -59,82 +61,69 @@ def publish_own_version(root: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def in_own_process(root: Path, *arguments: str) -> str:
-    """Run Python where the definitions have the partitions of the project's own versions; returns its stdout."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env=os.environ | home_of(root),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def edit(root: Path, old: str, new: str) -> None:
+    """Replace a text of the frozen version, where it occurs first."""
+    file = root / "data" / "methodologies" / "1.4.0.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 @pytest.fixture
 def edited(published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same after an edit of one digit, in a folder of the test's own."""
-    root = tmp_path / "edited"
-    shutil.copytree(published_root, root)
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
-    monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
-    file = root / "data" / "methodologies" / "1.4.0.yaml"
-    text = file.read_text(encoding="utf-8")
-    assert text.count("    points: 5\n") == 1
-    file.write_text(text.replace("    points: 5\n", "    points: 6\n"), encoding="utf-8")
+    root = use(monkeypatch, Path(shutil.copytree(published_root, tmp_path / "edited")))
+    edit(root, "    points: 5\n", "    points: 6\n")
     return root
 
 
-def everything(project: Project) -> dict[str, pl.DataFrame]:
-    return {name: project.store.read(table(name)) for name in TABLES}
+@contextlib.contextmanager
+def no_table_changes() -> Iterator[None]:
+    store = Project.open().store
+    before = {name: store.read(table(name)) for name in TABLES}
+    yield
+    assert [name for name in TABLES if not before[name].equals(store.read(table(name)))] == []
 
 
-def test_a_run_is_refused_in_one_line_and_changes_no_table(
+def printed(*command: str, version: str = "1.4.0") -> Result:
+    return CliRunner().invoke(app, [*command, "--methodology", version])
+
+
+def test_a_run_and_its_estimate_are_refused_in_one_line_until_the_edit_is_undone(
     edited: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agent_eval.cli import main
-
-    before = everything(Project.open())
     monkeypatch.setattr("sys.argv", ["agent-eval", "run", "--boards"])
-    with pytest.raises(SystemExit) as ended:
+    with no_table_changes(), pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("Error: Methodology 1.4.0 was published with hash")
-    assert printed.err.count("\n") == 1
-    after = everything(Project.open())
-    assert [name for name in TABLES if not before[name].equals(after[name])] == []
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("Error: Methodology 1.4.0 was published with hash")
+    assert said.err.count("\n") == 1
+    with pytest.raises(EditedVersionError, match=EDITED):
+        estimate_run(Project.open(), consoles()[0], (), (), as_json=False)
+    edit(edited, "points: 6\n", "points: 5\n")
+    report = run(Project.open(), versions=("1.3.0", "1.4.0"))
+    assert (report.exit_code, report.stale.height) == (0, 0)
 
 
 def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edited: Path) -> None:
     project = Project.open()
-    before = project.store.read(table("leaderboard"))
+    before = project.table("leaderboard")
     assert run(project, versions=("1.3.0",), boards=True).exit_code == 0
     assert any("1.4.0 was published with hash" in w for w in run(project, versions=("1.3.0",)).warnings)
-    after = project.store.read(table("leaderboard"))
+    after = project.table("leaderboard")
     assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
 
 
 def test_a_frozen_version_that_cannot_be_read_stops_runs_of_every_version(edited: Path) -> None:
-    file = edited / "data" / "methodologies" / "1.4.0.yaml"
-    text = file.read_text(encoding="utf-8").replace("points: 6", "points: 5")
-    assert 'universal: "0.40"' in text
-    file.write_text(text.replace('universal: "0.40"', 'universal: "0.41"', 1), encoding="utf-8")
-    before = everything(Project.open())
-    with pytest.raises(EditedVersionError, match=r"1\.4\.0 was published, but its file cannot be read now"):
-        run(Project.open(), versions=("1.3.0",), boards=True)
-    after = everything(Project.open())
-    assert [name for name in TABLES if not before[name].equals(after[name])] == []
+    edit(edited, "points: 6", "points: 5")
+    edit(edited, 'universal: "0.40"', 'universal: "0.41"')
     said = "1.4.0 was published, but its file cannot be read now"
+    with no_table_changes(), pytest.raises(EditedVersionError, match=re.escape(said)):
+        run(Project.open(), versions=("1.3.0",), boards=True)
     assert said in CliRunner().invoke(app, ["leaderboard"]).output
     assert said in publish(Project.open()).index.read_text(encoding="utf-8")
-
-
-def test_an_estimate_is_refused_as_the_run_is(edited: Path) -> None:
-    with pytest.raises(EditedVersionError, match=EDITED):
-        estimate_run(Project.open(), consoles()[0], (), (), as_json=False)
 
 
 MATERIALISE = """
@@ -156,27 +145,22 @@ print(made.success, failure.cause or failure)
 
 
 def test_an_asset_of_the_edited_version_fails_with_the_same_line(edited: Path) -> None:
-    printed = in_own_process(edited, "-c", MATERIALISE)
-    assert printed.startswith("False")
-    assert "1.4.0 was published with hash" in printed
+    """In a process of its own: the definitions have the partitions of the versions that they were loaded with."""
+    command = [sys.executable, "-c", MATERIALISE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("False"), done.stderr
+    assert "1.4.0 was published with hash" in done.stdout
 
 
 def test_the_board_of_the_edited_version_says_so_everywhere(edited: Path) -> None:
-    printed = CliRunner().invoke(app, ["leaderboard", "--methodology", "1.4.0"])
-    assert printed.exit_code == 0
-    assert printed.output.startswith("Edited after it was frozen: 1.4.0 was published with hash")
-    (row,) = json.loads(CliRunner().invoke(app, ["leaderboard", "--methodology", "1.4.0", "--json"]).output)
+    board = printed("leaderboard")
+    assert board.exit_code == 0
+    assert board.output.startswith("Edited after it was frozen: 1.4.0 was published with hash")
+    (row,) = json.loads(printed("leaderboard", "--json").output)
     assert row["methodology_edited"] is True
-    assert row["methodology_content_hash"] in printed.output  # the one it was made with
+    assert row["methodology_content_hash"] in board.output  # the one it was made with
     page = publish(Project.open()).index.read_text(encoding="utf-8")
     assert "Version 1.4.0 was edited after it was frozen." in page
-
-
-def test_undoing_the_edit_is_all_it_takes(edited: Path) -> None:
-    file = edited / "data" / "methodologies" / "1.4.0.yaml"
-    file.write_text(file.read_text(encoding="utf-8").replace("points: 6\n", "points: 5\n"), encoding="utf-8")
-    report = run(Project.open(), versions=("1.3.0", "1.4.0"))
-    assert (report.exit_code, report.stale.height) == (0, 0)
 
 
 def test_an_edited_packaged_version_is_refused_too(
@@ -195,17 +179,12 @@ def test_an_edited_packaged_version_is_refused_too(
 
 def test_a_superseded_board_says_so_and_names_the_current_one(published_root: Path) -> None:
     with at_home(published_root):
-        table_, md = (
-            CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--format", f]).output
-            for f in ("table", "md")
-        )
-        rows = json.loads(CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--json"]).output)
+        old = [printed("leaderboard", "--format", f, version="1.3.0").output for f in ("table", "md")]
+        rows = json.loads(printed("leaderboard", "--json", version="1.3.0").output)
         current = CliRunner().invoke(app, ["leaderboard"]).output
-    words = (
-        "Methodology 1.3.0 is superseded by 1.4.0. Current board: agent-eval leaderboard --methodology 1.4.0"
-    )
-    assert table_.startswith(words)
-    assert md.startswith("Methodology 1.3.0 is superseded by 1.4.0")
+    words = "Methodology 1.3.0 is superseded by 1.4.0"
+    assert old[0].startswith(f"{words}. Current board: agent-eval leaderboard --methodology 1.4.0")
+    assert old[1].startswith(words)
     assert {(row["methodology_status"], row["superseded_by"]) for row in rows} == {("superseded", "1.4.0")}
     assert "superseded" not in current
     assert "methodology 1.4.0" in current
@@ -219,24 +198,18 @@ def test_the_report_links_a_superseded_board_to_the_current_one(published_root: 
 
 
 def test_the_asset_page_links_a_superseded_board_to_the_current_one(published_root: Path) -> None:
-    home = published_root / ".dagster"
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        event = instance.get_latest_materialization_event(dg.AssetKey("leaderboard"))
-        records = instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=dg.AssetKey("leaderboard"), asset_partitions=["1.3.0"]), limit=1
-        ).records
-    assert event is not None
-    materialised = records[0].asset_materialization
-    assert materialised is not None
-    note = materialised.metadata["Superseded"].value
-    assert note == (
+    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey("leaderboard"), asset_partitions=["1.3.0"])
+    with dg.DagsterInstance.from_config(str(published_root / ".dagster")) as instance:
+        [record] = instance.fetch_materializations(wanted, limit=1).records
+    assert record.asset_materialization is not None
+    assert record.asset_materialization.metadata["Superseded"].value == (
         "Version 1.3.0 is superseded by 1.4.0. Current version: "
         "[1.4.0](/assets/leaderboard?view=partitions&partition=1.4.0)."
     )
 
 
 def test_an_agent_without_a_session_for_the_version_is_not_on_its_board(published_root: Path) -> None:
-    boards = Project.open(published_root).store.read(table("leaderboard"))
+    boards = Project.open(published_root).table("leaderboard")
     assert set(boards.filter(methodology_version="1.3.0")["agent_id"]) == set(AGENTS)
     assert set(boards.filter(methodology_version="1.4.0")["agent_id"]) == {"quill-help"}
 
@@ -244,10 +217,7 @@ def test_an_agent_without_a_session_for_the_version_is_not_on_its_board(publishe
 def test_a_version_that_is_superseded_later_has_its_board_made_again_and_nothing_else(
     published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "later"
-    shutil.copytree(published_root, root)
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
-    monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
+    root = use(monkeypatch, Path(shutil.copytree(published_root, tmp_path / "later")))
     own = root / "data" / "methodologies"
     (own / "1.4.0.yaml").rename(tmp_path / "1.4.0.yaml")  # as if it had not been published yet
     (own / "published.yaml").unlink()
@@ -255,7 +225,7 @@ def test_a_version_that_is_superseded_later_has_its_board_made_again_and_nothing
     report = run(Project.open(), versions=("1.3.0",), say=said.append)
     assert report.stale.is_empty()
     assert said == ["version: 1.3.0"]
-    board = Project.open().store.read(table("leaderboard")).filter(methodology_version="1.3.0")
+    board = Project.open().table("leaderboard").filter(methodology_version="1.3.0")
     assert set(board["superseded_by"]) == {None}
     said.clear()
     run(Project.open(), versions=("1.3.0",), say=said.append)
@@ -264,18 +234,14 @@ def test_a_version_that_is_superseded_later_has_its_board_made_again_and_nothing
 
 def test_board_rows_carry_what_they_rest_on(published_root: Path) -> None:
     with at_home(published_root) as project:
-        rows = json.loads(CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--json"]).output)
-        csv = CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--format", "csv"]).output
+        rows = json.loads(printed("leaderboard", "--json", version="1.3.0").output)
+        csv = printed("leaderboard", "--format", "csv", version="1.3.0").output
         content_hash = project.registry.get("1.3.0").content_hash
-        universal = project.store.read(table("universal_scores")).filter(methodology_version="1.3.0")
-        domain = project.store.read(table("domain_scores")).filter(methodology_version="1.3.0")
+        scores = [project.store.read(table(f"{kind}_scores")) for kind in ("universal", "domain")]
     row = next(r for r in rows if r["agent_id"] == "quill-help")
-    assert [row[f"u{i}"] for i in range(1, 7)] == list(
-        universal.filter(agent_id="quill-help").select("^u[1-6]$").row(0)
-    )
-    assert [row[f"d{i}"] for i in range(1, 6)] == list(
-        domain.filter(agent_id="quill-help").select("^d[1-5]$").row(0)
-    )
+    for stored in scores:
+        stored = stored.filter(agent_id="quill-help", methodology_version="1.3.0").select("^[ud][1-6]$")
+        assert stored.to_dicts() == [{name: row[name] for name in stored.columns}]
     assert (row["benchmark_id"], row["session_dates"], row["evaluators"]) == (
         "quill-2026-04", ["2026-04-18"], ["agent_eval authors"],
     )  # fmt: skip
@@ -287,44 +253,33 @@ def test_board_rows_carry_what_they_rest_on(published_root: Path) -> None:
 
 MARK = "Edited after it was frozen: 1.4.0 was published with hash"
 SHOWING = (
-    ("explain", "quill-help"),
-    ("compare", "quill-help", "harbor-desk"),
-    ("reliability",),
-    ("reliability", "--interactions"),
-    ("errors",),
-    ("gate",),
+    "explain quill-help",
+    "compare quill-help harbor-desk",
+    "reliability",
+    "reliability --interactions",
+    "errors",
+    "gate",
 )
 
 
-@pytest.mark.parametrize("command", SHOWING, ids=" ".join)
-def test_every_command_that_shows_an_edited_version_marks_it_on_stderr(
-    edited: Path, command: tuple[str, ...]
-) -> None:
-    for_people = CliRunner().invoke(app, [*command, "--methodology", "1.4.0"])
-    assert for_people.stderr.startswith(MARK)
-    for_machines = CliRunner().invoke(app, [*command, "--methodology", "1.4.0", "--json"])
-    assert for_machines.stderr.startswith(MARK)
-    json.loads(for_machines.stdout)
-    assert CliRunner().invoke(app, [*command, "--methodology", "1.3.0"]).stderr == ""
-
-
-def test_the_changes_of_an_edited_board_are_marked_on_stderr(edited: Path) -> None:
-    shown = CliRunner().invoke(app, ["leaderboard", "--changes", "--methodology", "1.4.0", "--json"])
-    assert shown.stderr.startswith(MARK)
-    json.loads(shown.stdout)
+def test_every_command_that_shows_an_edited_version_marks_it_on_stderr(edited: Path) -> None:
+    for command in (*map(str.split, SHOWING), ["leaderboard", "--changes"]):
+        for_machines = printed(*command, "--json")
+        assert for_machines.stderr.startswith(MARK), command
+        json.loads(for_machines.stdout)
+        if "leaderboard" not in command:  # which prints the mark above its table
+            assert printed(*command).stderr.startswith(MARK), command
+            assert printed(*command, version="1.3.0").stderr == "", command
 
 
 def test_the_explanation_of_an_edited_version_says_that_it_may_not_give_the_stored_score(
     edited: Path,
 ) -> None:
-    rows = json.loads(
-        CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.4.0", "--json"]).stdout
-    )
+    rows = json.loads(printed("explain", "quill-help", "--json").stdout)
     told = "the edited file of methodology 1.4.0; the result may differ from the stored score"
     assert told in rows[0]["detail"].split("\n")[0]
-    tree = CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.4.0"]).stdout
-    assert told in " ".join(tree.replace("│", " ").split())
-    assert "edited" not in CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.3.0"]).output
+    assert told in " ".join(printed("explain", "quill-help").stdout.replace("│", " ").split())
+    assert "edited" not in printed("explain", "quill-help", version="1.3.0").output
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
@@ -333,25 +288,16 @@ def test_gates_never_pass_on_an_edited_version(edited: Path, tmp_path: Path, is_
     lenient.write_text(
         '[gates]\nfail_on_error_severity = "none"\nsilent_turns = false\nassertions = "none"\n'
     )
+    gate = ("gate", "--config", str(lenient), "--json", "--agent", "quill-help")
     version, reason = ("1.4.0", MARK) if is_readable else ("1.3.0", "its file cannot be read now")
-    file = edited / "data" / "methodologies" / "1.4.0.yaml"
-    text = file.read_text(encoding="utf-8")
     if not is_readable:
-        file.write_text("broken", encoding="utf-8")
-    arguments = [
-        "gate",
-        "--methodology",
-        version,
-        "--config",
-        str(lenient),
-        "--json",
-        "--agent",
-        "quill-help",
-    ]
-    shown = CliRunner().invoke(app, arguments)
+        edit(edited, "weights:", "weights: broken:")
+    shown = printed(*gate, version=version)
     [row] = [r for r in json.loads(shown.stdout) if r["result"] != "passed"]
     assert (row["gate"], row["subject"], row["result"]) == ("status", f"methodology {version}", "unknown")
     assert reason in row["evidence"]
     assert shown.exit_code == 2
-    file.write_text(text.replace("points: 6\n", "points: 5\n"), encoding="utf-8")
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    if not is_readable:
+        edit(edited, "weights: broken:", "weights:")
+    edit(edited, "points: 6\n", "points: 5\n")
+    assert printed(*gate, version=version).exit_code == 0

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from agent_eval.cli import app, main
 from agent_eval.judge.llm.client import CallError
 from agent_eval.project import Project
-from agent_eval.tables import table
 from tests.commands.conftest import AGENT, Model
 
 TALK = [{"role": "user", "content": "Cancel order 2"}, {"role": "assistant", "content": "Cancelled."}]
@@ -104,11 +103,8 @@ def test_a_slip_is_named_and_never_passes(gated: Command, gates: str, said: str)
     assert err.count("\n") == 1
 
 
-def test_a_file_that_is_not_there_is_named(
-    command: Command, sample_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(sample_root))
-    code, _, err = command("gate", "--config", "nowhere.toml")
+def test_a_file_that_is_not_there_is_named(gated: Command) -> None:
+    code, _, err = gated("", "--config", "nowhere.toml")
     assert code == 2
     assert "nowhere.toml: the file does not exist" in err
 
@@ -171,7 +167,7 @@ def test_changed_gates_are_held_again_and_nothing_else_is_made(sample_copy: Path
     assert "gates of 32 more agent/version pairs" in result.stderr
     after = {name: made_by(name) for name in names}
     assert {name for name in names if before[name] != after[name]} == {"gate_results"}
-    stored = Project.open().store.read(table("gate_results"))
+    stored = Project.open().table("gate_results")
     assert "failed" in set(stored.filter(gate="threshold")["result"])
     assert "more pairs" not in CliRunner().invoke(app, ["run"]).stderr
 
@@ -192,20 +188,12 @@ def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
     shutil.rmtree(root / "data" / "sessions")
     (root / "agent_eval.toml").write_text("[gates.thresholds]\nhelpfulness = 3\n")
     for name, said in (("quiet", ""), ("loud", "Yes.")):
-        talk = [
-            message
-            for i, reply in enumerate((said, "Gladly."))
-            for message in (
-                {"role": "user", "content": f"Wish {i} of {name}?"},
-                {"role": "assistant", "content": reply},
-            )
-        ]
+        texts = (f"Wish 0 of {name}?", said, f"Wish 1 of {name}?", "Gladly.")
+        talk = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
         lines = [json.dumps({"task_id": f"t{i}", "messages": talk}) for i in range(2)]
         (root / f"{name}.jsonl").write_text("\n".join(lines))
         assert command("import", "openai", str(root / f"{name}.jsonl"), "--agent", name)[0] == 0
-    model.answers = {
-        "helpfulness": 5
-    }  # of what was said: the mean reaches the threshold, silence is red all the same
+    model.answers = {"helpfulness": 5}  # the mean of what was said reaches the threshold
     assert command("run", "--methodology", "1.3.0", "--judge", "some/model")[0] == 0
     assert command("gate", "--agent", "loud")[0] == 0
     code, out, _ = command("gate", "--agent", "quiet", "--json")
@@ -213,7 +201,7 @@ def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
     assert code == 1
     assert {name for name, row in found.items() if row["result"] == "failed"} == {"silent_turns"}
     assert found["silent_turns"]["evidence"].startswith("2 of 4 turns without a reply, 50.0 %: ")
-    clusters = Project.open(root).store.read(table("error_clusters")).filter(label="no reply")
+    clusters = Project.open(root).table("error_clusters").filter(label="no reply")
     assert clusters.select("agent_id", "severity", "n_turns").rows() == [("quiet", "high", 2)]
 
 
@@ -248,9 +236,6 @@ def test_a_total_outage_is_unknown_half_of_one_fails_and_a_judge_that_answers_pa
     assert found["coverage"] == found["threshold"] == {"passed"}  # every rating is a 4
 
 
-OUTCOMES = [{"task_id": f"t{n}", "messages": TALK, "reward": 1} for n in range(3)]
-
-
 @pytest.mark.slow
 def test_declared_outcomes_need_no_judge(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -258,7 +243,8 @@ def test_declared_outcomes_need_no_judge(
     root = tmp_path / "project"
     monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
     assert command("init", str(root))[0] == 0
-    (tmp_path / "runs.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in OUTCOMES))
+    done = [{"task_id": f"t{n}", "messages": TALK, "reward": 1} for n in range(3)]
+    (tmp_path / "runs.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in done))
     assert command("import", "openai", str(tmp_path / "runs.jsonl"), "--agent", "bot")[0] == 0
     for settings, code in (
         ('metrics = ["goal_completion"]', 0),  # declared outcomes answer everything

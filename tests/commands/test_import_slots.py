@@ -12,6 +12,7 @@ from agent_eval.commands.run import run
 from agent_eval.commands.terminal.output import consoles
 from agent_eval.judge.inputs.human_ratings import COLUMNS
 from agent_eval.project import Project
+from tests.commands.conftest import use
 
 pytestmark = pytest.mark.slow
 
@@ -33,31 +34,26 @@ def langfuse() -> list[dict[str, Any]]:
 
 
 def inspect() -> dict[str, Any]:
-    def sample(slot: str) -> dict[str, Any]:
-        messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(SAID)]
-        return {
-            "id": f"trace-{slot}",
-            "epoch": 1,
-            "input": SAID[0],
-            "target": "",
-            "messages": messages,
-            "scores": {},
-        }
-
-    return {
-        "version": 2,
-        "status": "success",
-        "eval": {"task": "orders"},
-        "samples": [sample(s) for s in SLOTS],
-    }
+    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(SAID)]
+    sample = {"epoch": 1, "input": SAID[0], "target": "", "messages": messages, "scores": {}}
+    samples = [sample | {"id": f"trace-{slot}"} for slot in SLOTS]
+    return {"version": 2, "status": "success", "eval": {"task": "orders"}, "samples": samples}
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "data" / "ratings").mkdir(parents=True)
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
-    return tmp_path
+    return use(monkeypatch, tmp_path)
+
+
+def imported(root: Path, agent: str, content: object, format_name: str = "auto") -> int:
+    """Import a file with the slots of slots.csv; the exit code."""
+    path = root / f"{agent}.json"
+    path.write_text(json.dumps(content))
+    return import_transcripts(
+        Project.open(), *consoles(), format_name=format_name, paths=[str(path)], agent_id=agent,
+        category="customer_service", session_id=None, versions=(), task_set=None, slots_file=slots_file(root),
+    )  # fmt: skip
 
 
 def slots_file(root: Path) -> Path:
@@ -81,22 +77,15 @@ def rate(root: Path, agent: str, session: str) -> None:
     rows += [("", ids[f"D{i}"], f"D{i}", criterion, "4", "") for i in range(1, 6) for criterion in CRITERIA]
     rows += [("", ids["hallucination"], "hallucination_passed", "", "", "1")]
     lines = [",".join((*COLUMNS, "value"))]
-    for where, conversation, target, criterion, rating, value in rows:
-        lines.append(
-            f"{agent},{where},{conversation},,{version},{target},{criterion},{rating},seen,,ann,2026-05-02,{value}"
-        )
+    for where, conversation, *what, rating, value in rows:
+        place = f"{agent},{where},{conversation},,{version},{','.join(what)}"
+        lines.append(f"{place},{rating},seen,,ann,2026-05-02,{value}")
     (root / "data" / "ratings" / f"{agent}.csv").write_text("\n".join(lines) + "\n")
 
 
 def test_files_of_two_formats_with_slots_and_ratings_are_published(project: Path) -> None:
     for agent, content in (("traced", langfuse()), ("logged", inspect())):
-        path = project / f"{agent}.json"
-        path.write_text(json.dumps(content))
-        code = import_transcripts(
-            Project.open(), *consoles(), format_name="auto", paths=[str(path)], agent_id=agent, category="customer_service",
-            session_id=None, versions=(), task_set=None, slots_file=slots_file(project),
-        )  # fmt: skip
-        assert code == 0
+        assert imported(project, agent, content) == 0
         rate(project, agent, agent)
     version = Project.open().registry.current.version
     assert run(Project.open(), versions=[version]).exit_code in (0, 1)
@@ -108,13 +97,7 @@ def test_files_of_two_formats_with_slots_and_ratings_are_published(project: Path
 def test_a_row_that_meets_no_conversation_is_named_and_the_exit_code_is_1(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = project / "export.json"
-    path.write_text(json.dumps(langfuse()[:1]))
-    code = import_transcripts(
-        Project.open(), *consoles(), format_name="langfuse", paths=[str(path)], agent_id="bot", category=None,
-        session_id=None, versions=(), task_set=None, slots_file=slots_file(project),
-    )  # fmt: skip
-    assert code == 1
+    assert imported(project, "bot", langfuse()[:1], "langfuse") == 1
     said = capsys.readouterr()
     assert "slots.csv:3: no conversation has the task_id 'trace-D2'" in said.err
     assert said.out.startswith("1 conversation imported")

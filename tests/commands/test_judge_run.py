@@ -5,13 +5,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from agent_eval.cli import app
 from agent_eval.judge.llm.client import CallError
 from agent_eval.project import Project
 from agent_eval.tables import table
-from tests.commands.conftest import KEY, Model
+from tests.commands.conftest import KEY, Model, invoke
 from tests.judge.fakes import USAGE
 
 pytestmark = pytest.mark.slow
@@ -19,16 +17,10 @@ pytestmark = pytest.mark.slow
 VERSION = "1.3.0"
 
 
-def agent_eval(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, [*arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.exit_code, result.stdout, result.stderr
-
-
 def run(*options: str, judge: bool = True) -> tuple[int, str]:
     named = ("--judge", "some/model") if judge else ()
-    code, _, said = agent_eval("run", "--methodology", VERSION, *named, *options)
-    return code, said
+    done = invoke("run", "--methodology", VERSION, *named, *options)
+    return done.exit_code, done.stderr
 
 
 def judged() -> pl.DataFrame:
@@ -48,12 +40,12 @@ def of_model(status: str) -> int:
 
 def clusters() -> pl.DataFrame:
     """The clusters with words: the others are named by their block alone."""
-    return Project.open().store.read(table("error_registry")).filter(pl.col("founder").is_not_null())
+    return Project.open().table("error_registry").filter(pl.col("founder").is_not_null())
 
 
 def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Path, model: Model) -> None:
-    _, said, _ = agent_eval("run", "--methodology", VERSION, "--judge", "some/model", "--dry-run", "--json")
-    n_calls = json.loads(said)[-1]["n_calls"]
+    estimate = ("run", "--methodology", VERSION, "--judge", "some/model", "--dry-run", "--json")
+    n_calls = json.loads(invoke(*estimate).stdout)[-1]["n_calls"]
     assert not (root / "data" / "agent_eval.duckdb").exists()  # nothing was done
 
     model.always = CallError("authentication", f"refused {KEY[:2]}")
@@ -81,20 +73,17 @@ def test_a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_
 ) -> None:
     assert run()[0] == 0
     n_calls = model.n_asked()
-    cache = Project.open().store.read(table("judge_cache"))
-    assert cache["cost_usd"].sum() == pytest.approx(
-        n_calls * (USAGE.cost_usd or 0)
-    )  # the store holds the bill
+    cache = Project.open().table("judge_cache")
+    bill = pytest.approx(n_calls * (USAGE.cost_usd or 0))
+    assert cache["cost_usd"].sum() == bill  # it is stored
     before = judged()
     for judge in (True, False):
         assert "Nothing was stale" in run(judge=judge)[1]
 
     lines = (file := next(root.rglob("conversations.jsonl"))).read_text().splitlines()
     first = json.loads(lines[0])
-    first["messages"] += [
-        {"role": "user", "content": "And now?"},
-        {"role": "assistant", "content": "All is done."},
-    ]
+    said = {"user": "And now?", "assistant": "All is done."}
+    first["messages"] += [{"role": role, "content": text} for role, text in said.items()]
     file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     run(judge=False)
     open_now = judged()
@@ -116,7 +105,7 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     before = clusters()
     assert before["naming_problem"].null_count() == 0
     assert before["title"].to_list() == before["rule_title"].to_list()
-    failures = Project.open().store.read(table("failures"))
+    failures = Project.open().table("failures")
     assert failures["cluster_id"].null_count() == 0
 
     del model.answers["every name"]
@@ -125,14 +114,14 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     named = clusters()
     assert set(named["named_by"]) == {"some/model"}
     assert named["naming_problem"].null_count() == named.height
-    assert Project.open().store.read(table("failures")).equals(failures)
+    assert Project.open().table("failures").equals(failures)
     assert "Nothing was stale" in run()[1]
-    bill = Project.open().store.read(table("judge_cache"))["cost_usd"].sum()
+    bill = Project.open().table("judge_cache")["cost_usd"].sum()
     assert bill == pytest.approx(n_calls * (USAGE.cost_usd or 0))  # as many names as were lost before
     assert n_again < n_calls
 
 
 def test_a_cap_in_dollars_needs_a_price(root: Path, model: Model) -> None:
     with pytest.raises(Exception, match="price of judge model 'some/model' is not known"):
-        CliRunner().invoke(app, ["run", "--judge", "some/model", "--max-cost", "1"], catch_exceptions=False)
+        invoke("run", "--judge", "some/model", "--max-cost", "1")
     assert model.n_asked() == 0

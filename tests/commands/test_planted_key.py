@@ -30,10 +30,8 @@ def completion(content: str | None, **changes: object) -> Reply:
     message = {"role": "assistant", "content": content, "refusal": changes.pop("refusal", None)}
     usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
     choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-    body = {
-        "id": "1", "object": "chat.completion", "created": 1, "model": "mock", "choices": choices, "usage": usage,
-    }  # fmt: skip
-    return 200, {}, body | changes
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "mock"}
+    return 200, {}, body | {"choices": choices, "usage": usage} | changes
 
 
 def failing(part: Any) -> Any:
@@ -61,7 +59,6 @@ PLACES: Mapping[str, Callable[[str, str], Reply]] = {
     "prose": lambda _, key: completion(f"{key} is what I was given."),
     "redirect": lambda _, key: (307, {"Location": f"http://127.0.0.1:9/{key}"}, ""),
 }
-N_PLACES = len(PLACES) + 1  # and the names of clusters
 
 
 class Judge(BaseHTTPRequestHandler):
@@ -102,18 +99,11 @@ def port() -> Iterator[int]:
 @pytest.mark.slow
 def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Path, port: int) -> None:
     cases = [(place, encoding) for place in PLACES for encoding in ENCODINGS]
-    lines = [
-        {
-            "id": f"c{number}",
-            "correct": False,
-            "messages": [
-                {"role": "user", "content": f"place {place}, encoding {encoding}"},
-                {"role": "assistant", "content": f"Answer {number}."},
-            ],
-        }
-        for number, (place, encoding) in enumerate(cases)
-    ]
-    (tmp_path / "chats.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with (tmp_path / "chats.jsonl").open("w") as file:
+        for number, (place, encoding) in enumerate(cases):
+            texts = {"user": f"place {place}, encoding {encoding}", "assistant": f"Answer {number}."}
+            talk = [{"role": role, "content": text} for role, text in texts.items()]
+            file.write(json.dumps({"id": f"c{number}", "correct": False, "messages": talk}) + "\n")
     environment = home_of(tmp_path) | {
         "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
         "OPENAI_API_KEY": KEY,
@@ -121,14 +111,14 @@ def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Pa
     }
     said = ""
     for command in (
-        ["import", "openai", str(tmp_path / "chats.jsonl"), "--agent", "bot"],
-        ["run", "--methodology", "1.3.0"],
-        ["errors", "--agent", "bot", "--methodology", "1.3.0"],
-        ["explain", "bot", "--methodology", "1.3.0"],
-        ["report"],
-        ["backup", str(tmp_path / "copy.duckdb")],
+        "import openai chats.jsonl --agent bot",
+        "run --methodology 1.3.0",
+        "errors --agent bot --methodology 1.3.0",
+        "explain bot --methodology 1.3.0",
+        "report",
+        "backup copy.duckdb",
     ):
-        done = agent_eval(tmp_path, *command, **environment)
+        done = agent_eval(tmp_path, *command.split(), **environment)
         assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
         said += done.stdout + done.stderr
     store = Project.open(tmp_path).store
@@ -136,9 +126,8 @@ def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Pa
     scored = frames["turn_judgments"].filter(status="scored", judge_model="openai/mock")
     assert scored["conversation_id"].n_unique() >= 4 * len(ENCODINGS)  # the answers with a key were read
     assert Judge.names == set(ENCODINGS.values())
-    texts = {"what the commands said": said} | {
-        n: json.dumps(f.rows(), default=str) for n, f in frames.items()
-    }
+    texts = {name: json.dumps(frame.rows(), default=str) for name, frame in frames.items()}
+    texts["what the commands said"] = said
     found = [(where, form) for where, text in texts.items() for form in forms() if form in text]
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
         content = file.read_bytes()

@@ -14,35 +14,30 @@ from agent_eval.tables import table
 from tests.judge.fakes import ScriptedClient, panel_of
 from tests.judge.test_requests import questions, talk
 
+SEQUENCES = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(2)]
+NOTHING = table("judge_cache").empty()
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def test_the_answers_of_every_call_are_printed_with_their_reasons() -> None:
     out = io.StringIO()
-    sequences = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(2)]
     with shown_progress(Console(file=out, width=40)) as shown:
-        panel_of(ScriptedClient(answers={"helpfulness": 3}), heard=shown.heard).answers(
-            sequences, table("judge_cache").empty()
-        )
+        panel_of(ScriptedClient(answers={"helpfulness": 3}), heard=shown.heard).answers(SEQUENCES, NOTHING)
     lines = out.getvalue().splitlines()
-    assert sorted(line.split(": ")[0] for line in lines if " helpfulness " in line) == [
-        f"scripted c{i}#{turn} helpfulness 3" for i in range(2) for turn in range(2)
-    ]
+    helpful = sorted(line.split(": ")[0] for line in lines if " helpfulness " in line)
+    assert helpful == [f"scripted c{i}#{turn} helpfulness 3" for i in range(2) for turn in range(2)]
     assert all(line.partition(": ")[2] for line in lines)  # the reason
 
 
 @pytest.mark.parametrize("cap", [None, 0, 2])
 def test_a_terminal_keeps_the_last_line_of_a_pass_whether_or_not_a_cap_stopped_it(cap: int | None) -> None:
     out = io.StringIO()
-    sequences = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(2)]
     with shown_progress(Console(file=out, width=120, force_terminal=True)) as shown:
-        panel_of(ScriptedClient(), budget=Budget(max_calls=cap)).answers(
-            sequences, table("judge_cache").empty(), watch=shown.watch
-        )
+        panel = panel_of(ScriptedClient(), budget=Budget(max_calls=cap))
+        panel.answers(SEQUENCES, NOTHING, watch=shown.watch)
     n = 4 if cap is None else cap  # a line of the display, which is removed at the end, begins with a spinner
-    assert re.search(
-        rf"^scripted: {n} of 4 calls", CONTROL.sub("", out.getvalue()).replace("\r", "\n"), re.MULTILINE
-    )
+    text = CONTROL.sub("", out.getvalue()).replace("\r", "\n")
+    assert re.search(rf"^scripted: {n} of 4 calls", text, re.MULTILINE)
     assert shown.judging is None
 
 

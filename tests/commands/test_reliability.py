@@ -22,47 +22,32 @@ from tests.untyped import any_table
 
 VERSION = "1.3.0"
 COMMAND = ["reliability", "--methodology", VERSION, "--json"]
+COUNTS = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages"), 1) | {"n_tool_calls": 0}
+CONVERSATION: dict[str, Any] = COUNTS | {
+    "methodology_version": VERSION, "session_id": "s", "benchmark_id": "s", "tests": [], "task_id": "t",
+    "is_admitted": True, "content_hash": "h",
+}  # fmt: skip
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Agent 'many' with 16 trials of one task, 12 of them correct; 'few' with 2; 'unjudged' with 1 unknown."""
-    for agent in ("many", "few", "unjudged"):
-        (tmp_path / "data" / "sessions" / agent / "s").mkdir(parents=True)
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
     outcomes: dict[str, list[bool | None]] = {"few": [True, True], "unjudged": [None]}
     outcomes["many"] = [i < 12 for i in range(16)]
-    store(
-        Project.open(tmp_path), [(agent, i, c) for agent, row in outcomes.items() for i, c in enumerate(row)]
-    )
-    return tmp_path
-
-
-def store(project: Project, trials: list[tuple[str, int, bool | None]]) -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            "methodology_version": VERSION,
-            "agent_id": agent,
-            "conversation_id": f"c{i}",
-            "session_id": "s",
-            "benchmark_id": "s",
-            "tests": [],
-            "task_id": "t",
-            "n_turns": 1,
-            "n_user_messages": 1,
-            "n_agent_messages": 1,
-            "n_tool_calls": 0,
-            "is_admitted": True,
-            "outcome_correct": is_correct,
-            "content_hash": f"{agent}{i}",
-        }
-        for agent, i, is_correct in trials
+    for agent in outcomes:
+        (tmp_path / "data" / "sessions" / agent / "s").mkdir(parents=True)
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
+    rows = [
+        CONVERSATION | {"agent_id": agent, "conversation_id": f"c{i}", "outcome_correct": is_correct}
+        for agent, trials in outcomes.items()
+        for i, is_correct in enumerate(trials)
     ]
     frames = {name: table(name).frame(rows) for name in ("transcripts", "conversations")}
     known = {name: frames.get(name, table(name).empty()) for name in TrialTables._fields}
     frames["reliability"] = reliability(TrialTables(**any_table(known)))
     for name, frame in frames.items():
-        project.store.upsert(table(name), frame, run_id="r")
+        Project.open(tmp_path).store.upsert(table(name), frame, run_id="r")
+    return tmp_path
 
 
 def rows_of(*arguments: str) -> pl.DataFrame:
@@ -71,8 +56,12 @@ def rows_of(*arguments: str) -> pl.DataFrame:
     return table("reliability").frame(json.loads(result.stdout))
 
 
-def test_without_k_the_stored_rows_are_printed(root: Path) -> None:
-    assert rows_of("--agent", "many")["k"].to_list() == list(range(1, 9))
+def test_without_k_the_stored_rows_are_printed_and_with_it_those_of_k(root: Path) -> None:
+    stored = rows_of("--agent", "many")
+    assert stored["k"].to_list() == list(range(1, 9))
+    assert_frame_equal(
+        rows_of("--agent", "many", "-k", "8", "-k", "2"), stored.filter(pl.col("k").is_in([2, 8]))
+    )
 
 
 def test_a_k_beyond_those_stored_is_computed(root: Path) -> None:
@@ -82,41 +71,36 @@ def test_a_k_beyond_those_stored_is_computed(root: Path) -> None:
     assert actual.rows() == [("many", 10, 1, 16, 12, 1.0, pytest.approx(66 / 8008))]
 
 
-def test_a_stored_k_comes_out_as_it_is_stored(root: Path) -> None:
-    stored = rows_of("--agent", "many").filter(pl.col("k").is_in([2, 8]))
-    assert_frame_equal(rows_of("--agent", "many", "-k", "8", "-k", "2"), stored)
-
-
-def test_an_agent_without_so_many_trials_has_a_row_without_estimates(root: Path) -> None:
-    actual = rows_of("-k", "3").select("agent_id", "n_tasks", "n_tasks_excluded", "pass_hat_k")
+def test_an_agent_without_so_many_trials_has_a_row_that_says_why_and_keeps_its_others(root: Path) -> None:
+    rows = rows_of("-k", "1", "-k", "3")
+    assert rows.filter(k=1).equals(rows_of("-k", "1"))
     # C(12,3)/C(16,3) = 220/560
-    assert actual.rows() == [
+    assert rows.filter(k=3).select("agent_id", "n_tasks", "n_tasks_excluded", "pass_hat_k").rows() == [
         ("few", 0, 1, None),
         ("many", 1, 0, pytest.approx(220 / 560)),
         ("unjudged", 0, 1, None),
     ]
+    (why,) = rows.filter(agent_id="few", k=3)["reason"]
+    assert why == "no estimate: k is 3, but no task has more than 2 trials with a known outcome"
 
 
 @pytest.mark.parametrize(
     ("arguments", "reasons"),
     [
-        (
-            ["-k", "17"],
-            [("few", 17, "more than 2"), ("many", 17, "more than 16"), ("unjudged", 17, "no trial")],
-        ),
-        (["-k", "1", "-k", "3", "--agent", "few"], [("few", 1, None), ("few", 3, "more than 2")]),
-        (["-k", "1", "--agent", "unjudged"], [("unjudged", 1, "no trial")]),
+        ("-k 17", [("few", 17, "more than 2"), ("many", 17, "more than 16"), ("unjudged", 17, "no trial")]),
+        ("-k 1 -k 3 --agent few", [("few", 1, None), ("few", 3, "more than 2")]),
+        ("-k 1 --agent unjudged", [("unjudged", 1, "no trial")]),
     ],
 )
 def test_a_k_beyond_every_task_has_a_row_with_the_reason(
-    root: Path, arguments: list[str], reasons: list[tuple[str, int, str | None]]
+    root: Path, arguments: str, reasons: list[tuple[str, int, str | None]]
 ) -> None:
-    rows = rows_of(*arguments)
+    rows = rows_of(*arguments.split())
     assert rows.select("agent_id", "k").rows() == [row[:2] for row in reasons]
     for row, (_, _, why) in zip(rows.iter_rows(named=True), reasons, strict=True):
         assert (row["pass_hat_k"] is None) == (why is not None)
         assert (why or "") in (row["reason"] or "")
-    printed = CliRunner().invoke(app, [*COMMAND[:-1], *arguments], catch_exceptions=False)
+    printed = CliRunner().invoke(app, [*COMMAND[:-1], *arguments.split()], catch_exceptions=False)
     assert printed.exit_code == 0
     assert all(why in " ".join(printed.stdout.split()) for *_, why in reasons if why)
 
@@ -126,21 +110,28 @@ def test_a_k_below_one_is_refused_for_what_it_is(root: Path) -> None:
         rows_of("-k", "0")
 
 
+ASKED = {"agent_id": "many", "conversation_id": "asked"}
+
+
 @pytest.fixture
 def answered(root: Path) -> Project:
     """Agent 'many' has answered one question, 0.75 right."""
-    project = Project.open(root)
-    row: dict[str, Any] = {"agent_id": "many", "methodology_version": VERSION, "conversation_id": "asked"}
-    transcript = {"session_id": "s", "benchmark_id": "s", "tests": [], "task_id": "q", "is_admitted": True}
-    counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages"), 1) | {"n_tool_calls": 0}
     expected = json.dumps([{"turn_index": 0, "answer": "42"}])
-    judged = {"turn_index": 0, "metric": "answer_correctness", "judge": "m", "value": 0.75}
-    frames = {
-        "transcripts": row | transcript | counts,
-        "conversations": row | transcript | counts | {"expected": expected, "content_hash": "h"},
-        "turn_judgments": row | judged | {"status": "scored", "is_effective": True, "further_labels": []},
+    asked = CONVERSATION | ASKED | {"task_id": "q", "expected": expected}
+    judged = {
+        "turn_index": 0,
+        "metric": "answer_correctness",
+        "judge": "m",
+        "value": 0.75,
+        "status": "scored",
     }
-    for name, made in frames.items():
+    judged |= {"methodology_version": VERSION, "is_effective": True, "further_labels": []}
+    project = Project.open(root)
+    for name, made in {
+        "transcripts": asked,
+        "conversations": asked,
+        "turn_judgments": ASKED | judged,
+    }.items():
         project.store.upsert(table(name), table(name).frame([made]), run_id="r")
     return project
 
@@ -207,8 +198,7 @@ def test_the_bayesian_mode_works_within_one_conversation(monkeypatch: pytest.Mon
     def printed() -> dict[str, Any]:
         arguments = ["--agent", "many", "--interactions", "-k", "2", "--estimator", "bayesian"]
         (row,) = json.loads(CliRunner().invoke(app, [*COMMAND, *arguments], catch_exceptions=False).stdout)
-        found: dict[str, Any] = row
-        return found
+        return dict(row)
 
     row = printed()
     # one interaction, correct: p ~ Beta(2, 1), E[p²] = 2/3 × 3/4
@@ -239,26 +229,16 @@ def test_a_changed_setting_of_the_scores_makes_them_stale_and_leaves_the_judgmen
 
 def test_tool_weights_threshold_and_profile_of_the_settings_reach_the_table(answered: Project) -> None:
     expected = json.dumps([{"turn_index": 0, "tools": [{"name": "f"}, {"name": "g"}]}])
-    key = {"agent_id": "many", "conversation_id": "asked"}
-    counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages", "n_tool_calls"), 1)
-    conversation: dict[str, Any] = (
-        key | counts | {"session_id": "s", "content_hash": "h", "expected": expected}
-    )
-    made: dict[str, Any] = key | {
-        "turn_index": 0,
-        "call_index": 0,
-        "name": "f",
-        "arguments": "{}",
-        "requestor": "assistant",
-    }
-    for name, stored in {"conversations": conversation, "tool_calls": made}.items():
+    asked = CONVERSATION | ASKED | {"n_tool_calls": 1, "expected": expected}
+    made = {"turn_index": 0, "call_index": 0, "name": "f", "arguments": "{}", "requestor": "assistant"}
+    for name, stored in {"conversations": asked, "tool_calls": ASKED | made}.items():
         answered.store.upsert(table(name), table(name).frame([stored]), run_id="r")
     lenient = answered.with_settings(tool_threshold=0.5, tool_weights={"selection": 1.0})
     profile = answered.with_settings(tool_profile="fair-forge")
     found = []
     for project in (answered, lenient, profile):
         materialise("tool_correctness", project)
-        (row,) = project.store.read(table("tool_correctness")).iter_rows(named=True)
+        (row,) = project.table("tool_correctness").iter_rows(named=True)
         found.append((row["overall"], row["is_correct"]))
     # g is missing: selection, parameters and sequence are 1/2; of the profile, sequence is 1 and utilisation 0
     assert found == [(0.5, False), (0.5, True), (0.5, False)]
@@ -282,14 +262,3 @@ def test_an_impossible_setting_of_the_scores_is_refused(
     monkeypatch.setenv(f"AGENT_EVAL_{name}", value)
     with pytest.raises(AgentEvalError, match=said):
         Project.open(root)
-
-
-def test_a_further_k_keeps_the_row_of_an_agent_with_too_few_trials_and_says_why_it_has_no_other(
-    root: Path,
-) -> None:
-    rows = rows_of("-k", "1", "-k", "3")
-    alone = rows_of("-k", "1")
-    assert rows.filter(k=1).equals(alone)
-    few = rows.filter(agent_id="few", k=3).to_dicts()[0]
-    assert few["pass_hat_k"] is None
-    assert few["reason"] == "no estimate: k is 3, but no task has more than 2 trials with a known outcome"

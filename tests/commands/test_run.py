@@ -15,7 +15,6 @@ from agent_eval.cli import app
 from agent_eval.commands.run import run
 from agent_eval.project import Project, UnknownAgentError
 from agent_eval.scores.statistics.exact import from_text
-from agent_eval.tables import table
 
 AGENT_LABELS = {
     "repetition", "failure to ask for clarification", "lack of specific information", "disobey user request",
@@ -27,16 +26,20 @@ TOOL_LABELS = {
 
 
 def board(project: Project, version: str = "1.3.0") -> pl.DataFrame:
-    return project.store.read(table("leaderboard"), pl.DataFrame({"methodology_version": [version]}))
+    return project.table("leaderboard").filter(methodology_version=version)
 
 
 def by_agent(frame: pl.DataFrame) -> dict[str, dict[str, object]]:
     return {row["agent_id"]: row for row in frame.iter_rows(named=True)}
 
 
-def test_the_sample_shows_every_status_over_its_versions(sample: Project) -> None:
-    statuses = set(sample.store.read(table("leaderboard"))["status"])
-    assert statuses == {"published", "provisional", "incomplete", "invalid", "not_applicable"}
+def test_the_sample_shows_every_status_and_badge_over_its_versions(sample: Project) -> None:
+    boards = sample.table("leaderboard")
+    statuses = {"published", "provisional", "incomplete", "invalid", "not_applicable"}
+    assert set(boards["status"]) == statuses
+    assert set(boards["hallucination_passed"]) == {True, False, None}
+    assert set(boards["repeatability_tested"]) == {True, False, None}
+    assert "multi_turn" in set(boards["u3_scope"])
 
 
 def test_the_sample_board_has_a_tie_a_penalty_and_a_tested_agent(sample: Project) -> None:
@@ -65,81 +68,44 @@ def test_the_sample_names_what_bars_an_agent_from_the_ranking(sample: Project) -
         assert row["status"] == "published" or row["missing"]
 
 
-def test_the_sample_shows_every_badge(sample: Project) -> None:
-    boards = sample.store.read(table("leaderboard"))
-    assert set(boards["hallucination_passed"]) == {True, False, None}
-    assert set(boards["repeatability_tested"]) == {True, False, None}
-    assert "multi_turn" in set(boards["u3_scope"])
-
-
 def test_every_failure_label_occurs_and_two_can_fall_on_one_turn(sample: Project) -> None:
-    failures = sample.store.read(table("failures"))
+    failures = sample.table("failures")
     assert set(failures["label"]) == AGENT_LABELS | TOOL_LABELS
-    several = sample.store.read(table("turn_judgments")).filter(pl.col("further_labels").list.len() > 0)
+    several = sample.table("turn_judgments").filter(pl.col("further_labels").list.len() > 0)
     assert not several.is_empty()
 
 
 def test_multi_turn_slots_have_three_turns_or_more(sample: Project) -> None:
-    slots = sample.store.read(table("transcripts")).filter(
-        pl.col("is_admitted"), pl.col("slot").is_in(["D2", "D3"])
-    )
+    slots = sample.table("transcripts").filter(pl.col("slot").is_in(["D2", "D3"]), is_admitted=True)
     assert slots["n_turns"].min() >= 3  # type: ignore[operator]
 
 
 def test_each_rating_that_counts_has_its_words(sample: Project) -> None:
-    ratings = sample.store.read(table("rubric_ratings")).filter(
-        pl.col("is_effective"), pl.col("status") == "scored"
-    )
-    assert ratings.filter(pl.col("rationale").is_null() | (pl.col("rationale") == "")).is_empty()
-    judgments = sample.store.read(table("turn_judgments")).filter(
-        pl.col("is_effective"), pl.col("status") == "scored"
-    )
-    assert judgments.filter(pl.col("rationale").is_null()).is_empty()
-    assert judgments.filter(~pl.col("evidence_verified")).is_empty()
+    for name in ("rubric_ratings", "turn_judgments"):
+        counted = sample.table(name).filter(is_effective=True, status="scored")
+        assert (counted["rationale"].fill_null("") != "").all(), name
+    assert counted["evidence_verified"].all()
 
 
 def test_a_human_rating_wins_and_the_recorded_one_is_kept(sample: Project) -> None:
-    ratings = sample.store.read(table("rubric_ratings")).filter(
-        pl.col("methodology_version") == "1.3.0",
-        pl.col("session_id") == "lumen-2026-04-b",
-        pl.col("target") == "U6",
-    )
-    assert {
-        row["judge"]: (row["rating_1to5"], row["is_effective"]) for row in ratings.iter_rows(named=True)
-    } == {
-        "human": (4, True),
-        "recorded": (5, False),
-    }
+    place = {"methodology_version": "1.3.0", "session_id": "lumen-2026-04-b", "target": "U6"}
+    ratings = sample.table("rubric_ratings").filter(**place).select("judge", "rating_1to5", "is_effective")
+    assert {*ratings.iter_rows()} == {("human", 4, True), ("recorded", 5, False)}
 
 
 def test_every_row_of_the_board_can_be_recomputed_from_the_tables(sample: Project) -> None:
-    ratings = sample.store.read(table("rubric_ratings")).filter(pl.col("is_effective"))
-    seen = 0
-    for row in (
-        sample.store.read(table("leaderboard"))
-        .filter(pl.col("composite_exact").is_not_null())
-        .iter_rows(named=True)
-    ):
-        own = ratings.filter(
-            pl.col("methodology_version") == row["methodology_version"], pl.col("agent_id") == row["agent_id"]
-        )
-        universal, domain = Fraction(), Fraction()
-        for (target,), part in own.group_by("target"):
-            total = Fraction()
-            for _, criterion in part.group_by("criterion"):
-                sessions = [
-                    Fraction(sum(s["rating_1to5"]), s.height) for _, s in criterion.group_by("session_id")
-                ]
-                total += sum(sessions, Fraction()) / len(sessions)
-            if str(target).startswith("U"):
-                universal += total
-            else:
-                domain += total
+    ratings = sample.table("rubric_ratings").filter(is_effective=True)
+    rows = sample.table("leaderboard").filter(pl.col("composite_exact").is_not_null()).to_dicts()
+    assert len(rows) >= 15
+    for row in rows:
+        own = ratings.filter(methodology_version=row["methodology_version"], agent_id=row["agent_id"])
+        sums = {"U": Fraction(), "D": Fraction()}
+        for (target, _), part in own.group_by("target", "criterion"):
+            sessions = [Fraction(sum(s["rating_1to5"]), s.height) for _, s in part.group_by("session_id")]
+            sums[str(target)[0]] += sum(sessions, Fraction()) / len(sessions)
         # composite = (20·ΣU + 12·ΣD) / 15, then the penalty
-        expected = (20 * universal + 12 * domain) / 15 - Fraction(int(row["repeatability_penalty"]))
+        expected = (20 * sums["U"] + 12 * sums["D"]) / 15 - Fraction(int(row["repeatability_penalty"]))
         assert from_text(row["composite_exact"]) == expected
-        seen += 1
-    assert seen >= 15
 
 
 def test_a_second_run_finds_nothing_to_do(sample: Project) -> None:
@@ -160,12 +126,10 @@ def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @pytest.mark.slow
 def test_each_edit_moves_its_own_agent_and_no_other(sample_copy: Path) -> None:
     before = by_agent(board(Project.open()))
-    ratings = Project.open().store.read(table("rubric_ratings"))
+    ratings = Project.open().table("rubric_ratings")
     edit(session_file(sample_copy, "concierge-pa"), lambda record: record.update(metadata={"edited": True}))
-    edit(
-        session_file(sample_copy, "harbor-desk"),
-        lambda record: record["messages"][0].update(content="Please."),
-    )
+    harbor = session_file(sample_copy, "harbor-desk")
+    edit(harbor, lambda record: record["messages"][0].update(content="Please."))
     refusing = session_file(sample_copy, "lumen-support")
     n_lines = len(refusing.read_text().splitlines())
     refusing.write_text(refusing.read_text() + '{"conversation_id": "broken"\n')
@@ -181,12 +145,8 @@ def test_each_edit_moves_its_own_agent_and_no_other(sample_copy: Path) -> None:
     after = by_agent(board(Project.open()))
 
     n_stale = dict(report.stale.group_by("agent_id").len().iter_rows())
-    assert n_stale.keys() - {None, "forge-coder"} == {
-        "concierge-pa",
-        "harbor-desk",
-        "lumen-support",
-        "quill-help",
-    }
+    edited = {"concierge-pa", "harbor-desk", "lumen-support", "quill-help"}
+    assert n_stale.keys() - {None, "forge-coder"} == edited
     assert n_stale["concierge-pa"] == 4  # each of its versions
     # an edited transcript keeps no verdict
     assert (after["harbor-desk"]["status"], after["harbor-desk"]["composite_score"]) == ("incomplete", None)
@@ -199,16 +159,8 @@ def test_each_edit_moves_its_own_agent_and_no_other(sample_copy: Path) -> None:
     assert after["lumen-support"]["status"] == "published"
     # a removed agent leaves board and tables
     assert "forge-coder" not in after
-    with_agents = (
-        "conversations",
-        "turns",
-        "transcripts",
-        "turn_judgments",
-        "rubric_ratings",
-        "composite_scores",
-    )
-    for name in (*with_agents, "run_state"):
-        assert "forge-coder" not in set(Project.open().store.read(table(name))["agent_id"]), name
+    for name in ("conversations", "turns", "transcripts", "turn_judgments", "rubric_ratings", "run_state"):
+        assert "forge-coder" not in set(Project.open().table(name)["agent_id"]), name
     assert run(Project.open()).stale.is_empty()
 
 
@@ -246,7 +198,7 @@ def test_gate_is_red_when_an_agent_is_not_publishable(command: CliRunner) -> Non
 @pytest.mark.slow
 def test_explain_goes_from_the_composite_to_the_judges_words(command: CliRunner, sample: Project) -> None:
     text = command.invoke(app, ["explain", "lumen-support", "--all"]).stdout
-    rating = sample.store.read(table("rubric_ratings")).filter(
+    rating = sample.table("rubric_ratings").filter(
         pl.col("agent_id") == "lumen-support", pl.col("target") == "U2", pl.col("is_effective")
     )["rationale"][0]  # fmt: skip
     flat = " ".join(text.replace("│", " ").split())
@@ -259,7 +211,6 @@ def test_explain_goes_from_the_composite_to_the_judges_words(command: CliRunner,
 
 
 def test_reliability_counts_trials_over_sessions(command: CliRunner) -> None:
-    rows = json.loads(
-        command.invoke(app, ["reliability", "--agent", "lumen-support", "-k", "3", "--json"]).stdout
-    )
+    asked = ["reliability", "--agent", "lumen-support", "-k", "3", "--json"]
+    rows = json.loads(command.invoke(app, asked).stdout)
     assert [(row["k"], row["n_tasks"], row["n_trials"]) for row in rows] == [(3, 8, 24)]

@@ -12,7 +12,6 @@ import pytest
 
 from agent_eval.project import Project
 from agent_eval.project.project import PARENT_RUN
-from agent_eval.tables import table
 from benchmarks import warm
 from benchmarks.chaos import IMPORT, RUN, write_chats
 from benchmarks.judge_server import MockJudge, mock_judge
@@ -53,7 +52,7 @@ def ran(root: Path, judge: MockJudge, **more: str) -> tuple[int, str]:
 
 
 def reasons(root: Path) -> set[str]:
-    rows = Project.open(root).store.read(table("turn_judgments")).filter(status="unscored")
+    rows = Project.open(root).table("turn_judgments").filter(status="unscored")
     return set(rows["rationale"].drop_nulls())
 
 
@@ -66,9 +65,8 @@ def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudg
     assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 5
     assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 0
     assert ran(root, judge)[0] > 5  # by hand
-    spent = Project.open(root).store.read(table("spending"))
-    of_automation = spent.filter(started_by="automation")
-    assert of_automation["n_calls"].sum() == 5
+    spent = Project.open(root).table("spending")
+    assert spent.filter(started_by="automation")["n_calls"].sum() == 5
     assert spent["n_calls"].sum() == judge.stats()["calls"]
     assert spent["cost_usd"].sum() > 0
     assert spent["n_reserved"].sum() == 0
@@ -90,7 +88,7 @@ def test_a_cap_of_a_day_holds_over_runs_processes_and_a_kill(root: Path, judge: 
         process.communicate(timeout=300)
     assert judge.stats()["calls"] == 5
     assert any("the cap of 9 calls (max_calls_per_day) is reached" in why for why in reasons(root))
-    spent = Project.open(root).store.read(table("spending"))
+    spent = Project.open(root).table("spending")
     assert spent["n_calls"].sum() == 9
     assert spent["n_reserved"].sum() == 0
     assert ran(root, judge, **cap)[0] == 0

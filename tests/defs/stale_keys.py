@@ -22,19 +22,12 @@ def main() -> None:
     with project.store.exclusive_section("run"):
         launch = Launch.at(project, defs, sources)
         launch.observe(agents=agents, versions=versions)
-    sys.stdout.write(
-        json.dumps(
-            {
-                "dagster": by_dagster(launch.instance),
-                "command": {
-                    asset: sorted("|".join(filter(None, key)) for key in rows.iter_rows())
-                    for (asset,), rows in missing.partition_by(
-                        "asset", include_key=False, as_dict=True
-                    ).items()
-                },
-            }
-        )
-    )
+    by_asset = missing.partition_by("asset", include_key=False, as_dict=True)
+    by_command = {
+        asset: sorted("|".join(filter(None, key)) for key in rows.iter_rows())
+        for (asset,), rows in by_asset.items()
+    }
+    sys.stdout.write(json.dumps({"dagster": by_dagster(launch.instance), "command": by_command}))
 
 
 def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:

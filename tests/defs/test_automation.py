@@ -2,9 +2,11 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
@@ -17,68 +19,67 @@ from agent_eval.project.data_versions import read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.made_from import MADE_FROM, shape_of
+from tests.defs.test_live import edit_a_session
 
 
-def test_reconcile_leaves_the_place_for_runs_to_the_process_that_it_starts(
-    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def instance(sample_copy: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as made:
+        yield made
+
+
+def test_reconcile_passes_the_versions_on_and_leaves_the_place_for_runs_to_the_process_that_it_starts(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Project.open().store
-    held = []
+    started = []
 
-    def started(*_: object, **__: object) -> object:
-        held.append(store.abandoned_runs())
+    def run(command: list[str], **_: object) -> object:
+        started.append((command[3:], store.abandoned_runs()))
         return subprocess.CompletedProcess([], 0, "done", "")
 
-    monkeypatch.setattr(subprocess, "run", started)
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        assert defs.resolve_job_def("reconcile").execute_in_process(instance=instance).success
-    assert held == [[]]
+    monkeypatch.setattr(subprocess, "run", run)
+    versions = ["1.1.0", "1.3.0"]
+    config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": versions}}}}
+    for run_config in (config, {}):
+        done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, run_config=run_config)
+        assert done.success
+    assert started[0] == (["run", "--methodology", "1.1.0", "--methodology", "1.3.0"], [])
+    assert started[1][1] == []
 
 
-def test_reconcile_fails_when_the_run_could_not_do_it(sample_copy: Path) -> None:
-    (sample_copy / "agent_eval.toml").write_text("nonsense = 1\n")
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, raise_on_error=False)
-    assert not done.success
-    why = next(e.step_failure_data.error for e in done.all_events if e.is_step_failure)
-    assert why is not None
-    assert "nonsense" in str(why)
-
-
-def test_the_failure_hook_is_told_what_failed(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reconcile_fails_when_the_run_could_not_do_it_and_the_failure_hook_gets_the_cause(
+    sample_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (sample_copy / "alerts_of_mine.py").write_text(
         "import json, pathlib\n\ndef tell(failure):\n"
         "    pathlib.Path(__file__).with_name('told.json').write_text(json.dumps(failure))\n"
     )
     monkeypatch.syspath_prepend(str(sample_copy))
     monkeypatch.setenv("AGENT_EVAL_FAILURE_HOOK", "alerts_of_mine:tell")
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        (sample_copy / "agent_eval.toml").write_text("nonsense = 1\n")
-        done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, raise_on_error=False)
-        (sample_copy / "agent_eval.toml").unlink()
-        failure = next(e for e in done.all_events if e.is_run_failure)
-        context = dg.build_run_status_sensor_context(
-            "failed_runs", failure, instance, done.dagster_run
-        ).for_run_failure()
-        automation.failed_runs(context)
+    (sample_copy / "agent_eval.toml").write_text("nonsense = 1\n")
+    done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, raise_on_error=False)
+    (sample_copy / "agent_eval.toml").unlink()
+    assert not done.success
+    why = next(e.step_failure_data.error for e in done.all_events if e.is_step_failure)
+    assert "nonsense" in str(why)
+    failure = next(e for e in done.all_events if e.is_run_failure)
+    context = dg.build_run_status_sensor_context("failed_runs", failure, instance, done.dagster_run)
+    automation.failed_runs(context.for_run_failure())
     told = json.loads((sample_copy / "told.json").read_text())
-    assert told["job"] == "reconcile"
-    assert told["run_id"] == done.run_id
-    assert told["error"]
+    assert (told["job"], told["run_id"], bool(told["error"])) == ("reconcile", done.run_id, True)
 
 
-def test_the_sensor_says_nothing_twice_and_waits_for_runs(sample_copy: Path) -> None:
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        first = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
-        assert isinstance(first, dg.SensorResult)
-        assert not first.asset_events
-        session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-        session.write_text(session.read_text() + "# looked at again\n")
-        second = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
-        assert isinstance(second, dg.SensorResult)
-        assert [(e.asset_key.path[-1], e.partition) for e in second.asset_events] == [
-            ("agent_sessions", "quill-help")
-        ]
+def test_the_sensor_says_nothing_twice_and_waits_for_runs(
+    sample_copy: Path, instance: dg.DagsterInstance
+) -> None:
+    observed = []
+    for _ in range(2):
+        found = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
+        assert isinstance(found, dg.SensorResult)
+        observed.append([(event.asset_key.path[-1], event.partition) for event in found.asset_events])
+        edit_a_session(sample_copy)
+    assert observed == [[], [("agent_sessions", "quill-help")]]
 
 
 UP_TO_DATE = "up to date"  # a cursor that is empty would not be stored
@@ -91,166 +92,126 @@ def asked(instance: dg.DagsterInstance, cursor: str | None) -> tuple[int, str | 
     return len(made.run_requests or ()), made.cursor
 
 
-def test_what_is_stale_is_requested_once_and_again_when_it_is_stale_again(sample_copy: Path) -> None:
+def test_what_is_stale_is_requested_once_and_again_when_it_is_stale_again(
+    sample_copy: Path, instance: dg.DagsterInstance
+) -> None:
     session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
     text = session.read_text()
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        assert asked(instance, None) == (0, UP_TO_DATE)
-        session.write_text(f"{text}# looked at again\n")
-        n, first = asked(instance, UP_TO_DATE)
-        assert n == 1
-        assert asked(instance, first) == (
-            0,
-            first,
-        )  # the run failed, or has not begun: it is not asked for twice
-        session.write_text(f"{text}# and once more\n")
-        assert asked(instance, first)[0] == 1  # another state
-        session.write_text(text)
-        assert asked(instance, first) == (0, UP_TO_DATE)  # as it was
-        session.write_text(f"{text}# looked at again\n")
-        assert asked(instance, UP_TO_DATE) == (1, first)
+    assert asked(instance, None) == (0, UP_TO_DATE)
+    session.write_text(f"{text}# looked at again\n")
+    n, first = asked(instance, UP_TO_DATE)
+    assert n == 1
+    assert asked(instance, first) == (0, first)  # the run failed, or has not begun: it is not asked for twice
+    session.write_text(f"{text}# and once more\n")
+    assert asked(instance, first)[0] == 1  # another state
+    session.write_text(text)
+    assert asked(instance, first) == (0, UP_TO_DATE)  # as it was
+    session.write_text(f"{text}# looked at again\n")
+    assert asked(instance, UP_TO_DATE) == (1, first)
 
 
 def test_a_run_that_a_run_of_a_sensor_starts_is_shown_as_launched_by_the_sensor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        tags = {"dagster/sensor_name": "redo_stale", "dagster-celery/task_id": "t", "note": "mine"}
-        parent = instance.create_run_for_job(defs.resolve_job_def("reconcile"), tags=tags).run_id
+        passed = {f"dagster/{kind}_name": kind for kind in ("sensor", "schedule")}
+        passed["dagster-celery/task_id"] = "t"
+        reconcile = defs.resolve_job_def("reconcile")
+        parent = instance.create_run_for_job(reconcile, tags=passed | {"note": "mine"}).run_id
         monkeypatch.setenv(PARENT_RUN, f"{parent} automation")
-        assert started_by(instance) == {
-            "dagster/parent_run_id": parent,
-            "agent_eval/launched_by": "reconcile",
-            "dagster/sensor_name": "redo_stale",
-            "dagster-celery/task_id": "t",
-        }
+        own = {"dagster/parent_run_id": parent, "agent_eval/launched_by": "reconcile"}
+        assert started_by(instance) == own | passed
         for _ in range(3):
-            instance.create_run_for_job(defs.resolve_job_def("reconcile"), tags=started_by(instance))
-        assert (group := instance.get_run_group(parent)) is None or len(
-            list(group[1])
-        ) == 1  # no retry is counted
+            instance.create_run_for_job(reconcile, tags=started_by(instance))
+        group = instance.get_run_group(parent)
+        assert group is None or len([*group[1]]) == 1  # no retry is counted
         monkeypatch.setenv(PARENT_RUN, "a-run-that-was-deleted person")
         assert "dagster/sensor_name" not in started_by(instance)
         monkeypatch.delenv(PARENT_RUN)
         assert started_by(instance) == {"agent_eval/launched_by": "agent-eval run"}
 
 
-def test_nothing_is_requested_while_work_is_under_way(sample_copy: Path) -> None:
-    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-    session.write_text(f"{session.read_text()}# looked at again\n")
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        job = defs.resolve_job_def("reconcile")
-        under_way = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-        assert asked(instance, "before") == (0, "before")
-        instance.report_run_failed(under_way)
-        assert asked(instance, "before")[0] == 1
-
-
-def test_a_run_that_no_worker_has_started_is_requested_again(
-    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_requested_while_work_is_under_way_and_a_run_that_no_worker_has_started_again(
+    sample_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-    session.write_text(f"{session.read_text()}# looked at again\n")
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        _, cursor = asked(instance, "up to date")
-        job = defs.resolve_job_def("reconcile")
-        instance.report_run_failed(instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING))
-        assert asked(instance, cursor) == (0, cursor)  # Dagster may retry it
-        monkeypatch.setattr(automation, "EVERY_LOST_S", -1)
-        assert asked(instance, cursor) == (1, cursor)
-        run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING)
-        instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", "reconcile"), run.run_id)
-        instance.report_run_failed(run)
-        assert asked(instance, cursor) == (0, cursor)
+    edit_a_session(sample_copy)
+    job = defs.resolve_job_def("reconcile")
+    under_way = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    assert asked(instance, "before") == (0, "before")
+    instance.report_run_failed(under_way)
+    n_requested, cursor = asked(instance, "before")
+    assert n_requested == 1
+    instance.report_run_failed(instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING))
+    assert asked(instance, cursor) == (0, cursor)  # Dagster may retry it
+    monkeypatch.setattr(automation, "EVERY_LOST_S", -1)
+    assert asked(instance, cursor) == (1, cursor)
+    run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTING)
+    instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", "reconcile"), run.run_id)
+    instance.report_run_failed(run)
+    assert asked(instance, cursor) == (0, cursor)
 
 
 def test_an_edited_frozen_version_does_not_stop_the_others(
-    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+    sample_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-    session.write_text(f"{session.read_text()}# looked at again\n")
+    edit_a_session(sample_copy)
     problem = MethodologyProblem("1.0.0.yaml", "1.0.0 was published with another hash", version="1.0.0")
     monkeypatch.setattr(Registry, "edited", lambda _: {"1.0.0": problem})
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        made = automation.redo_stale(dg.build_sensor_context(instance, definitions=defs))
+    made = automation.redo_stale(dg.build_sensor_context(instance, definitions=defs))
     assert isinstance(made, dg.SensorResult)
     [request] = made.run_requests or ()
     config = request.run_config["ops"]["run_what_is_stale"]["config"]
     assert config == {"boards": False, "methodologies": ["1.1.0", "1.2.0", "1.3.0"]}
 
 
-def test_reconcile_passes_the_versions_on(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
-
-    def started(command: list[str], **_: object) -> object:
-        commands.append(command)
-        return subprocess.CompletedProcess([], 0, "done", "")
-
-    monkeypatch.setattr(subprocess, "run", started)
-    config = {"boards": False, "methodologies": ["1.1.0", "1.3.0"]}
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        job = defs.resolve_job_def("reconcile")
-        run_config = {"ops": {"run_what_is_stale": {"config": config}}}
-        assert job.execute_in_process(instance=instance, run_config=run_config).success
-    assert commands[0][3:] == ["run", "--methodology", "1.1.0", "--methodology", "1.3.0"]
-
-
 def test_an_instance_with_settings_of_its_own_is_told_what_it_lacks(
-    sample_copy: Path, tmp_path: Path
+    instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as own:
-        assert what_differs(own) is None
+    assert what_differs(instance) is None
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "dagster.yaml").write_text("run_monitoring:\n  enabled: true\n")
     with dg.DagsterInstance.from_config(str(foreign)) as other:
-        lacks, lacks_on_a_lake = what_differs(other), what_differs(other, is_shared=True)
-    assert lacks is not None
-    assert lacks_on_a_lake is not None
-    assert "max_concurrent_runs" not in lacks_on_a_lake
+        lacks, lacks_on_a_lake = what_differs(other) or "", what_differs(other, is_shared=True) or ""
     assert lacks_on_a_lake.endswith("Add it as in deploy/celery.yaml.")
-    assert str(foreign) in lacks
-    assert "run_retries" in lacks
-    assert "max_concurrent_runs: 1" in lacks
+    assert "max_concurrent_runs" not in lacks_on_a_lake
+    for word in (str(foreign), "run_retries", "max_concurrent_runs: 1"):
+        assert word in lacks
     assert "run_monitoring" not in lacks
 
 
 @pytest.mark.slow
-def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(sample_copy: Path) -> None:
+def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(
+    sample_copy: Path, instance: dg.DagsterInstance
+) -> None:
     """Whatever the order of events: what counts is what the rows were made from."""
-    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-    session.write_text(f"{session.read_text()}# looked at again\n")
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        pair = dg.MultiPartitionKey({"agent": "quill-help", "version": "1.3.0"})
-        job = defs.resolve_implicit_global_asset_job_def()
+    edit_a_session(sample_copy)
+    pair = dg.MultiPartitionKey({"agent": "quill-help", "version": "1.3.0"})
+    job = defs.resolve_implicit_global_asset_job_def()
 
-        def made_by_hand(asset: str, partition: str) -> None:
-            keys = list(defs.resolve_asset_graph().get(dg.AssetKey(asset)).execution_set_asset_keys)
-            assert job.execute_in_process(
-                instance=instance, asset_selection=keys, partition_key=partition
-            ).success
+    def made_by_hand(asset: str, partition: str) -> None:
+        keys = list(defs.resolve_asset_graph().get(dg.AssetKey(asset)).execution_set_asset_keys)
+        made = job.execute_in_process(instance=instance, asset_selection=keys, partition_key=partition)
+        assert made.success
 
-        made_by_hand("composite_scores", pair)  # from rows that are stale
-        made_by_hand("agents", "quill-help")
-        found = stale_of(Project.open(), "quill-help", "1.3.0")
-        assert {"transcripts", "composite_scores", "gate_results", "leaderboard"} <= found
-        assert not found & {"agents", "conversations", "turns"}
-        for asset in [name for name in MADE_FROM if shape_of(name) == "agent x version"]:
-            made_by_hand(asset, pair)
-        boards = [name for name in MADE_FROM if shape_of(name) == "version"]
-        assert stale_of(Project.open(), "quill-help", "1.3.0") == {*boards, "gate_results"}  # of all agents
-        for board in boards:
-            made_by_hand(board, "1.3.0")
-        made_by_hand("gate_results", pair)
-        project = Project.open()
-        stale = stale_places(project, fingerprints_of(project, "1.3.0"), ["quill-help"], ["1.3.0"])
-        assert set(stale["asset"]) <= {"gate_results"}
-        assert "quill-help" not in stale["agent_id"].to_list()
+    made_by_hand("composite_scores", pair)  # from rows that are stale
+    made_by_hand("agents", "quill-help")
+    found = {*stale()["asset"]}
+    assert {"transcripts", "composite_scores", "gate_results", "leaderboard"} <= found
+    assert not found & {"agents", "conversations", "turns"}
+    for asset in [name for name in MADE_FROM if shape_of(name) == "agent x version"]:
+        made_by_hand(asset, pair)
+    boards = [name for name in MADE_FROM if shape_of(name) == "version"]
+    assert {*stale()["asset"]} == {*boards, "gate_results"}  # of all agents
+    for board in boards:
+        made_by_hand(board, "1.3.0")
+    made_by_hand("gate_results", pair)
+    assert {*stale()["asset"]} <= {"gate_results"}
+    assert "quill-help" not in stale()["agent_id"].to_list()
 
 
-def stale_of(project: Project, agent: str, version: str) -> set[str]:
-    return set(stale_places(project, fingerprints_of(project, version), [agent], [version])["asset"])
-
-
-def fingerprints_of(project: Project, version: str) -> Fingerprints:
-    return Fingerprints.of(project, read_sources(project, project.known_agents(), [version]))
+def stale() -> pl.DataFrame:
+    """The stale places that concern quill-help under 1.3.0."""
+    project = Project.open()
+    found = Fingerprints.of(project, read_sources(project, project.known_agents(), ["1.3.0"]))
+    return stale_places(project, found, ["quill-help"], ["1.3.0"])

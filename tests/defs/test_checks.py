@@ -15,15 +15,8 @@ from agent_eval.tables import table
 
 PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
 PARTITION = pl.DataFrame([PAIR])
-JUDGMENT = PAIR | {
-    "conversation_id": "c",
-    "turn_index": 0,
-    "metric": "helpfulness",
-    "judge": "m",
-    "status": "scored",
-    "is_effective": True,
-    "rating_1to5": 4,
-}
+TURN = {"conversation_id": "c", "turn_index": 0, "metric": "helpfulness"}
+JUDGMENT = PAIR | TURN | {"judge": "m", "status": "scored", "is_effective": True, "rating_1to5": 4}
 TURNS = table("turns").frame([{"agent_id": "a", "conversation_id": "c", "turn_index": 0}])
 
 
@@ -46,13 +39,8 @@ def outcome(name: str, frame: Rows, **others: pl.DataFrame) -> tuple[dict[str, b
 def test_good_rows_pass_every_check_and_are_stored() -> None:
     frame = table("turn_judgments").frame([JUDGMENT])
     results, rows = outcome("turn_judgments", frame, turns=TURNS)
-    assert results == {
-        "keeps_contract": True,
-        "one_methodology": True,
-        "on_scale": True,
-        "no_orphans": True,
-        "nothing_set_aside": True,
-    }
+    names = ("keeps_contract", "one_methodology", "on_scale", "no_orphans", "nothing_set_aside")
+    assert results == dict.fromkeys(names, True)
     assert isinstance(rows, pl.DataFrame)
     assert rows.equals(frame)
 
@@ -66,16 +54,12 @@ def test_a_rating_off_the_scale_is_set_aside_with_a_warning_and_stops_nobody() -
 
 
 @pytest.mark.parametrize(
-    ("changes", "failed"),
-    [
-        ({"methodology_version": "1.2.0"}, "one_methodology"),
-        ({"turn_index": 7}, "no_orphans"),
-    ],
+    ("column", "value", "failed"),
+    [("methodology_version", "1.2.0", "one_methodology"), ("turn_index", 7, "no_orphans")],
 )
-def test_a_defect_of_ours_is_blocked(changes: dict[str, object], failed: str) -> None:
-    results, rows = outcome(
-        "turn_judgments", table("turn_judgments").frame([JUDGMENT | changes]), turns=TURNS
-    )
+def test_a_defect_of_ours_is_blocked(column: str, value: object, failed: str) -> None:
+    frame = table("turn_judgments").frame([JUDGMENT | {column: value}])
+    results, rows = outcome("turn_judgments", frame, turns=TURNS)
     assert [name for name, passed in results.items() if not passed] == [failed]
     assert rows is None
 
@@ -97,10 +81,8 @@ def test_a_frame_that_breaks_the_contract_fails_that_check_and_is_not_stored() -
 
 def test_every_asset_reports_its_checks_itself_and_they_block() -> None:
     graph = defs.resolve_asset_graph()
-    others = {
-        dg.AssetKey("judge_audits"),
-        dg.AssetKey("html_report"),
-    }  # one adds rows, the other stores no table
+    # one adds rows, the other stores no table
+    others = {dg.AssetKey(name) for name in ("judge_audits", "html_report")}
     for key in graph.materializable_asset_keys - others:
         specs = check_specs(key.path[-1])
         assert {"keeps_contract", "one_methodology"} <= {spec.name for spec in specs}

@@ -1,6 +1,6 @@
 """The runs that `agent-eval run` plans: each stale partition of an asset once, error clusters after all judgments."""
 
-from collections import Counter
+import itertools
 from typing import cast
 
 import dagster as dg
@@ -30,18 +30,13 @@ def planned(limit: int | None, missing: int) -> list[tuple[str, tuple[str, ...],
     """Plan all assets of all pairs, without the pairs assets (error clusters excepted) of the first agents."""
     stages = by_stage(defs)
     done = set(AGENTS[:missing])
-    stale = pl.DataFrame(
-        [
-            (key.path[-1], agent, version)
-            for stage in ("agent x version", "gate_results")
-            for key in stages[stage]
-            for agent in AGENTS
-            for version in VERSIONS
-            if agent not in done or key.path[-1] in (*CLUSTERING, *below(CLUSTERING))
-        ],
-        schema=["asset", "agent_id", "methodology_version"],
-        orient="row",
-    )
+    assets = [key.path[-1] for stage in ("agent x version", "gate_results") for key in stages[stage]]
+    places = [
+        (asset, agent, version)
+        for asset, agent, version in itertools.product(assets, AGENTS, VERSIONS)
+        if agent not in done or asset in (*CLUSTERING, *below(CLUSTERING))
+    ]
+    stale = pl.DataFrame(places, ["asset", "agent_id", "methodology_version"], orient="row")
     project = Project.open(REPOSITORY)
     project = Project(project.home, project.settings.model_copy(update={"max_conversations_per_run": limit}))
     with dg.DagsterInstance.ephemeral() as instance:
@@ -67,25 +62,21 @@ def test_error_clusters_are_made_after_all_judgments_whatever_the_chunks(
     limit: int | None, missing: int
 ) -> None:
     plan = planned(limit, missing)
-    made = Counter(
-        (asset, pair) for _, assets, first, last in plan for asset in assets for pair in pairs_of(first, last)
-    )
-    assert set(made.values()) == {1}
+    made = [
+        ((asset, pair), i)
+        for i, (_, assets, first, last) in enumerate(plan)
+        for asset in assets
+        for pair in pairs_of(first, last)
+    ]
+    made_in = dict(made)
+    assert len(made_in) == len(made)  # each once
     clustering = [i for i, (_, assets, _, _) in enumerate(plan) if {*CLUSTERING} & {*assets}]
     assert (len(clustering) > 1) == (limit is not None)
     judging = [i for i, (_, assets, _, _) in enumerate(plan) if "turn_judgments" in assets]
     assert max(judging) <= min(clustering)
     assert (len(judging) > 1) == (limit is not None)
-    made_in = {
-        (asset, pair): i
-        for i, (_, assets, first, last) in enumerate(plan)
-        for asset in assets
-        for pair in pairs_of(first, last)
-    }
-    for (asset, pair), i in made_in.items():
-        assert all(
-            made_in.get((parent, pair), 0) <= i for parent in MADE_FROM[asset]
-        )  # else it is stale again at once
+    for (asset, pair), i in made:  # else it is stale again at once
+        assert all(made_in.get((parent, pair), 0) <= i for parent in MADE_FROM[asset])
     gates = [i for i, (_, assets, _, _) in enumerate(plan) if "gate_results" in assets]
     assert min(gates) >= max(clustering)
 

@@ -3,14 +3,13 @@
 import shutil
 from pathlib import Path
 
-import polars as pl
 import pytest
 import yaml
 
+from agent_eval.methodology.registry import PACKAGED
 from agent_eval.project import Project
-from agent_eval.tables import table
 from benchmarks.live import eventually, run_in_process, served
-from tests.conftest import REPOSITORY, at_home, copy_sample, made_once
+from tests.conftest import at_home, copy_sample, made_once
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 AGENTS = ("harbor-desk", "quill-help", "lumen-support")
@@ -46,10 +45,8 @@ def make_project(root: Path) -> None:
         session.write_text(session.read_text().replace("- 1.3.0\n", f"- 1.3.0\n- {OWN_VERSION}\n"))
     own = root / "data" / "methodologies"
     own.mkdir()
-    packaged = REPOSITORY / "agent_eval" / "methodology" / "versions" / "1.3.0.yaml"
-    (own / f"{OWN_VERSION}.yaml").write_text(
-        packaged.read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
-    )
+    text = (PACKAGED / "1.3.0.yaml").read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
+    (own / f"{OWN_VERSION}.yaml").write_text(text)
     add_agent(root, "quill-old", "quill-help")
 
 
@@ -60,9 +57,7 @@ def agents_file(root: Path) -> list[dict[str, object]]:
 
 def board(root: Path, version: str = "1.3.0") -> dict[str, object]:
     """Agent → composite."""
-    rows = Project.open(root).store.read(
-        table("leaderboard"), pl.DataFrame({"methodology_version": [version]})
-    )
+    rows = Project.open(root).table("leaderboard").filter(methodology_version=version)
     return dict(rows.select("agent_id", "composite_score").iter_rows())
 
 
@@ -95,7 +90,7 @@ def test_changes_of_files_reach_the_boards_and_move_nothing_else(root: Path) -> 
     with served(root) as ui:
         before = ui.events()
         assert "Nothing was stale" in run_in_process(root)
-        drop_a_session_for_a_new_agent(root)
+        add_agent(root, "quill-new", "quill-help")
         remove_an_agent(root)
         edit_a_session(root)
         rate(root)
@@ -147,10 +142,6 @@ def add_agent(root: Path, agent: str, like: str) -> None:
     (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
 
 
-def drop_a_session_for_a_new_agent(root: Path) -> None:
-    add_agent(root, "quill-new", "quill-help")
-
-
 def remove_an_agent(root: Path) -> None:
     shutil.rmtree(root / "data" / "sessions" / "quill-old")
     entries = [e for e in agents_file(root) if e["agent_id"] != "quill-old"]
@@ -173,8 +164,7 @@ def rate(root: Path) -> None:
 def edit_the_weights_of_a_version(root: Path) -> None:
     own = root / "data" / "methodologies" / f"{OWN_VERSION}.yaml"
     text = own.read_text()
-    edited = text.replace('universal: "0.40"', 'universal: "0.50"').replace(
-        'domain: "0.60"', 'domain: "0.50"'
-    )
+    edited = text.replace('universal: "0.40"', 'universal: "0.50"')
+    edited = edited.replace('domain: "0.60"', 'domain: "0.50"')
     assert edited != text
     own.write_text(edited)

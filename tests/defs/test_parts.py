@@ -9,14 +9,12 @@ from dagster import DagsterInstance
 from agent_eval.definitions import defs
 from agent_eval.defs.checks import SET_ASIDE, check_specs
 from agent_eval.defs.gate_checks import gate_check_specs
-from agent_eval.defs.instance import LAUNCHED_BY
-from agent_eval.defs.launch import AUDITS, UnknownPartitionError, by_stage, dagster_home, started_by
+from agent_eval.defs.launch import AUDITS, UnknownPartitionError, by_stage, dagster_home
 from agent_eval.defs.observations import DATA_VERSION, NAMES, new_observations, observed, report
 from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, Shape, key_frame, shape_of
 from agent_eval.defs.resources import is_automatic
 from agent_eval.errors import StorageError
 from agent_eval.project.data_versions import Sources
-from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables import TABLES
 
 
@@ -91,24 +89,6 @@ def test_what_is_reported_is_what_was_observed_last() -> None:
 )
 def test_a_run_of_a_sensor_or_a_schedule_is_automatic(tag: str, automatic: bool) -> None:
     assert is_automatic(dg.DagsterRun(job_name="x", tags={tag: "y"})) == automatic
-
-
-def test_a_run_of_the_command_says_so_and_a_run_of_a_run_names_its_parent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv(PARENT_RUN, raising=False)
-    with DagsterInstance.ephemeral() as instance:
-        assert started_by(instance) == {LAUNCHED_BY: "agent-eval run"}
-        parent = dg.DagsterRun(job_name="reconcile", tags={"dagster/schedule_name": "nightly", "other": "x"})
-        instance.add_run(parent)
-        monkeypatch.setenv(PARENT_RUN, f"{parent.run_id} automation")
-        assert started_by(instance) == {
-            "dagster/parent_run_id": parent.run_id,
-            LAUNCHED_BY: "reconcile",
-            "dagster/schedule_name": "nightly",
-        }
-        monkeypatch.setenv(PARENT_RUN, "gone automation")
-        assert "dagster/schedule_name" not in started_by(instance)
 
 
 def test_every_asset_belongs_to_one_stage_except_the_audit() -> None:

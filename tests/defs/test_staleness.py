@@ -26,33 +26,24 @@ def with_below(*assets: str) -> set[str]:
 
 def stale(root: Path, package: Path = REPOSITORY) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """By Dagster and by the command: asset → partitions. `package` holds the agent_eval that is run."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.defs.stale_keys"],
-        env=environment(root, PYTHONPATH=f"{package}:{REPOSITORY}"),
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tests.defs.stale_keys"]
+    given = environment(root, PYTHONPATH=f"{package}:{REPOSITORY}")
+    done = subprocess.run(command, env=given, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     return found["dagster"], found["command"]
 
 
-def test_after_a_run_nothing_is_stale(sample_copy: Path) -> None:
-    assert stale(sample_copy) == ({}, {})
-
-
 def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(sample_copy: Path) -> None:
+    assert stale(sample_copy) == ({}, {})  # after a run
     session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
     session.write_text(session.read_text() + "# looked at again\n")
     ratings = next((sample_copy / "data" / "ratings").glob("*.csv"))
     row = next(line for line in ratings.read_text().splitlines()[1:] if line.startswith("lumen-support"))
     ratings.write_text(ratings.read_text().rstrip("\n") + f"\n{row.replace('2026-0', '2027-0')}\n")
     by_dagster, by_command = stale(sample_copy)
-    assert {asset: by_dagster.pop(asset) for asset in BY_AGENT} == {
-        asset: ["quill-help"] for asset in BY_AGENT
-    }
+    of_session = {asset: by_dagster.pop(asset) for asset in BY_AGENT}
+    assert of_session == {asset: ["quill-help"] for asset in BY_AGENT}
     pairs = [f"lumen-support|{version}" for version in VERSIONS]
     assert sorted(by_dagster.pop("judge_calibration")) == VERSIONS
     assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(
@@ -75,9 +66,8 @@ def test_an_edited_rubric_and_edited_weights_each_make_only_their_version_stale(
     of_rubric = {a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k.endswith("|1.1.0")])}
     assert set(of_rubric) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
     assert all(len(keys) == 8 for keys in of_rubric.values())
-    by_dagster = {
-        a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k not in of_rubric.get(a, [])])
-    }
+    others = ((a, [k for k in keys if k not in of_rubric.get(a, [])]) for a, keys in by_dagster.items())
+    by_dagster = {asset: keys for asset, keys in others if keys}
     # reliability, tool_correctness and quality_summary read their settings from the same source as the scores read their weights
     scores = {"universal_scores", "domain_scores", "composite_scores"}
     assert set(by_dagster) == scores | {"reliability", "tool_correctness", "quality_summary"}

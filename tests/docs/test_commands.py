@@ -97,14 +97,8 @@ def test_the_commands_of_a_page_run(page: Path, sample_root: Path, judge: MockJu
         "OPENAI_BASE_URL": judge.environment["OPENAI_BASE_URL"],
         "OPENAI_API_KEY": "none",
     }
-    done = subprocess.run(
-        ["bash", "-c", script(page)],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["bash", "-c", script(page)]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{page.name}: {done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
     position = 0
@@ -120,9 +114,6 @@ def test_only_what_is_named_with_a_reason_is_left_out() -> None:
 
 
 def test_shell_is_marked_in_no_other_way() -> None:
-    marks = {
-        mark
-        for page in PAGES
-        for mark in re.findall(r"^```(\S+)", page.read_text(encoding="utf-8"), re.MULTILINE)
-    }
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    marks = set(re.findall(r"^```(\S+)", text, re.MULTILINE))
     assert marks <= {"sh", "console", "yaml", "toml", "json", "python", "csv", "nginx", "ini"}

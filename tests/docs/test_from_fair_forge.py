@@ -34,9 +34,9 @@ NAMES = set(
 )
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_name_of_the_source_has_a_row(name: str) -> None:
-    assert any(re.search(rf"`{name}\b", there) for there, _ in ROWS), name
+def test_every_name_of_the_source_has_a_row() -> None:
+    there = " ".join(name for name, _ in ROWS)
+    assert [name for name in sorted(NAMES) if not re.search(rf"`{name}\b", there)] == []
 
 
 @pytest.mark.parametrize(("there", "here"), [row for row in ROWS if row[0].startswith("`")])
@@ -86,9 +86,8 @@ def test_a_data_set_is_scored_without_a_judge_and_its_columns_are_printed(tmp_pa
     run("run")
     listed = {name for _, here in ROWS if "--json" in here for name in re.findall(r"`(\w+)`", here)}
     for estimator in ("plug_in", "bayesian"):
-        (row,) = json.loads(
-            run("reliability", "--interactions", "-k", "3", "--estimator", estimator, "--json")
-        )
+        shown = run("reliability", "--interactions", "-k", "3", "--estimator", estimator, "--json")
+        (row,) = json.loads(shown)
         assert listed <= set(row)
         assert (row["n_interactions"], row["n_interactions_correct"]) == (2, 1)
     scores = open_project(tmp_path).table("tool_correctness").filter(methodology_version="1.3.0")

@@ -27,6 +27,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def _in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+
+
 @pytest.mark.parametrize("limit", [0, 4, 9, 1000])
 def test_rows_are_the_same_in_memory_and_in_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch, limit: int
@@ -38,33 +43,25 @@ def test_rows_are_the_same_in_memory_and_in_files(
         assert any(folder.iterdir()) == (limit < 16)
         assert pl.concat(frames_of(rows["one"])).equals(whole)
         assert pl.concat(frames_of(rows["other"]))["m"].to_list() == [0, -1, -2, -3]
-        assert in_memory(lambda part: part.filter(pl.col("n") % 5 == 0), rows["one"])["n"].to_list() == [
-            0,
-            5,
-            10,
-        ]
+        fives = in_memory(lambda part: part.filter(pl.col("n") % 5 == 0), rows["one"])
+        assert fives["n"].to_list() == [0, 5, 10]
     assert not any(folder.iterdir())
 
 
-def test_a_part_at_a_time_is_held_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "IN_MEMORY", 0)
-    with spilled(parts(5)) as rows:
-        assert [part.height for part in frames_of(rows["one"])] == [3] * 5
-        assert len(list(folder.rglob("*.arrow"))) == 10
-
-
-def test_a_file_can_be_rewritten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+@pytest.mark.usefixtures("_in_files")
+def test_each_part_has_a_file_that_can_be_rewritten(folder: Path) -> None:
     with spilled(parts(2)) as rows:
         of = rows["one"]
         assert isinstance(of, Spilled)
+        assert [part.height for part in frames_of(of)] == [3] * 2
+        assert len(list(folder.rglob("*.arrow"))) == 4
         for number, part in enumerate(frames_of(of)):
             of.rewrite(number, part.with_columns(n=pl.col("n") * 10))
         assert in_memory(lambda part: part, of)["n"].to_list() == [0, 10, 20, 30, 40, 50]
 
 
-def test_files_are_removed_after_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+@pytest.mark.usefixtures("_in_files")
+def test_files_are_removed_after_an_error(folder: Path) -> None:
 
     def broken() -> Iterator[dict[str, pl.DataFrame]]:
         yield from parts(2)
@@ -75,18 +72,17 @@ def test_files_are_removed_after_an_error(folder: Path, monkeypatch: pytest.Monk
     assert not any(folder.iterdir())
 
 
+@pytest.mark.usefixtures("_in_files")
 def test_a_folder_that_cannot_be_written_is_named_with_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill, "IN_MEMORY", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     with pytest.raises(TemporaryFolderError, match=r"absent: No such file.*TMPDIR"), spilled(parts(1)):
         pass
 
 
+@pytest.mark.usefixtures("_in_files")
 def test_a_full_disk_is_named_with_the_fix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "IN_MEMORY", 0)
-
     def full(self: pl.DataFrame, file: Path, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -96,10 +92,8 @@ def test_a_full_disk_is_named_with_the_fix(folder: Path, monkeypatch: pytest.Mon
     assert not any(folder.iterdir())
 
 
-def test_a_written_part_is_not_in_memory_while_the_next_is_computed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+@pytest.mark.usefixtures("_in_files", "folder")
+def test_a_written_part_is_not_in_memory_while_the_next_is_computed() -> None:
     written: list[weakref.ref[pl.DataFrame]] = []
 
     def watched() -> Iterator[dict[str, pl.DataFrame]]:

@@ -37,14 +37,8 @@ def test_typed_scalars_are_values_of_yamls_types() -> None:
 
 
 def test_text_scalars_stay_as_they_are_written() -> None:
-    assert value(SCALARS, "text") == {
-        "a": "0.40",
-        "b": "2026-05-01",
-        "c": "yes",
-        "d": "5",
-        "e": None,
-        "5": "0x10",
-    }
+    as_written = {"a": "0.40", "b": "2026-05-01", "c": "yes", "d": "5", "e": None, "5": "0x10"}
+    assert value(SCALARS, "text") == as_written
 
 
 @BOTH
@@ -90,10 +84,8 @@ def test_texts_that_aliases_repeat_are_counted_by_their_letters() -> None:
     letters = "x" * 1_000
     few, many = (f"a: &a {letters}\nb: [{', '.join(['*a'] * n)}]" for n in (3_000, 5_000))
     assert read_document(few, "text", allow_aliases=True).value == yaml.safe_load(few)
-    assert (
-        refused(many, "text", allow_aliases=True)
-        == "2: more than 4,000,000 characters after its aliases are expanded"
-    )
+    why = "2: more than 4,000,000 characters after its aliases are expanded"
+    assert refused(many, "text", allow_aliases=True) == why
 
 
 @BOTH
@@ -101,10 +93,8 @@ def test_aliases_of_aliases_are_read_with_the_lines_where_they_stand(scalars: Sc
     text = "a: &a {x: y}\nb: &b [*a, *a]\nc:\n  - *b\n  - z\n"
     document = read_document(text, scalars, allow_aliases=True)
     assert document.value == yaml.safe_load(text)
-    lines = [
-        document.line_of(at) for at in [("a", "x"), ("c",), ("c", 0), ("c", 0, 1, "x"), ("c", 1), ("d",)]
-    ]
-    assert lines == [1, 3, 4, 4, 5, 1]
+    places = {("a", "x"): 1, ("c",): 3, ("c", 0): 4, ("c", 0, 1, "x"): 4, ("c", 1): 5, ("d",): 1}
+    assert {place: document.line_of(place) for place in places} == places
 
 
 def test_an_alias_of_what_holds_it_is_refused() -> None:

@@ -77,14 +77,8 @@ class AuthoredConversation(Frozen):
         replies = [i for i, m in enumerate(messages) if m.role == "assistant"]
         if replies and self.cost_usd is not None:
             messages[replies[-1]] = messages[replies[-1]].model_copy(update={"cost_usd": self.cost_usd})
-        return Conversation(
-            messages=tuple(messages),
-            **{
-                name: getattr(self, name)
-                for name in AuthoredConversation.model_fields
-                if name in Conversation.model_fields
-            },
-        )
+        shared = AuthoredConversation.model_fields.keys() & Conversation.model_fields.keys()
+        return Conversation(messages=tuple(messages), **{name: getattr(self, name) for name in shared})
 
 
 class AuthoredSession(Frozen):
@@ -135,15 +129,8 @@ def _messages(turn: AuthoredTurn, turn_index: int) -> list[Message]:
         call = MessageToolCall(id=call_id, name=part.call, arguments=part.arguments)
         messages.append(Message(role="assistant", tool_calls=(call,), latency_ms=latency))
         if part.result is not None:
-            messages.append(
-                Message(
-                    role="tool",
-                    content=part.result,
-                    name=part.call,
-                    tool_call_id=call_id,
-                    is_error=part.is_error,
-                )
-            )
+            told = Message(role="tool", content=part.result, name=part.call, is_error=part.is_error)
+            messages.append(told.model_copy(update={"tool_call_id": call_id}))
     return messages
 
 

@@ -23,10 +23,8 @@ from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.methodology.models import Methodology
 from agent_eval.methodology.registry import Registry
 from agent_eval.metrics.base import NO_FAILURE, Metric
-from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
-from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 from agent_eval.metrics.metric_set import TURN_RATINGS, applicable
 from agent_eval.metrics.profile import asked_since
@@ -40,7 +38,7 @@ from tests.sample.authored_format import (
     AuthoredTurn,
     Rating,
 )
-from tests.sample.check import AuthoredSampleError, read_authored
+from tests.sample.check import AuthoredSampleError, failures_of, read_authored
 
 AUTHORED = Path(__file__).parent / "authored"
 DATA = Path(__file__).parents[2] / "data"
@@ -65,13 +63,9 @@ class Verdict:
 
     @property
     def question(self) -> str:
-        return question_key(
-            self.content_hash,
-            self.turn_index,
-            self.metric.name,
-            self.metric.rubric_hash,
-            asked_since(self.metric.name),
-        )
+        name = self.metric.name
+        of_metric = (name, self.metric.rubric_hash, asked_since(name))
+        return question_key(self.content_hash, self.turn_index, *of_metric)
 
     def row(self) -> dict[str, JsonValue]:
         """A line of data/verdicts."""
@@ -99,16 +93,15 @@ def build(authored: Path = AUTHORED, methodologies: Methodologies | None = None)
     """
     agents = read_all(authored)
     known = published() if methodologies is None else methodologies
-    files = {"agents.yaml": _agents_yaml(agents)}
+    entries = [agent.agent.model_dump(mode="json", exclude_none=True) for agent in agents]
+    files = {"agents.yaml": _yaml(entries)}
     for agent in agents:
         for session in agent.sessions:
             folder = f"sessions/{agent.agent.agent_id}/{session.session_id}"
-            files[f"{folder}/session.yaml"] = _yaml(
-                session.session.model_dump(mode="json", exclude_none=True, exclude={"session_id"})
-            )
-            files[f"{folder}/conversations.jsonl"] = _lines(
-                _native(c.native()) for c in session.conversations
-            )
+            declared = session.session.model_dump(mode="json", exclude_none=True, exclude={"session_id"})
+            files[f"{folder}/session.yaml"] = _yaml(declared)
+            talks = (_native(conversation.native()) for conversation in session.conversations)
+            files[f"{folder}/conversations.jsonl"] = _lines(talks)
     files["verdicts/sample.jsonl"] = _lines(v.row() for v in _distinct(_verdicts(agents, known)))
     files["ratings/sample.csv"] = _ratings_csv(agents)
     return files
@@ -164,10 +157,6 @@ def check(out: Path = DATA, files: Mapping[str, str] | None = None) -> list[str]
     )
 
 
-def _agents_yaml(agents: Sequence[AuthoredAgent]) -> str:
-    return _yaml([agent.agent.model_dump(mode="json", exclude_none=True) for agent in agents])
-
-
 def _yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6)
 
@@ -189,15 +178,9 @@ def _native(conversation: Conversation) -> dict[str, JsonValue]:
 def _message(message: Message) -> dict[str, JsonValue]:
     row: dict[str, JsonValue] = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls"})
     if message.tool_calls:
+        texts = {call.id: json.dumps(call.arguments, ensure_ascii=False) for call in message.tool_calls}
         row["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": call.name,
-                    "arguments": json.dumps(call.arguments, ensure_ascii=False),
-                },
-            }
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": texts[call.id]}}
             for call in message.tool_calls
         ]
     return row
@@ -274,20 +257,13 @@ def _turn_answers(
         return
     for metric, rating in zip(TURN_RATINGS, authored.ratings, strict=True):
         yield metric, _rated((rating, authored.notes.get(metric.name, authored.why), authored.quote))
-    failures = {
-        AGENT_BEHAVIOR_FAILURE: authored.failures.agent,
-        TOOL_CALL_BEHAVIOR_FAILURE: authored.failures.tool,
-    }
-    for metric, labels in failures.items():
+    for metric, labels in failures_of(authored).items():
         if applicable(metric, turn, conversation, None):
             yield metric, _labelled(authored, labels)
     if applicable(TOOL_RESULT_UTILISATION, turn, conversation, None) and turn.agent_message is not None:
         is_ignored = IGNORED_ANSWERS in authored.failures.tool
-        why = authored.failure_why if is_ignored else authored.why
-        yield (
-            TOOL_RESULT_UTILISATION,
-            _scored(why or authored.why, authored.quote, value=float(not is_ignored)),
-        )
+        why = (is_ignored and authored.failure_why) or authored.why
+        yield TOOL_RESULT_UTILISATION, _scored(why, authored.quote, value=float(not is_ignored))
     if authored.answer_correctness is not None:
         value, rationale, quote = authored.answer_correctness
         yield ANSWER_CORRECTNESS, _scored(rationale, quote, value=float(value))
@@ -314,9 +290,8 @@ def _conversation_answers(
                 yield metric, _rated(rating)
             elif template:
                 ids = ", ".join(c.id for c in template.criteria)
-                raise AuthoredSampleError(
-                    [f"{authored.conversation_id}: {criterion!r} is no criterion of {template.slug} ({ids})"]
-                )
+                what = f"{criterion!r} is no criterion of {template.slug} ({ids})"
+                raise AuthoredSampleError([f"{authored.conversation_id}: {what}"])
 
 
 def _rated(rating: Rating) -> Answer:
@@ -330,14 +305,12 @@ def _scored(rationale: str, quote: str | None, **answer: JsonValue) -> Answer:
 
 def main() -> int:
     """0 when done and well, 1 with every problem listed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("out", nargs="?", type=Path, default=DATA)
     parser.add_argument("--check", action="store_true", help="compare OUT with a fresh build, write nothing")
-    parser.add_argument(
-        "--check-only", nargs="+", type=Path, metavar="FILE", help="validate files, write nothing"
-    )
+    only = "validate files, write nothing"
+    parser.add_argument("--check-only", nargs="+", type=Path, metavar="FILE", help=only)
     arguments = parser.parse_args()
     try:
         if arguments.check_only:

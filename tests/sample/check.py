@@ -36,9 +36,8 @@ def read_authored(path: Path) -> AuthoredAgent:
     except yaml.YAMLError as error:
         raise AuthoredSampleError([f"{path.name}: no YAML: {error}"]) from error
     except ValidationError as error:
-        raise AuthoredSampleError(
-            [f"{path.name}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        ) from error
+        found = [f"{path.name}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        raise AuthoredSampleError(found) from error
     if problems := [f"{path.name}: {problem}" for problem in problems_of(agent)]:
         raise AuthoredSampleError(problems)
     return agent
@@ -51,10 +50,8 @@ def problems_of(agent: AuthoredAgent) -> list[str]:
     if template is None:
         return [f"agent.category {agent.agent.category!r} is not one of {', '.join(templates)}"]
     criteria = [criterion.id for criterion in template.criteria]
-    return [
-        *(problem for session in agent.sessions for problem in _session(session, criteria)),
-        *_human_ratings(agent, criteria),
-    ]
+    of_sessions = [problem for session in agent.sessions for problem in _session(session, criteria)]
+    return [*of_sessions, *_human_ratings(agent, criteria)]
 
 
 def _session(session: AuthoredSession, criteria: Sequence[str]) -> Iterator[str]:
@@ -135,11 +132,14 @@ def _is_in(turn: Turn, quote: str) -> bool:
     return Transcript([turn]).holds(quote)
 
 
+def failures_of(authored: AuthoredTurn) -> dict[Metric, tuple[str, ...]]:
+    """Metric → its labels."""
+    given = authored.failures
+    return {AGENT_BEHAVIOR_FAILURE: given.agent, TOOL_CALL_BEHAVIOR_FAILURE: given.tool}
+
+
 def _failures(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Iterator[str]:
-    given = {
-        AGENT_BEHAVIOR_FAILURE: authored.failures.agent,
-        TOOL_CALL_BEHAVIOR_FAILURE: authored.failures.tool,
-    }
+    given = failures_of(authored)
     for metric, labels in given.items():
         yield from _labels(metric, labels)
     if any(given.values()) and authored.failure_why is None:
@@ -183,10 +183,11 @@ def _verdicts(
         if not transcript.holds(quote):
             yield f"goal_completion: the quote is not in the conversation: {quote!r}"
         if authored.outcome.correct is not None and authored.outcome.correct != bool(value):
-            yield (
-                f"goal_completion is {value}, but outcome.correct is {str(authored.outcome.correct).lower()}; "
+            declared = str(authored.outcome.correct).lower()
+            why = (
                 "the declared outcome wins over the verdict, so they must agree (or outcome.correct is null)"
             )
+            yield f"goal_completion is {value}, but outcome.correct is {declared}; {why}"
     given = authored.criteria or {}
     needed = set(criteria) if authored.scenario in SLOTS else set[str]()
     if set(given) != needed:
@@ -200,12 +201,10 @@ def _facts(authored: AuthoredConversation) -> Iterator[str]:
     n = len(authored.turns)
     if authored.scenario == "error_injection" and authored.injected_error is None:
         yield "an error_injection needs injected_error, an object that describes the broken input"
-    for intervention in authored.interventions or ():
-        if intervention.turn_index is not None and intervention.turn_index >= n:
-            yield f"an intervention names turn {intervention.turn_index}, but there are {n} turns"
-    for expected in authored.expected:
-        if expected.turn_index is not None and expected.turn_index >= n:
-            yield f"expected names turn {expected.turn_index}, but there are {n} turns"
+    for what, named in (("an intervention", authored.interventions or ()), ("expected", authored.expected)):
+        for part in named:
+            if part.turn_index is not None and part.turn_index >= n:
+                yield f"{what} names turn {part.turn_index}, but there are {n} turns"
     known = {str(tool.get("name")) for tool in authored.tools}
     called = {part.call for turn in authored.turns for part in turn.reply if not isinstance(part, str)}
     if unknown := sorted(called - known):
@@ -239,7 +238,6 @@ class _Loader(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for (key_node, _), key in zip(node.value, keys, strict=True):
             if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
-                )
+                twice = f"the key {key!r} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, twice, key_node.start_mark)
         return super().construct_mapping(node, deep)

@@ -1,14 +1,13 @@
 """The shipped sample is what its authored files say, and the checker lets nothing through."""
 
+import copy
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from agent_eval.judge.inputs.human_ratings import read_ratings
-from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.transcripts.sessions import read_agents, read_sessions
 from tests.sample.build import AUTHORED, DATA, build, check, write
 from tests.sample.check import AuthoredSampleError, read_authored
@@ -24,10 +23,6 @@ def test_the_shipped_data_are_a_fresh_build(files: dict[str, str]) -> None:
     assert check(DATA, files) == []
 
 
-def test_the_same_input_gives_the_same_bytes(files: dict[str, str]) -> None:
-    assert build() == files
-
-
 def test_everything_reads_without_a_refusal(files: dict[str, str], tmp_path: Path) -> None:
     write(files, tmp_path)
     agents, refusals = read_agents(tmp_path / "agents.yaml")
@@ -37,8 +32,6 @@ def test_everything_reads_without_a_refusal(files: dict[str, str], tmp_path: Pat
         taken = read_sessions(agent_id, tmp_path / "sessions" / agent_id)
         assert taken.import_errors.is_empty()
         assert not taken.conversations.is_empty()
-    assert read_verdicts(tmp_path / "verdicts")[1] == []
-    assert read_ratings(tmp_path / "ratings")[1] == []
 
 
 def test_a_changed_a_missing_and_a_further_file_are_named(files: dict[str, str], tmp_path: Path) -> None:
@@ -53,50 +46,28 @@ def test_a_changed_a_missing_and_a_further_file_are_named(files: dict[str, str],
     ]
 
 
-SMALL: dict[str, Any] = {
-    "agent": {"agent_id": "ada", "category": "customer_service"},
-    "sessions": [
-        {
-            "session_id": "s1",
-            "session": {"methodology_versions": ["1.3.0"], "date": "2026-04-01"},
-            "ratings": {u: [4, "why", "It is open"] for u in ("U1", "U2", "U3", "U6")},
-            "conversations": [
-                {
-                    "conversation_id": "c1",
-                    "task_id": "D1",
-                    "trial": 0,
-                    "scenario": "D1",
-                    "goal": "g",
-                    "profile": "p",
-                    "knowledge": [],
-                    "tools": [{"name": "look"}],
-                    "interventions": [],
-                    "injected_error": None,
-                    "outcome": {"correct": True},
-                    "turns": [
-                        {
-                            "user": "Is it open?",
-                            "reply": [
-                                {"call": "look", "arguments": {"at": "door"}, "result": "open"},
-                                "It is open until 8.",
-                            ],
-                            "why": "Right.",
-                            "quote": "until 8",
-                            "ratings": [5, 5, 5, 5, 4],
-                        }
-                    ],
-                    "goal_completion": [1, "said", "It is open"],
-                    "criteria": {c: [4, "why", "open"] for c in ("accuracy", "completeness", "usefulness")},
-                }
-            ],
-        }
-    ],
+CALL = {"call": "look", "arguments": {"at": "door"}, "result": "open"}
+TURN = {"user": "Is it open?", "reply": [CALL, "It is open until 8."], "ratings": [5, 5, 5, 5, 4]}
+CONVERSATION = {
+    **{"conversation_id": "c1", "task_id": "D1", "trial": 0, "scenario": "D1", "goal": "g", "profile": "p"},
+    **{"knowledge": [], "tools": [{"name": "look"}], "interventions": [], "injected_error": None},
+    "outcome": {"correct": True},
+    "turns": [TURN | {"why": "Right.", "quote": "until 8"}],
+    "goal_completion": [1, "said", "It is open"],
+    "criteria": {c: [4, "why", "open"] for c in ("accuracy", "completeness", "usefulness")},
 }
+SESSION = {
+    "session_id": "s1",
+    "session": {"methodology_versions": ["1.3.0"], "date": "2026-04-01"},
+    "ratings": {u: [4, "why", "It is open"] for u in ("U1", "U2", "U3", "U6")},
+    "conversations": [CONVERSATION],
+}
+SMALL = {"agent": {"agent_id": "ada", "category": "customer_service"}, "sessions": [SESSION]}
 
 
 def problems(tmp_path: Path, **changes: object) -> str:
     """What the checker says of the small file after `a__0__b=value` changes."""
-    content = yaml.safe_load(yaml.safe_dump(SMALL))
+    content: Any = copy.deepcopy(SMALL)
     for path, value in changes.items():
         *parents, last = [int(k) if k.isdigit() else k for k in path.split("__")]
         at = content
@@ -104,7 +75,7 @@ def problems(tmp_path: Path, **changes: object) -> str:
             at = at[key]
         at[last] = value
     file = tmp_path / "ada.yaml"
-    file.write_text(yaml.safe_dump(content))
+    file.write_text(json.dumps(content))
     try:
         read_authored(file)
     except AuthoredSampleError as error:
@@ -116,8 +87,10 @@ C = "sessions__0__conversations__0__"
 T = f"{C}turns__0__"
 
 
-def test_the_small_file_is_well(tmp_path: Path) -> None:
+def test_the_small_file_is_well_and_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     assert problems(tmp_path) == ""
+    text = problems(tmp_path, **{f"{T}quote": "until 9", f"{C}criteria": {}})
+    assert text.startswith("2 problems")
 
 
 @pytest.mark.parametrize(
@@ -154,18 +127,11 @@ def test_what_is_wrong_is_named(tmp_path: Path, path: str, value: object, said: 
     assert said in problems(tmp_path, **{path: value})
 
 
-def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
-    text = problems(tmp_path, **{f"{T}quote": "until 9", f"{C}criteria": {}})
-    assert text.startswith("2 problems")
-
-
 def test_equal_content_that_is_judged_unlike_is_refused(tmp_path: Path) -> None:
-    content = yaml.safe_load(yaml.safe_dump(SMALL))
-    other = yaml.safe_load(yaml.safe_dump(SMALL))["sessions"][0]
+    other: Any = copy.deepcopy(SESSION)
     other["session_id"], other["conversations"][0]["conversation_id"] = "s2", "c2"
     other["conversations"][0]["turns"][0]["ratings"] = [1, 5, 5, 5, 4]
-    content["sessions"].append(other)
-    (tmp_path / "ada.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "ada.yaml").write_text(json.dumps(SMALL | {"sessions": [SESSION, other]}))
     with pytest.raises(AuthoredSampleError, match=r"c2 turn 0: helpfulness .* differs"):
         build(tmp_path)
 

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -29,19 +30,10 @@ STATE = table("judge_state")
 BIG = 20_000  # rows of one write: long enough for a kill to land in it
 
 
-def partition(agent: str) -> pl.DataFrame:
-    return pl.DataFrame({"agent_id": [agent], "methodology_version": ["1"]})
-
-
 def rows(agent: str, mark: int, n: int = 1) -> pl.DataFrame:
     """Rows of one agent that all carry one mark; distinct keys come from the version column."""
-    return pl.DataFrame(
-        {
-            "agent_id": [agent] * n,
-            "methodology_version": [str(i) for i in range(n)],
-            "spec": [str(mark)] * n,
-        }
-    )
+    versions = [str(i) for i in range(n)]
+    return pl.DataFrame({"agent_id": agent, "methodology_version": versions, "spec": str(mark)})
 
 
 def write(store: Store, agent: str, mark: int, n: int = 1) -> None:
@@ -49,20 +41,28 @@ def write(store: Store, agent: str, mark: int, n: int = 1) -> None:
     store.replace(STATE, frame, frame.select("agent_id", "methodology_version"), run_id="r")
 
 
-def child(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
-    """A Python process of its own that has this module's helpers."""
-    source = (
-        f"import sys, time\nfrom pathlib import Path\nfrom tests.storage.test_durability import *\n{code}"
-    )
-    command = [sys.executable, "-c", source, *map(str, arguments)]
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-        command,
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+def child(code: str, store: Store, *arguments: object, **options: object) -> subprocess.Popen[str]:
+    """A Python process of its own that has this module's helpers and the store."""
+    helpers = "import sys, time\nfrom pathlib import Path\nfrom tests.storage.test_durability import *"
+    source = f"{helpers}\nstore = Store.at(Path(sys.argv[1]))\n{code}"
+    command = [sys.executable, "-c", source, store.attach, *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=Path(__file__).parents[2], text=True, **pipes, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@contextlib.contextmanager
+def running(code: str, store: Store, *arguments: object, n: int = 1) -> Iterator[subprocess.Popen[str]]:
+    """Processes that have each printed a line; they are killed after the block, which gets the first."""
+    processes = [child(code, store, *arguments) for _ in range(n)]
+    try:
+        for process in processes:
+            assert process.stdout
+            process.stdout.readline()
+        yield processes[0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture
@@ -71,24 +71,21 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def impatient(tmp_path: Path) -> Store:
-    made = Store.at(tmp_path / "store.duckdb")
-    return Store(attach=made.attach, options=made.options, lock_file=made.lock_file, patience_s=0.3)
+def impatient(store: Store) -> Store:
+    return replace(store, patience_s=0.3)
 
 
 def test_a_write_that_is_killed_leaves_the_old_or_the_new_partition_whole(store: Store) -> None:
-    code = f"store = Store.at(Path(sys.argv[1]))\nmark = int(sys.argv[2])\nprint('up', flush=True)\nwhile True:\n    mark += 1\n    write(store, 'a', mark, {BIG})\n    print(mark, flush=True)"
+    code = f"print('up', flush=True)\nfor mark in range(int(sys.argv[2]) + 1, 10**6):\n    write(store, 'a', mark, {BIG})\n    print(mark, flush=True)"
     write(store, "a", 0, BIG)
     chance = random.Random(7)
     begun = 0
     for _ in range(4):
         before = last_mark(store)
-        process = child(code, store.attach, before)
-        assert process.stdout
-        process.stdout.readline()
-        time.sleep(chance.uniform(0.05, 0.6))
-        process.kill()
-        finished = [int(line) for line in process.communicate()[0].split()]
+        with running(code, store, before) as process:
+            time.sleep(chance.uniform(0.05, 0.6))
+            process.kill()
+            finished = [int(line) for line in process.communicate()[0].split()]
         told = finished[-1] if finished else before
         # what was reported is there; at most the one write under way came through unreported
         assert last_mark(store) in {told, told + 1}
@@ -105,10 +102,10 @@ def last_mark(store: Store) -> int:
 
 
 def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: Store) -> None:
-    code = "store = Store.at(Path(sys.argv[1]))\nfor mark in range(1, 6):\n    write(store, sys.argv[2], mark, 300)"
+    code = "for mark in range(1, 6): write(store, sys.argv[2], mark, 300)"
     for agent in "abc":
         write(store, agent, 0, 300)
-    writers = [child(code, store.attach, agent) for agent in "abc"]
+    writers = [child(code, store, agent) for agent in "abc"]
     seen: set[tuple[str, int, int]] = set()
     while any(writer.poll() is None for writer in writers):
         counted = store.read(STATE).group_by("agent_id").agg(pl.len(), marks=pl.col("spec").n_unique())
@@ -121,48 +118,20 @@ def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: 
 
 def test_readers_that_overlap_do_not_keep_a_writer_out(store: Store) -> None:
     write(store, "a", 0)
-    code = "store = Store.at(Path(sys.argv[1]))\nprint('up', flush=True)\nwhile True: store.read(STATE)"
-    readers = [child(code, store.attach) for _ in range(3)]
-    try:
-        for reader in readers:
-            assert reader.stdout
-            reader.stdout.readline()
+    with running("print('up', flush=True)\nwhile True: store.read(STATE)", store, n=3):
         write(store, "a", 1)  # waits for at most `patience_s`, else raises
-    finally:
-        for reader in readers:
-            reader.kill()
-            reader.communicate()
     assert store.read(STATE)["spec"].to_list() == ["1"]
 
 
-def test_the_place_of_a_killed_process_is_free(store: Store) -> None:
-    code = "\nwith Store.at(Path(sys.argv[1])).exclusive_section('run'):\n    print('in', flush=True)\n    time.sleep(60)"
-    process = child(code, store.attach)
-    assert process.stdout
-    process.stdout.readline()
-    process.kill()
-    process.communicate()
-    with store.exclusive_section("run"):
-        pass
-
-
-def test_who_waits_for_a_place_is_told_who_has_it(
+def test_who_waits_for_a_place_is_told_who_has_it_and_gets_it_once_that_process_is_killed(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_eval.storage.locks.SAY_AFTER_S", 0.0)
-    code = "\nwith Store.at(Path(sys.argv[1])).exclusive_section('run'):\n    print('in', flush=True)\n    sys.stdin.read()"
-    process = child(code, store.attach, stdin=subprocess.PIPE)
-    assert process.stdout
-    assert process.stdin
-    process.stdout.readline()
-    closing = threading.Timer(0.2, process.stdin.close)
-    closing.start()
-    with store.exclusive_section("run"):
-        pass
-    process.wait()
-    for stream in (process.stdout, process.stderr):
-        assert stream
-        stream.close()
+    code = "with store.exclusive_section('run'):\n    print('in', flush=True)\n    time.sleep(60)"
+    with running(code, store) as process:
+        threading.Timer(0.2, process.kill).start()
+        with store.exclusive_section("run"):
+            pass
     assert f"process {process.pid} holds it" in caplog.text
 
 
@@ -187,10 +156,7 @@ def test_a_place_within_itself_is_held_already_and_let_go_once(store: Store) -> 
 def test_a_store_that_another_program_keeps_is_named_with_the_program(impatient: Store, mode: str) -> None:
     write(impatient, "a", 0)
     code = f"con = duckdb.connect(sys.argv[1], read_only={mode == 'ro'})\nprint('up', flush=True)\ntime.sleep(60)"
-    process = child(code, impatient.attach)
-    assert process.stdout
-    process.stdout.readline()
-    try:
+    with running(code, impatient) as process:
         with pytest.raises(StoreError, match=rf"process {process.pid}.*0\.3 s"):
             write(impatient, "a", 1)
         if mode == "rw":
@@ -198,9 +164,6 @@ def test_a_store_that_another_program_keeps_is_named_with_the_program(impatient:
                 impatient.read(STATE)
         else:
             assert impatient.read(STATE).height == 1
-    finally:
-        process.kill()
-        process.communicate()
     assert impatient.read(STATE)["spec"].to_list() == ["0"]
 
 
@@ -215,11 +178,9 @@ def test_a_store_that_becomes_free_in_time_is_written(store: Store) -> None:
 def test_a_file_that_cannot_grow_leaves_the_old_partition_whole(store: Store) -> None:
     write(store, "a", 0, 100)
     limit = Path(store.attach).stat().st_size + 4096
-    code = f"\ntry:\n    write(Store.at(Path(sys.argv[1])), 'a', 1, {10 * BIG})\nexcept StoreError as error:\n    print(error)"
-    process = child(
-        code, store.attach, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    )
-    out, err = process.communicate(timeout=120)
+    code = f"try:\n    write(store, 'a', 1, {10 * BIG})\nexcept StoreError as error:\n    print(error)"
+    limited = child(code, store, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    out, err = limited.communicate(timeout=120)
     assert "Free some space" in out, err
     assert "No rows were changed" in out
     assert_frame_equal(store.read(STATE), rows("a", 0, 100).sort(STATE.key))
@@ -259,12 +220,12 @@ def test_a_full_disk_leaves_the_old_partition_whole_and_no_half_made_store(small
 def test_a_folder_that_may_not_be_written_can_be_read(store: Store, tmp_path: Path) -> None:
     write(store, "a", 0)
     Path(store.attach).chmod(0o644)  # a run before in this process keeps its files to the user
-    code = "\nimport os\nwrite(Store.at(Path(sys.argv[1]).with_name('warm.duckdb')), 'a', 1)\nstore = Store.at(Path(sys.argv[1]))\nstore.read(STATE)\nfor lock in Path(sys.argv[1]).parent.glob('store.duckdb.*'): lock.unlink()\nos.chmod(Path(sys.argv[1]).parent, 0o555)\nif os.getuid() == 0: os.setuid(65534)\nprint(store.read(STATE).rows())\ntry:\n    write(store, 'a', 1)\nexcept StoreError as error:\n    print(error)"
+    code = "import os\nwrite(Store.at(Path(sys.argv[1]).with_name('warm.duckdb')), 'a', 1)\nstore.read(STATE)\nfor lock in Path(sys.argv[1]).parent.glob('store.duckdb.*'): lock.unlink()\nos.chmod(Path(sys.argv[1]).parent, 0o555)\nif os.getuid() == 0: os.setuid(65534)\nprint(store.read(STATE).rows())\ntry:\n    write(store, 'a', 1)\nexcept StoreError as error:\n    print(error)"
     for folder in (tmp_path, *tmp_path.parents):  # pytest keeps its folders to the user
         if folder.owner() == tmp_path.owner() and folder.is_relative_to(TEMPORARY) and folder != TEMPORARY:
             folder.chmod(0o755)
     try:
-        out, err = child(code, store.attach).communicate(timeout=120)
+        out, err = child(code, store).communicate(timeout=120)
     finally:
         tmp_path.chmod(0o755)
     assert "[('a', '0', '0')]" in out, err
@@ -309,101 +270,81 @@ def test_a_half_made_store_of_a_killed_process_is_made_again(store: Store) -> No
     assert sorted(p.name for p in Path(store.attach).parent.glob("*.new")) == []
 
 
-def set_version(store: Store, version: int) -> None:
+def executed(store: Store, *statements: str) -> list[tuple[object, ...]]:
+    """Run statements in DuckDB without the store; the rows of the last."""
     with duckdb.connect(store.attach) as con:
-        con.execute("INSERT INTO schema_version VALUES (?, '9.8.7', now())", [version])
+        con.execute("SET TimeZone='UTC'")
+        for statement in statements:
+            con.execute(statement)
+        return con.fetchall()
 
 
-def test_a_new_store_carries_the_version_of_its_tables(store: Store) -> None:
-    write(store, "a", 0)
-    with duckdb.connect(store.attach, read_only=True) as con:
-        assert con.sql("SELECT version FROM schema_version").fetchall() == [(SCHEMA_VERSION,)]
+VERSIONS = "SELECT version FROM schema_version ORDER BY 1"
 
 
 def test_a_store_without_a_stamp_is_brought_up_to_date_by_its_first_write(store: Store) -> None:
-    with duckdb.connect(store.attach) as con:
-        con.execute("CREATE TABLE judge_state AS SELECT 'b' AS agent_id, '0' AS methodology_version")
+    executed(store, "CREATE TABLE judge_state AS SELECT 'b' AS agent_id, '0' AS methodology_version")
     assert store.read(STATE).rows() == [("b", "0", None)]
+    assert store.read(STATE, pl.DataFrame({"spec": ["x"]})).is_empty()
     write(store, "a", 1)
     assert store.read(STATE).rows() == [("a", "0", "1"), ("b", "0", None)]
-    with duckdb.connect(store.attach, read_only=True) as con:
-        assert con.sql("SELECT version FROM schema_version").fetchall() == [(SCHEMA_VERSION,)]
+    assert executed(store, VERSIONS) == [(SCHEMA_VERSION,)]
+
+
+def stamped(version: int) -> str:
+    return f"CREATE TABLE schema_version AS SELECT {version} AS version, '0' AS written_by, now()::TIMESTAMP AS created_at"
 
 
 def test_a_store_of_version_2_gets_new_names_times_and_ranks_and_views_of_the_earlier_names(
     store: Store,
 ) -> None:
-    registry, cache = table("error_registry"), table("judge_cache")
-    with duckdb.connect(store.attach) as con:
-        con.execute(
-            "CREATE TABLE schema_version AS SELECT 2 AS version, '0' AS written_by, now()::TIMESTAMP AS created_at"
-        )
-        stamps = "'run-1' AS run_id, TIMESTAMP '2026-04-20 10:00:00' AS created_at"
-        con.execute(f"CREATE TABLE agents AS SELECT 'a' AS agent_id, 'hash' AS taken_in, {stamps}")
-        con.execute(
-            f"CREATE TABLE error_registry AS SELECT 'c' AS cluster_id, 'critical' AS severity, {stamps}"
-        )
-        con.execute(
-            f"CREATE TABLE judge_cache AS SELECT 'k' AS cache_key, '2026-04-20T12:00:00+02:00' AS judged_at, {stamps}"
-        )
+    agents = table("agents")
+    stamps = "'run-1' AS run_id, TIMESTAMP '2026-04-20 10:00:00' AS created_at"
+    executed(
+        store,
+        stamped(2),
+        f"CREATE TABLE agents AS SELECT 'a' AS agent_id, 'hash' AS taken_in, {stamps}",
+        f"CREATE TABLE error_registry AS SELECT 'c' AS cluster_id, 'critical' AS severity, {stamps}",
+        f"CREATE TABLE judge_cache AS SELECT 'k' AS cache_key, '2026-04-20T12:00:00+02:00' AS judged_at, {stamps}",
+    )
     written = datetime(2026, 4, 20, 10, tzinfo=UTC)
-
-    def read() -> tuple[object, ...]:
-        agents = store.read(table("agents"))["ingest_fingerprint"].to_list()
-        severity = store.read(registry).select("severity", "severity_rank").rows()
-        return agents, severity, store.read(cache)["judged_at"].to_list()
-
-    assert read() == (["hash"], [("critical", 4)], [written])
-    write(store, "a", 1)
-    assert read() == (["hash"], [("critical", 4)], [written])
-    with duckdb.connect(store.attach, read_only=True) as con:
-        con.execute("SET TimeZone='UTC'")
-        severe = "SELECT count(*) FROM error_registry WHERE severity_rank >= 3"
-        assert con.execute(severe).fetchall() == [(1,)]
-        stamped = "SELECT dagster_run_id, epoch(created_at) FROM agents"
-        assert con.execute(stamped).fetchall() == [("run-1", written.timestamp())]
-    store.upsert(table("agents"), table("agents").frame([{"agent_id": "b"}]), run_id="run-2")
-    with duckdb.connect(store.attach, read_only=True) as con:
-        earlier = "SELECT agent_id, taken_in, run_id FROM previous.agents ORDER BY 1"
-        assert con.execute(earlier).fetchall() == [("a", "hash", "run-1"), ("b", None, "run-2")]
+    for n_writes in range(2):
+        assert store.read(agents)["ingest_fingerprint"].to_list() == ["hash"]
+        severe = store.read(table("error_registry")).select("severity", "severity_rank")
+        assert severe.rows() == [("critical", 4)]
+        assert store.read(table("judge_cache"))["judged_at"].to_list() == [written]
+        write(store, "a", n_writes)
+    assert executed(store, "SELECT count(*) FROM error_registry WHERE severity_rank >= 3") == [(1,)]
+    run_of = "SELECT dagster_run_id, epoch(created_at) FROM agents"
+    assert executed(store, run_of) == [("run-1", written.timestamp())]
+    store.upsert(agents, agents.frame([{"agent_id": "b"}]), run_id="run-2")
+    earlier = "SELECT agent_id, taken_in, run_id FROM previous.agents ORDER BY 1"
+    assert executed(store, earlier) == [("a", "hash", "run-1"), ("b", None, "run-2")]
 
 
 def test_a_store_of_version_3_gets_dates_and_its_views_too(store: Store) -> None:
-    sessions, boards = table("sessions"), table("board_history")
-    with duckdb.connect(store.attach) as con:
-        con.execute("CREATE SCHEMA previous")
-        con.execute(
-            "CREATE TABLE schema_version AS SELECT 3 AS version, '0' AS written_by, now() AS created_at"
-        )
-        con.execute(
-            "CREATE TABLE sessions AS SELECT 'a' AS agent_id, id AS session_id, day AS session_date, 'r' AS dagster_run_id "
-            "FROM (VALUES ('s1', '2026-04-20'), ('s2', NULL)) AS given(id, day)"
-        )
-        con.execute("CREATE VIEW previous.sessions AS SELECT *, 1 AS n FROM main.sessions")
-        con.execute(
-            "CREATE TABLE board_history AS SELECT '1' AS methodology_version, 'a' AS agent_id, now() AS recorded_at, "
-            "['2026-04-20', '2026-05-01'] AS session_dates"
-        )
-    day = date(2026, 4, 20)
-
-    def read() -> tuple[object, ...]:
-        dates = store.read(boards)["session_dates"].to_list()
-        return store.read(sessions)["session_date"].to_list(), dates
-
-    assert read() == ([day, None], [[day, date(2026, 5, 1)]])
-    write(store, "a", 1)
-    assert read() == ([day, None], [[day, date(2026, 5, 1)]])
-    new = {
-        "agent_id": "b",
-        "session_id": "s",
-        "session_date": day,
-        "benchmark_id": "s",
-        "methodology_versions": ["any"],
-    }
-    store.upsert(sessions, sessions.frame([new]), run_id="n")
-    with duckdb.connect(store.attach, read_only=True) as con:
-        later = "SELECT session_id, run_id FROM previous.sessions WHERE session_date >= DATE '2026-04-20' ORDER BY 1"
-        assert con.execute(later).fetchall() == [("s", "n"), ("s1", "r")]
+    sessions, day = table("sessions"), date(2026, 4, 20)
+    executed(
+        store,
+        "CREATE SCHEMA previous",
+        stamped(3),
+        "CREATE TABLE sessions AS SELECT 'a' AS agent_id, id AS session_id, day AS session_date, 'r' AS dagster_run_id "
+        "FROM (VALUES ('s1', '2026-04-20'), ('s2', NULL)) AS given(id, day)",
+        "CREATE VIEW previous.sessions AS SELECT *, 1 AS n FROM main.sessions",
+        "CREATE TABLE board_history AS SELECT '1' AS methodology_version, 'a' AS agent_id, now() AS recorded_at, "
+        "['2026-04-20', '2026-05-01'] AS session_dates",
+    )
+    for n_writes in range(2):
+        assert store.read(sessions)["session_date"].to_list() == [day, None]
+        dates = store.read(table("board_history"))["session_dates"].to_list()
+        assert dates == [[day, date(2026, 5, 1)]]
+        write(store, "a", n_writes)
+    new = dict.fromkeys(("session_id", "benchmark_id"), "s") | {"methodology_versions": ["any"]}
+    store.upsert(sessions, sessions.frame([new | {"agent_id": "b", "session_date": day}]), run_id="n")
+    later = (
+        "SELECT session_id, run_id FROM previous.sessions WHERE session_date >= DATE '2026-04-20' ORDER BY 1"
+    )
+    assert executed(store, later) == [("s", "n"), ("s1", "r")]
 
 
 def test_a_migration_runs_once_and_with_its_stamp_or_not_at_all(
@@ -421,25 +362,20 @@ def test_a_migration_runs_once_and_with_its_stamp_or_not_at_all(
     monkeypatch.setattr(f"{versions}.MIGRATIONS", {SCHEMA_VERSION + 1: ["CREATE TABLE once (i INT)"]})
     write(store, "a", 2)
     write(store, "a", 3)
-    with duckdb.connect(store.attach, read_only=True) as con:
-        assert con.sql("SELECT version FROM schema_version ORDER BY 1").fetchall() == [
-            (SCHEMA_VERSION,),
-            (SCHEMA_VERSION + 1,),
-        ]
+    assert executed(store, VERSIONS) == [(SCHEMA_VERSION,), (SCHEMA_VERSION + 1,)]
 
 
 def test_a_store_of_a_later_version_is_refused_and_not_touched(store: Store) -> None:
     write(store, "a", 0)
-    set_version(store, SCHEMA_VERSION + 1)
+    later = SCHEMA_VERSION + 1
+    executed(store, f"INSERT INTO schema_version VALUES ({later}, '9.8.7', now())")
     before = Path(store.attach).read_bytes()
+    said = rf"store\.duckdb.*version {later}.*versions up to {SCHEMA_VERSION}.*9\.8\.7 or later"
     for use in (
         lambda: store.read(STATE),
         lambda: write(store, "a", 1),
-        lambda: store.delete(STATE, partition("a")),
+        lambda: store.delete(STATE, rows("a", 0).select(STATE.key)),
     ):
-        with pytest.raises(
-            StoreError,
-            match=rf"store\.duckdb.*version {SCHEMA_VERSION + 1}.*versions up to {SCHEMA_VERSION}.*9\.8\.7 or later",
-        ):
+        with pytest.raises(StoreError, match=said):
             use()
     assert Path(store.attach).read_bytes() == before

@@ -11,15 +11,13 @@ import pytest
 
 from agent_eval.storage import Store, StoreError, engines
 from agent_eval.storage.engines import attached
-from agent_eval.tables import table
-
-ROWS = pl.DataFrame({"agent_id": ["a"], "methodology_version": ["1.3.0"], "spec": ["x"]})
+from tests.storage.test_store import STATE, state
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     store = Store.at(tmp_path / "s.duckdb")
-    store.upsert(table("judge_state"), table("judge_state").frame(ROWS.to_dicts()), run_id="r")
+    store.upsert(STATE, state(("a", "1.3.0", "x")), run_id="r")
     return tmp_path / "s.duckdb"
 
 
@@ -76,19 +74,15 @@ def test_a_file_that_is_no_database_leaves_no_engine_behind(tmp_path: Path, file
     before = one(file)
     (tmp_path / "no.duckdb").write_text("no database" * 500)
     with pytest.raises(StoreError):
-        Store.at(tmp_path / "no.duckdb").read(table("judge_state"))
+        Store.at(tmp_path / "no.duckdb").read(STATE)
     assert one(file) is not before
 
 
 def test_a_read_leaves_no_frame_registered(file: Path) -> None:
-    Store.at(file).read(table("judge_state"), ROWS.select("agent_id"))
+    Store.at(file).read(STATE, pl.DataFrame({"agent_id": ["a"]}))
     with attached(str(file), "READ_ONLY", ()) as con:
-        assert (
-            con.execute(
-                "SELECT view_name FROM duckdb_views() WHERE NOT internal AND database_name <> 'store'"
-            ).fetchall()
-            == []
-        )
+        left = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND database_name <> 'store'"
+        assert con.execute(left).fetchall() == []
 
 
 def test_a_forked_child_makes_its_own(file: Path) -> None:
@@ -110,21 +104,17 @@ def test_reads_of_a_block_share_a_connection_and_a_write_within_it_is_refused(
         return session(*given)
 
     monkeypatch.setattr(engines, "attached", counted)
-    contract = table("judge_state")
     with store.reading(), store.reading():
-        assert [store.read(contract).height, store.counts(contract, columns=["agent_id"])["n"].sum()] == [
-            1,
-            1,
-        ]
+        assert store.read(STATE).height == store.counts(STATE, columns=["agent_id"])["n"].sum() == 1
         with pytest.raises(StoreError, match="the same thread is reading it"):
-            store.upsert(contract, store.read(contract), run_id="r")
+            store.upsert(STATE, store.read(STATE), run_id="r")
         with ThreadPoolExecutor(1) as others:  # another thread has a connection of its own
-            assert others.submit(store.read, contract).result().height == 1
+            assert others.submit(store.read, STATE).result().height == 1
     assert opened == 2
-    store.upsert(contract, store.read(contract), run_id="r")
+    store.upsert(STATE, store.read(STATE), run_id="r")
     assert opened == 4
 
 
 def test_a_missing_store_is_read_as_empty_within_a_block(tmp_path: Path) -> None:
     with (store := Store.at(tmp_path / "none.duckdb")).reading():
-        assert store.read(table("judge_state")).is_empty()
+        assert store.read(STATE).is_empty()

@@ -11,20 +11,14 @@ from pathlib import Path
 import pytest
 
 from agent_eval.storage.ledger import Ledger, LedgerError, SpendingCap, spent
+from tests.conftest import REPOSITORY
 
 NO_CAP = SpendingCap(None, None, "", "")
 
 
-def ledger(
-    file: Path,
-    run: str = "r",
-    *,
-    is_automatic: bool = False,
-    in_all: SpendingCap = NO_CAP,
-    per_day: SpendingCap = NO_CAP,
-    of_automation: SpendingCap = NO_CAP,
-) -> Ledger:
-    return Ledger(file, run, is_automatic, in_all, per_day, of_automation)
+def ledger(file: Path, run: str = "r", *, is_automatic: bool = False, **caps: SpendingCap) -> Ledger:
+    names = ("in_all", "per_day", "of_automation")
+    return Ledger(file, run, is_automatic, *(caps.get(name, NO_CAP) for name in names))
 
 
 def calls(n: int) -> SpendingCap:
@@ -48,13 +42,11 @@ def test_calls_are_counted_before_and_their_cost_after(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("caps", [(calls(3), NO_CAP), (NO_CAP, calls(3))], ids=["in all", "per day"])
-def test_a_cap_counts_every_run(tmp_path: Path, caps: tuple[SpendingCap, SpendingCap]) -> None:
-    in_all, per_day = caps
-    runs = [ledger(tmp_path / "s", f"r{i}", in_all=in_all, per_day=per_day) for i in range(5)]
-    assert [run.reserve("m") for run in runs] == [None] * 3 + [
-        "the cap of 3 calls (max_calls_per_day) is reached; wait"
-    ] * 2
+@pytest.mark.parametrize("cap", ["in_all", "per_day"])
+def test_a_cap_counts_every_run(tmp_path: Path, cap: str) -> None:
+    runs = [ledger(tmp_path / "s", f"r{i}", **{cap: calls(3)}) for i in range(5)]
+    reached = "the cap of 3 calls (max_calls_per_day) is reached; wait"
+    assert [run.reserve("m") for run in runs] == [None] * 3 + [reached] * 2
 
 
 def test_automation_has_a_cap_of_its_own(tmp_path: Path) -> None:
@@ -82,12 +74,8 @@ def child(file: Path, n: int, cap: int) -> "subprocess.Popen[str]":
         "    if held.reserve('m') is None:\n"
         "        print('sent', flush=True); held.settle('m', n_in=1, n_out=1, cost_usd=0.1)\n"
     )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(file)],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", code, str(file)]
+    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
 def test_processes_at_once_never_exceed_a_cap(tmp_path: Path) -> None:

@@ -53,12 +53,11 @@ def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> 
     of_version = pl.DataFrame({"methodology_version": ["1.3.0"]})
     stored = (*TABLES, "rubric_ratings", "transcripts", "reliability")
     rows = {name: sample.store.read(table(name), of_version) for name in stored}
-    rows["agents"] = sample.store.read(table("agents"))
+    rows["agents"] = sample.table("agents")
 
     def boards(composite_scores: pl.DataFrame) -> pl.DataFrame:
-        return leaderboard.leaderboard(
-            any_table(composite_scores), any_table(rows["agents"]), any_table(rows["reliability"]), {}
-        )
+        others = (any_table(rows[name]) for name in ("agents", "reliability"))
+        return leaderboard.leaderboard(any_table(composite_scores), *others, {})
 
     def domains(ratings: pl.DataFrame) -> pl.DataFrame:
         return domain.domain_scores(any_table(ratings), any_table(rows["transcripts"]), methodologies)
@@ -66,12 +65,9 @@ def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> 
     def universals(ratings: pl.DataFrame) -> pl.DataFrame:
         return universal.universal_scores(any_table(ratings), methodologies)
 
-    made: tuple[tuple[str, str, Made], ...] = (
-        ("leaderboard", "composite_scores", boards),
-        ("domain_scores", "rubric_ratings", domains),
-        ("universal_scores", "rubric_ratings", universals),
-    )
-    for name, parent, make in made:
+    of_ratings: dict[str, Made] = {"domain_scores": domains, "universal_scores": universals}
+    made = [(name, "rubric_ratings", make) for name, make in of_ratings.items()]
+    for name, parent, make in [*made, ("leaderboard", "composite_scores", boards)]:
         lineage = column_lineage(name)
         n_seen = 0
         missing = set[tuple[str, str, str]]()

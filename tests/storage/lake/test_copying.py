@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -24,12 +24,11 @@ from agent_eval.storage.ledger import add_spent, ledger_of, spent
 from agent_eval.storage.lineage import written
 from agent_eval.storage.versions import SCHEMA_VERSION
 from agent_eval.tables import TABLES, table
-from agent_eval.tables.contract import TIME
 from tests.conftest import at_home
 from tests.storage.lake.test_lost_runs import on_lake
+from tests.storage.test_store import STATE, full_row, state
 
-STATE = table("judge_state")
-ROW = STATE.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
+ROW = state(("a", "1", "x"))
 
 
 def nothing() -> None:
@@ -39,18 +38,9 @@ def nothing() -> None:
 def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
     lake: LakeStore, tmp_path: Path
 ) -> None:
-    values = {
-        pl.String: "it's 5 %", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
-        pl.List(pl.Float64): [0.5], pl.List(pl.Int64): [7], pl.List(pl.Float32): [0.5],
-        TIME: datetime(2026, 4, 20, tzinfo=UTC), pl.Date: date(2026, 4, 20), pl.List(pl.Date): [date(2026, 4, 20)],
-    }  # fmt: skip
     before, after = Store.at(tmp_path / "before.duckdb"), Store.at(tmp_path / "after.duckdb")
     for contract in TABLES.values():
-        full = {
-            name: dtype.categories[0] if isinstance(dtype, pl.Enum) else values[dtype]
-            for name, dtype in contract.schema.items()
-        }
-        before.upsert(contract, contract.frame([full]), run_id="r")
+        before.upsert(contract, full_row(contract), run_id="r")
     in_lake = copy_into_lake(tmp_path / "before.duckdb", lake, nothing)
     assert in_lake == dict.fromkeys(TABLES, 1)
     assert check(lake).problems == []
@@ -76,19 +66,9 @@ def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path)
     assert lake.read(STATE).height == 1
 
 
-SPENT = table("spending").frame(
-    [
-        dict.fromkeys(table("spending").schema, 0)
-        | {
-            "day": date(2026, 1, 1),
-            "run": "r",
-            "model": "m",
-            "started_by": "person",
-            "n_calls": 3,
-            "cost_usd": 1.0,
-        }
-    ]
-)
+WORDS = {"day": date(2026, 1, 1), "run": "r", "model": "m", "started_by": "person"}
+COUNTS = dict.fromkeys(table("spending").schema, 0) | {"n_calls": 3, "cost_usd": 1.0}
+SPENT = table("spending").frame([COUNTS | WORDS])
 
 
 class KilledError(Exception):
@@ -122,7 +102,9 @@ def test_a_copy_out_of_a_lake_that_is_interrupted_at_the_ledger_leaves_no_file_a
 ) -> None:
     after = tmp_path / "after.duckdb"
     lake.upsert(STATE, ROW, run_id="r")
+    add_to_lake(lake, SPENT.with_columns(run=pl.lit("of another file")))  # left by a copy that failed
     add_to_lake(lake, SPENT)
+    assert_frame_equal(spent_on_lake(lake), SPENT)
 
     def interrupted(*_: object) -> None:
         raise KilledError
@@ -175,19 +157,12 @@ def test_what_a_killed_copy_of_the_same_process_id_left_is_not_copied_again(
     assert_frame_equal(spent(ledger_of(after)), SPENT)
 
 
-def test_spending_of_another_file_that_a_failed_copy_left_does_not_stay(lake: LakeStore) -> None:
-    add_to_lake(lake, SPENT.with_columns(run=pl.lit("of another file")))
-    add_to_lake(lake, SPENT)
-    assert_frame_equal(spent_on_lake(lake), SPENT)
-
-
 def test_a_damaged_ledger_stops_a_copy_with_its_reason(lake: LakeStore, tmp_path: Path) -> None:
     before = tmp_path / "before.duckdb"
     Store.at(before).upsert(STATE, ROW, run_id="r")
     ledger_of(before).write_bytes(b"not a database" * 100)
-    with pytest.raises(
-        CopyError, match=r"Nothing was copied to .*ledger of judge calls cannot be copied \(file is not"
-    ):
+    why = r"Nothing was copied to .*ledger of judge calls cannot be copied \(file is not"
+    with pytest.raises(CopyError, match=why):
         copy_into_lake(before, lake, nothing)
     assert lake.read(STATE).is_empty()
 
@@ -219,12 +194,9 @@ def test_the_answers_of_a_killed_audit_are_copied_in_both_directions(lake: LakeS
 
     def killed_audit(beside: BesideStore, key: str) -> None:
         journal = Journal.begin(beside.journals.with_name(f"{beside.journals.name}-audit"))
-        row: dict[str, object] = {
-            name: key if dtype == pl.String else None for name, dtype in audits.schema.items()
-        }
-        journal.append(
-            [row | {"judged_at": "2026-04-20T00:00:00Z", "judged_before_at": "2026-04-19T00:00:00Z"}]
-        )
+        times = {"judged_at": "2026-04-20T00:00:00Z", "judged_before_at": "2026-04-19T00:00:00Z"}
+        texts = {name: key if dtype == pl.String else None for name, dtype in audits.schema.items()}
+        journal.append([{**texts, **times}])
         journal.close()
 
     file, back, out = tmp_path / "store.duckdb", tmp_path / "back.duckdb", Console(quiet=True)

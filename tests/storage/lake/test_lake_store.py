@@ -32,10 +32,20 @@ from agent_eval.tables import table
 from benchmarks.postgres_server import PASSWORD, Server
 from tests.storage.test_store import STATE, pairs, state
 
+NONE = pl.DataFrame({"agent_id": ["none"]})
 
-def test_a_write_replaces_exactly_its_partitions_and_stores_its_record_with_it(lake: LakeStore) -> None:
+
+def put(store: Store, spec: str) -> None:
+    """Replace the partition of agent a by one row."""
+    store.replace(STATE, state(("a", "1", spec)), pairs(("a", "1")), run_id="r")
+
+
+def test_a_write_replaces_exactly_its_partitions_and_stores_its_record_with_it(
+    lake: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     note = Replacement(table("judge_cache"), table("judge_cache").empty(), pl.DataFrame({"cache_key": ["k"]}))
     assert lake.read(STATE).is_empty()
+    monkeypatch.setattr(Lake, "attached", None)  # the connection of the read is kept open
     lake.replace(STATE, state(("a", "1", "x"), ("ab", "1", "x")), pairs(("a", "1"), ("ab", "1")), run_id="1")
     lake.replace(STATE, state(("a", "1", "new")), pairs(("a", "1")), run_id="2", record=note)
     assert lake.read(STATE).rows() == [("a", "1", "new"), ("ab", "1", "x")]
@@ -45,10 +55,7 @@ def test_a_write_replaces_exactly_its_partitions_and_stores_its_record_with_it(l
 
 def test_writers_of_the_same_empty_partition_leave_the_rows_of_one(lake: LakeStore) -> None:
     def write(number: int) -> None:
-        rows = STATE.frame(
-            {"agent_id": "a", "methodology_version": "1", "spec": f"{number}"} for _ in range(1)
-        )
-        lake.replace(STATE, rows, pairs(("a", "1")), run_id=str(number))
+        put(lake, str(number))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(8)))
@@ -67,7 +74,7 @@ def test_of_two_writers_without_locks_the_second_fails_at_its_commit(
     impatient = replace(lake, patience_s=0)
 
     def between(con: duckdb.DuckDBPyConnection) -> None:
-        lake.replace(STATE, state(("a", "1", "first")), pairs(("a", "1")), run_id="first")
+        put(lake, "first")
         con.execute("INSERT INTO judge_state BY NAME SELECT 'a' AS agent_id, '1' AS methodology_version")
 
     with pytest.raises(ConflictError, match=r"conflict.*No rows were changed"):
@@ -76,7 +83,7 @@ def test_of_two_writers_without_locks_the_second_fails_at_its_commit(
 
 
 def test_a_conflict_is_retried(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    put(lake, "x")
     calls, taken = list[int](), list[bool]()
     lock = catalog.CatalogSession.lock
 
@@ -91,7 +98,7 @@ def test_a_conflict_is_retried(lake: LakeStore, monkeypatch: pytest.MonkeyPatch)
         calls.append(1)
         if len(calls) == 1:  # another table: no lock orders the two, and both change `fence`
             lake.upsert(table("judge_cache"), table("judge_cache").empty(), run_id="r")
-            lake.delete(table("agents"), pl.DataFrame({"agent_id": ["none"]}))
+            lake.delete(table("agents"), NONE)
 
     lake.transact([STATE], write)
     assert len(calls) == 2
@@ -103,16 +110,14 @@ def test_a_long_write_is_committed_though_other_workers_commit_all_the_time(
 ) -> None:
     monkeypatch.setattr("agent_eval.storage.lake.store._LONG_S", 0.0)
     agents = table("agents")
-    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
-    lake.delete(agents, pl.DataFrame({"agent_id": ["none"]}))  # creates the table
+    put(lake, "x")
+    lake.delete(agents, NONE)  # creates the table
     attempts, others = list[int](), list[threading.Thread]()
 
     def write(con: duckdb.DuckDBPyConnection) -> None:
         attempts.append(1)
         con.execute("UPDATE judge_state SET spec = 'long'")
-        others.append(
-            threading.Thread(target=lake.delete, args=(agents, pl.DataFrame({"agent_id": ["none"]})))
-        )
+        others.append(threading.Thread(target=lake.delete, args=(agents, NONE)))
         others[-1].start()
         others[-1].join(60 if len(attempts) == 1 else 1)
 
@@ -175,28 +180,26 @@ def test_a_catalog_that_stops_while_a_worker_attaches_the_lake_is_one_line(
 def test_a_writer_whose_section_ended_with_the_catalog_has_its_commit_refused(
     lake: LakeStore, server: Server
 ) -> None:
-    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    put(lake, "x")
     with lake.exclusive_section("run"):
         server.restart()
-        with pytest.raises(
-            LostLockError, match=r"'run'.*another worker may have acquired it.*Run the command again"
-        ):
-            lake.replace(STATE, state(("a", "1", "late")), pairs(("a", "1")), run_id="late")
+        why = r"'run'.*another worker may have acquired it.*Run the command again"
+        with pytest.raises(LostLockError, match=why):
+            put(lake, "late")
     assert lake.read(STATE)["spec"].to_list() == ["x"]
-    lake.replace(STATE, state(("a", "1", "next")), pairs(("a", "1")), run_id="next")
+    put(lake, "next")
     assert lake.read(STATE)["spec"].to_list() == ["next"]
 
 
 def test_a_writer_whose_table_lock_ended_has_its_commit_refused(
     lake: LakeStore, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    put(lake, "x")
 
     def write(con: duckdb.DuckDBPyConnection) -> None:
         con.execute("DELETE FROM judge_state")
-        server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
-        )
+        holders = "FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        server.execute(f"SELECT pg_terminate_backend(pid) {holders}")
 
     with pytest.raises(LostLockError, match="tables that are written"):
         lake.transact([STATE], write)
@@ -295,14 +298,11 @@ try:
 except KeyboardInterrupt:
     sys.exit(4)
 """
+    command = [sys.executable, "-c", waits]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (
         lake.exclusive_section("run"),
-        subprocess.Popen(
-            [sys.executable, "-c", waits],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process,
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
     ):
         assert process.stderr is not None
         assert "Waiting for the store" in process.stderr.readline()
@@ -317,13 +317,6 @@ def test_a_store_without_a_lock_service_refuses_sections(tmp_path: Path) -> None
         pass
     with pytest.raises(StoreError, match="no lock service"):
         store.abandoned_runs()
-
-
-def test_the_connection_is_kept_open(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.read(STATE)
-    monkeypatch.setattr(Lake, "attached", None)
-    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
-    assert lake.read(STATE).height == 1
 
 
 def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_password(
@@ -351,9 +344,8 @@ def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_pass
     of_another = message(elsewhere, DataFolderError)
     assert f"its files are in {empty.data}, not in {elsewhere.data}. Mount the shared folder" in of_another
     monkeypatch.setenv("PGPASSWORD", "wrong-" + PASSWORD)
-    assert "PGPASSWORD" in message(
-        LakeStore.of(empty.given + " application_name=x", empty.data), CatalogError
-    )
+    other = LakeStore.of(empty.given + " application_name=x", empty.data)
+    assert "PGPASSWORD" in message(other, CatalogError)
 
 
 @pytest.mark.parametrize("at", ["load_statements", "Lake.attached", "stamp"])
@@ -367,10 +359,9 @@ def test_an_interrupted_init_can_be_repeated_also_with_another_folder(
         patched.setattr(f"agent_eval.storage.lake.upkeep.{at}", interrupted)
         with pytest.raises(KeyboardInterrupt):
             initialise(empty)
-    with pytest.raises(NotInitialisedError):
-        empty.read(STATE)
-    with pytest.raises(NotInitialisedError):
-        empty.upsert(STATE, state(("a", "1", "x")), run_id="r")
+    for use in (lambda: empty.read(STATE), lambda: put(empty, "x")):
+        with pytest.raises(NotInitialisedError):
+            use()
     if at != "stamp":
         (tmp_path / "file").touch()
         with pytest.raises(DataFolderError, match="cannot be written"):
@@ -408,15 +399,14 @@ def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
         def now(cls, tz: tzinfo | None = None) -> "AnHourAhead":
             return cls.fromtimestamp(time.time() + 3600, tz)
 
-    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    put(lake, "x")
     monkeypatch.setattr("agent_eval.storage.lake.catalog.datetime", AnHourAhead)
     (problem,) = check(lake).problems
-    assert re.fullmatch(
-        r"The clock of this machine is 3,\d+ s ahead of the catalog's: synchronise both with NTP\.", problem
-    )
+    wanted = r"The clock of this machine is 3,\d+ s ahead of the catalog's: synchronise both with NTP\."
+    assert re.fullmatch(wanted, problem)
     ahead = r"clock of this machine is 3,\d+ s ahead.* Set the clocks"
     with pytest.raises(StoreError, match=ahead):
-        lake.replace(STATE, state(("a", "1", "y")), pairs(("a", "1")), run_id="r")
+        put(lake, "y")
     with pytest.raises(StoreError, match=ahead):
         compact(lake)  # it would remove files that readers still use
     assert lake.read(STATE)["spec"].to_list() == ["x"]
