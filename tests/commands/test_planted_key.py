@@ -129,9 +129,9 @@ def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Pa
     texts = {name: json.dumps(frame.rows(), default=str) for name, frame in frames.items()}
     texts["what the commands said"] = said
     found = [(where, form) for where, text in texts.items() for form in forms() if form in text]
-    for file in (path for path in tmp_path.rglob("*") if path.is_file()):
-        content = file.read_bytes()
-        found += [(str(file.relative_to(tmp_path)), form) for form in forms() if form.encode() in content]
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        found += [(str(path.relative_to(tmp_path)), form) for form in forms() if form.encode() in content]
     assert found == []
     assert "[hidden]" in texts["turn_judgments"]
 
