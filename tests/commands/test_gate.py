@@ -255,3 +255,4 @@ def test_declared_outcomes_need_no_judge(
         (root / "agent_eval.toml").write_text(settings)
         assert command("run", "--methodology", "1.3.0")[0] == 0
         assert command("gate")[0] == code, settings
+    assert (root / ".dagster").is_dir()  # of the project, whatever the folder of the command
