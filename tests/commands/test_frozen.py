@@ -110,8 +110,9 @@ def test_a_run_and_its_estimate_are_refused_in_one_line_until_the_edit_is_undone
 def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edited: Path) -> None:
     project = Project.open()
     before = project.table("leaderboard")
-    assert run(project, versions=("1.3.0",), boards=True).exit_code == 0
-    assert any("1.4.0 was published with hash" in w for w in run(project, versions=("1.3.0",)).warnings)
+    report = run(project, versions=("1.3.0",), boards=True)
+    assert report.exit_code == 0
+    assert any("1.4.0 was published with hash" in warning for warning in report.warnings)
     after = project.table("leaderboard")
     assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
 

@@ -159,7 +159,15 @@ def test_each_edit_moves_its_own_agent_and_no_other(sample_copy: Path) -> None:
     assert after["lumen-support"]["status"] == "published"
     # a removed agent leaves board and tables
     assert "forge-coder" not in after
-    for name in ("conversations", "turns", "transcripts", "turn_judgments", "rubric_ratings", "run_state"):
+    of_agent = (
+        "conversations",
+        "turns",
+        "transcripts",
+        "turn_judgments",
+        "rubric_ratings",
+        "composite_scores",
+    )
+    for name in (*of_agent, "run_state"):
         assert "forge-coder" not in set(Project.open().table(name)["agent_id"]), name
     assert run(Project.open()).stale.is_empty()
 

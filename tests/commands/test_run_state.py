@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -12,24 +11,22 @@ from agent_eval.cli import app
 from agent_eval.commands.run import run
 from agent_eval.methodology.registry import PACKAGED
 from agent_eval.project import Project
-from agent_eval.tables import table
-from benchmarks.warm import agent_eval, home_of
+from benchmarks.warm import agent_eval
+from tests.commands.conftest import use
 from tests.conftest import copy_sample
 
 pytestmark = pytest.mark.slow
 
 
-def board(version: str = "1.3.0", root: Path | None = None) -> dict[str, dict[str, object]]:
-    rows = Project.open(root).store.read(
-        table("leaderboard"), pl.DataFrame({"methodology_version": [version]})
-    )
+def board(version: str = "1.3.0") -> dict[str, dict[str, object]]:
+    rows = Project.open().table("leaderboard").filter(methodology_version=version)
     return {row["agent_id"]: row for row in rows.iter_rows(named=True)}
 
 
 def test_the_data_folder_of_the_settings_holds_for_versions_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "elsewhere"
+    root = use(monkeypatch, tmp_path / "elsewhere")
     copy_sample(root, "quill-help")
     (root / "data").rename(root / "evals")
     (root / "agent_eval.toml").write_text('data_dir = "evals"\n')
@@ -41,14 +38,21 @@ def test_the_data_folder_of_the_settings_holds_for_versions_too(
     (own / "1.4.0.yaml").write_text(text)
     session = next((root / "evals" / "sessions" / "quill-help").glob("*/session.yaml"))
     session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.4.0\n"))
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
-    done = agent_eval(root, "run", **home_of(root))  # partitions are read when the definitions are loaded
+    done = agent_eval(root, "run")  # partitions are read when the definitions are loaded
     assert done.returncode == 0, done.stderr
     # quill-help: U 90, D 73 1/3; 0.5 × 90 + 0.5 × 73 1/3 = 81 2/3, minus 10
     assert board("1.4.0")["quill-help"]["composite_exact"] == "215/3"
 
 
-def test_an_edited_verdict_takes_effect_and_a_withdrawn_one_is_gone(sample_copy: Path) -> None:
+def test_a_verdict_is_edited_and_withdrawn_and_a_refused_record_keeps_the_exit_code_until_it_is_mended(
+    sample_copy: Path,
+) -> None:
+    """No escape sequence of the record reaches the terminal."""
+    talk = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    lines = [json.loads(line) for line in talk.read_text().splitlines()]
+    lines[0]["messages"][0]["content"] = "\x1b[2Jgone\x9b31m"
+    good = "".join(json.dumps(c) + "\n" for c in lines)
+    talk.write_text(good + "{\n")
     file = sample_copy / "data" / "verdicts" / "sample.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:
@@ -56,13 +60,19 @@ def test_an_edited_verdict_takes_effect_and_a_withdrawn_one_is_gone(sample_copy:
             row["verdict"]["rating_1to5"] = 4
     before = float(str(board("1.2.0")["forge-coder"]["raw_composite_score"]))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(Project.open())
+    assert run(Project.open()).exit_code == 1
     # one universal point is 20/15 of the composite
     assert float(str(board("1.2.0")["forge-coder"]["raw_composite_score"])) == pytest.approx(before - 20 / 15)
+    shown = CliRunner().invoke(app, ["explain", "harbor-desk", "--score", "D1"]).stdout
+    assert "gone" in shown
+    assert not {"\x1b", "\x9b"} & {*shown}
+
     file.write_text("")
-    run(Project.open())
+    assert run(Project.open()).exit_code == 1
     assert board("1.2.0")["forge-coder"]["status"] == "incomplete"
     assert Project.open().table("judge_cache").is_empty()
+    talk.write_text(good)
+    assert run(Project.open(), versions=["1.3.0"]).exit_code == 0
 
 
 def test_a_removed_agent_leaves_every_board_even_version_by_version(sample_copy: Path) -> None:
@@ -85,30 +95,3 @@ def test_a_removed_agent_leaves_every_board_even_version_by_version(sample_copy:
     assert "quill-help" not in board("1.2.0")
     assert run(Project.open()).stale.is_empty()
     assert "quill-help" not in Project.open().known_agents()
-
-
-def test_a_project_runs_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "far"
-    copy_sample(root, "quill-help", "harbor-desk")
-    monkeypatch.chdir(tmp_path)
-    assert run(Project.open(root)).stale.height == 8
-    assert len(board(root=root)) == 2
-    assert (root / ".dagster").is_dir()
-
-
-def test_a_refused_record_keeps_the_exit_code_until_it_is_mended_and_no_escape_sequence_reaches_the_terminal(
-    sample_copy: Path,
-) -> None:
-    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    lines[0]["messages"][0]["content"] = "\x1b[2Jgone\x9b31m"
-    good = "".join(json.dumps(c) + "\n" for c in lines)
-    file.write_text(good + "{\n")
-    assert run(Project.open()).exit_code == 1
-    assert run(Project.open()).exit_code == 1
-    shown = CliRunner().invoke(app, ["explain", "harbor-desk", "--score", "D1"]).stdout
-    assert "gone" in shown
-    assert "\x1b" not in shown
-    assert "\x9b" not in shown
-    file.write_text(good)
-    assert run(Project.open(), versions=["1.3.0"]).exit_code == 0

@@ -4,13 +4,17 @@ import io
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from agent_eval import commands
 from agent_eval.commands import errors, gate, methodology
 from agent_eval.commands.results import board_history, compare, leaderboard, plan, reliability, summary
 from agent_eval.commands.terminal.tables import FittingTable
@@ -76,17 +80,40 @@ def test_no_number_is_cut_and_no_line_is_longer_than_the_terminal(command: str) 
         assert sorted(NUMBERS.findall(text)) == whole, (command, width)
 
 
-def test_below_a_hundred_columns_a_wide_table_becomes_cards() -> None:
+CELLS = st.sampled_from(["", "12", "−1,234,567.2", "98,765.43", "1.3.0", NAME, SENTENCE])
+
+
+@given(
+    columns=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=12),
+    width=st.integers(80, 200),
+)
+def test_a_table_of_any_cells_fits_every_width_and_loses_none(columns: list[list[str]], width: int) -> None:
+    """Below a hundred columns a table that does not fit becomes cards."""
+
     def shown(width: int) -> str:
-        grid = FittingTable("Title", ["a", "b", "why"], numbers=["a"])
-        grid.add_row("−1,234.5", Text(NAME), SENTENCE)
+        grid = FittingTable("Title", [f"head {i}" for i in range(len(columns))])
+        for row in zip(*columns, strict=True):
+            grid.add_row(*map(Text, row))
         out = io.StringIO()
         Console(file=out, width=width, color_system=None).print(grid)
         return out.getvalue()
 
-    assert "┃" in shown(100)
-    assert "┃" not in shown(80)
-    assert NAME in shown(80)
+    text = shown(width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for cell in ("−1,234,567.2", "98,765.43"):
+        assert text.count(cell) == sum(column.count(cell) for column in columns)
+    fits = max(map(len, shown(2_000).splitlines())) <= width
+    if fits or width < 100 or len(columns) <= 3:
+        assert ("┃" in text) == (fits or width >= 100)
+    if "┃" not in text:  # cards: each cell in one piece
+        letters = re.sub(r"\s", "", text)
+        assert all(re.sub(r"\s", "", cell) in letters for column in columns for cell in column)
+
+
+def test_all_tables_of_commands_are_such_tables() -> None:
+    folder = Path(commands.__path__[0])
+    assert [path.name for path in folder.rglob("*.py") if "rich.table" in path.read_text()] == ["tables.py"]
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,9 @@ from dagster._core.events import (
 def report(instance: dg.DagsterInstance, run_id: str, partitions: list[str]) -> None:
     """One batch: a materialisation of the asset `a` for each partition, as a run reports them."""
     for partition in partitions:
-        event = DagsterEvent(
-            event_type_value=DagsterEventType.ASSET_MATERIALIZATION.value,
-            job_name="job",
-            event_specific_data=StepMaterializationData(
-                dg.AssetMaterialization("a", partition=partition), []
-            ),
-        )
+        made = StepMaterializationData(dg.AssetMaterialization("a", partition=partition), [])
+        kind = DagsterEventType.ASSET_MATERIALIZATION.value
+        event = DagsterEvent(event_type_value=kind, job_name="job", event_specific_data=made)
         batch = DagsterEventBatchMetadata("batch", is_end=partition == partitions[-1])
         instance.report_dagster_event(event, run_id, batch_metadata=batch)
 

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,13 @@ def n_events(file: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM event_logs").fetchone()[0])
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_a_range_run_leaves_the_same_rows_as_with_dagsters_own_storage(
     stock: dg.DagsterInstance, batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,9 +244,7 @@ def test_events_of_a_run_share_a_connection_and_whoever_watches_sees_each(
     with dg.DagsterInstance.from_config(batched.root_directory) as watching:
         watching.watch_event_logs("run", None, lambda entry, _: seen.append(partition_of(entry)))
         report(batched, "run", ["of", "a batch"])
-        until = time.monotonic() + 60
-        while len(seen) < 23 and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: len(seen) >= 23)
     assert seen == ["first", *map(str, range(20)), "of", "a batch"]
 
 
@@ -272,10 +277,7 @@ def test_an_event_is_stored_after_a_while_if_no_other_follows(
     monkeypatch.setattr("agent_eval.defs.event_log.DEFERRED_S", 0.01)
     report(batched, "run", ["first"])
     note(batched, "a")
-    until = time.monotonic() + 60
-    while (n := n_events(folder(batched) / "run.db")) < 2 and time.monotonic() < until:
-        time.sleep(0.02)
-    assert n == 2
+    wait_until(lambda: n_events(folder(batched) / "run.db") == 2)
 
 
 def test_an_event_that_cannot_be_stored_raises_and_the_others_are_stored(

@@ -46,8 +46,8 @@ def evaluations(instance: dg.DagsterInstance, asset: str) -> dict[str, tuple[boo
     return {name: (said.passed, said.description) for name, said in told.items() if said}
 
 
-def test_after_a_run_each_gate_is_a_check_where_it_belongs(sample_copy: Path) -> None:
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+def test_after_a_run_each_gate_is_a_check_where_it_belongs(sample_root: Path) -> None:
+    with dg.DagsterInstance.from_config(str(sample_root / ".dagster")) as instance:
         found = {name: evaluations(instance, name) for name in GATED}
     passed, why = found["turn_judgments"]["judge_coverage"]
     assert not passed  # relay-bot: nobody was asked, and unknown is never passed

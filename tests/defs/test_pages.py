@@ -9,11 +9,18 @@ from agent_eval.definitions import defs
 from agent_eval.defs.partitions import shape_of as partitions_of
 from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
 from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
-from tests.conftest import at_home
+from tests.conftest import REPOSITORY, at_home
 
 GRAPH = defs.resolve_asset_graph()
 KEYS = sorted(GRAPH.get_all_asset_keys())
 OBSERVED = {key for source in SOURCE_ASSETS for key in source.keys}
+LAYERS = {
+    "turns": "raw",
+    "turn_judgments": "judged",
+    "error_clusters": "aggregated",
+    "composite_scores": "aggregated",
+}
+LAYERS |= {"leaderboard": "published", "html_report": "published"}
 UNSTORED = {dg.AssetKey("html_report")}
 
 
@@ -27,7 +34,9 @@ def test_every_asset_says_what_it_is_whose_it_is_and_what_its_columns_mean(key: 
     assert node.tags["domain"] == node.group_name
     assert node.tags["layer"] == "source" or key not in OBSERVED
     assert node.tags["partition"] == partitions_of(node.partitions_def).replace(" ", "-")
-    assert "docs" in node.metadata
+    assert node.tags["layer"] == LAYERS.get(key.path[-1], node.tags["layer"])
+    path, _, anchor = str(node.metadata["docs"].value).partition("#")
+    assert anchor in (REPOSITORY / path).read_text(encoding="utf-8")
     if key in OBSERVED:
         assert "observed" in node.metadata
     elif key not in UNSTORED:

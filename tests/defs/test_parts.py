@@ -1,6 +1,10 @@
 """Small parts of the definitions: tags, observations, partitions, who started a run, where Dagster keeps its records."""
 
+import os
+import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import dagster as dg
 import pytest
@@ -9,53 +13,21 @@ from dagster import DagsterInstance
 from agent_eval.definitions import defs
 from agent_eval.defs.checks import SET_ASIDE, check_specs
 from agent_eval.defs.gate_checks import gate_check_specs
+from agent_eval.defs.instance import deferred_interrupts
 from agent_eval.defs.launch import AUDITS, UnknownPartitionError, by_stage, dagster_home
 from agent_eval.defs.observations import DATA_VERSION, NAMES, new_observations, observed, report
-from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, Shape, key_frame, shape_of
-from agent_eval.defs.resources import is_automatic
+from agent_eval.defs.partitions import AGENTS, VERSIONS, key_frame
+from agent_eval.defs.resources import RANGE_TAGS, is_automatic, scope_of_run
 from agent_eval.errors import StorageError
 from agent_eval.project.data_versions import Sources
+from agent_eval.storage import RunScope
 from agent_eval.tables import TABLES
-
-
-@pytest.mark.parametrize(
-    ("partitions", "shape"),
-    [(None, "whole"), (AGENTS, "agent"), (VERSIONS, "version"), (PAIRS, "agent x version")],
-)
-def test_each_kind_of_partitions_has_its_shape(
-    partitions: dg.PartitionsDefinition[str] | None, shape: Shape
-) -> None:
-    assert shape_of(partitions) == shape
 
 
 @pytest.mark.parametrize(("partitions", "column"), [(AGENTS, "agent_id"), (VERSIONS, "methodology_version")])
 def test_keys_of_one_dimension_are_one_column(partitions: dg.PartitionsDefinition[str], column: str) -> None:
     assert key_frame(partitions, ["x", "y"]).to_dict(as_series=False) == {column: ["x", "y"]}
     assert key_frame(partitions, []).columns == [column]
-
-
-@pytest.mark.parametrize(
-    ("asset", "layer", "partition"),
-    [
-        ("agent_sessions", "source", "agent"),
-        ("turns", "raw", "agent"),
-        ("turn_judgments", "judged", "agent-x-version"),
-        ("error_clusters", "aggregated", "agent-x-version"),
-        ("composite_scores", "aggregated", "agent-x-version"),
-        ("leaderboard", "published", "version"),
-        ("html_report", "published", "whole"),
-    ],
-)
-def test_an_asset_is_found_by_its_layer_and_its_partitions(asset: str, layer: str, partition: str) -> None:
-    (spec,) = (spec for spec in defs.resolve_all_asset_specs() if spec.key == dg.AssetKey(asset))
-    assert (spec.tags["layer"], spec.tags["partition"]) == (layer, partition)
-    assert spec.tags["domain"] == spec.group_name
-    page = spec.metadata["docs"]
-    assert isinstance(page, dg.MarkdownMetadataValue | dg.PathMetadataValue)
-    path, _, anchor = str(page.value).partition("#")
-    document = Path(__file__).parents[2] / path
-    assert document.is_file()
-    assert not anchor or anchor in document.read_text(encoding="utf-8")
 
 
 def sources(**versions: dict[str, str]) -> Sources:
@@ -151,3 +123,45 @@ def test_gates_are_checks_of_the_asset_whose_rows_they_judge() -> None:
     assert names["turn_judgments"] == {"judge_coverage", "silent_turns"}
     assert {"errors", "regression", "status"} <= names["gate_results"]
     assert not names["turns"]
+
+
+FIRST, LAST = RANGE_TAGS
+
+
+@pytest.mark.parametrize(
+    ("assets", "tags", "scope"),
+    [
+        (["turns", "tool_calls"], {"dagster/partition": "b"}, (["b"], None)),
+        (["turn_judgments"], {"dagster/partition": "b|1.2.0"}, (["b"], ["1.2.0"])),
+        (["turn_judgments"], {FIRST: "b|1.1.0", LAST: "c|1.3.0"}, (["b", "c"], ["1.1.0", "1.2.0", "1.3.0"])),
+        (["turn_judgments", "turns"], {FIRST: "b|1.0.0", LAST: "c|1.3.0"}, (["b", "c"], None)),
+        (["leaderboard"], {"dagster/partition": "1.3.0"}, None),
+        (["turn_judgments", "leaderboard"], {FIRST: "b|1.0.0", LAST: "c|1.3.0"}, None),
+        (["gate_results"], {"dagster/partition": "b|1.0.0"}, None),  # compares agents
+        (["turns"], {"dagster/partition": "removed"}, None),
+        (["turns"], {}, None),
+        ([], {"dagster/partition": "b"}, None),
+    ],
+)
+def test_a_run_needs_the_agents_and_versions_of_its_partitions_or_all(
+    assets: list[str], tags: dict[str, str], scope: tuple[list[str], list[str] | None] | None
+) -> None:
+    run = SimpleNamespace(tags=tags, asset_selection={dg.AssetKey(name) for name in assets})
+    instance = SimpleNamespace(get_dynamic_partitions=lambda _: ["a", "b", "c", "d"])
+    context = cast("dg.InitResourceContext", SimpleNamespace(run=run, instance=instance))
+    assert scope_of_run(context) == (RunScope(*scope) if scope else None)
+
+
+def test_a_signal_to_a_forked_child_does_not_interrupt_the_run() -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with deferred_interrupts() as is_interrupted:
+            if (child := os.fork()) == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            assert not is_interrupted()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert is_interrupted()
+    finally:
+        signal.signal(signal.SIGTERM, before)

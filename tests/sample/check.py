@@ -1,6 +1,5 @@
 """The hard look at authored files: every problem of a file is listed, each with its place and the fix."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from pydantic import ValidationError
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge.evidence import Transcript
 from agent_eval.methodology.registry import Registry
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.metric_set import TURN_RATINGS, applicable, expected_of
@@ -140,8 +139,6 @@ def failures_of(authored: AuthoredTurn) -> dict[Metric, tuple[str, ...]]:
 
 def _failures(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Iterator[str]:
     given = failures_of(authored)
-    for metric, labels in given.items():
-        yield from _labels(metric, labels)
     if any(given.values()) and authored.failure_why is None:
         yield "failures need a failure_why"
     if not any(given.values()) and (authored.failure_why or authored.failure_quote):
@@ -152,15 +149,6 @@ def _failures(authored: AuthoredTurn, turn: Turn, conversation: Conversation) ->
     faithfulness = authored.ratings[3] if authored.ratings else None
     if "false information" in authored.failures.agent and faithfulness is not None and faithfulness > 3:
         yield f"'false information' with faithfulness {faithfulness}; at most 3 agrees with the anchors"
-
-
-def _labels(metric: Metric, labels: Sequence[str]) -> Iterator[str]:
-    allowed = [label for label in metric.labels if label != NO_FAILURE]
-    for label in labels:
-        if label not in allowed:
-            yield f"{metric.name}: label {label!r} is not one of {', '.join(allowed)}"
-    if repeated := [label for label, n in Counter(labels).items() if n > 1]:
-        yield f"{metric.name}: given twice: {', '.join(repeated)}"
 
 
 def _answer(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Iterator[str]:

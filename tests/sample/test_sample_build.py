@@ -102,7 +102,6 @@ def test_the_small_file_is_well_and_all_problems_are_listed_at_once(tmp_path: Pa
         (f"{T}ratings", None, "ratings is missing"),
         (f"{T}why", None, "why is missing"),
         (f"{T}notes", {"tone": "x"}, "unknown ratings: tone"),
-        (f"{T}failures", {"agent": ["rude"]}, "'rude' is not one of"),
         (f"{T}failures", {"agent": ["repetition"]}, "need a failure_why"),
         (f"{T}failures", {"agent": ["false information"]}, "faithfulness 5"),
         (f"{T}reply", [], "nothing to rate"),

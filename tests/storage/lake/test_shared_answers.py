@@ -32,6 +32,11 @@ def claimed(lake: LakeStore) -> ClaimedQuestions:
     return ClaimedQuestions(lake.catalog_session("write"), 60)
 
 
+def published(lake: LakeStore, *rows: dict[str, object]) -> None:
+    with contextlib.closing(lake.catalog_session("write")) as session:
+        publish(session, rows)
+
+
 def pass_seconds(lake: LakeStore, seconds: int) -> None:
     """Make all claims so much older."""
     with contextlib.closing(lake.catalog_session("write")) as session:
@@ -140,17 +145,15 @@ def test_a_merge_ends_although_other_workers_publish_answers(
 ) -> None:
     upsert, n_upserts = LakeStore.upsert, 0
 
-    with contextlib.closing(lake.catalog_session("write")) as other:
+    def published_meanwhile(*args: Any, **options: Any) -> None:
+        nonlocal n_upserts
+        n_upserts += 1
+        published(lake, answered(f"after {n_upserts}"))
+        upsert(*args, **options)
 
-        def published_meanwhile(*args: Any, **options: Any) -> None:
-            nonlocal n_upserts
-            n_upserts += 1
-            publish(other, [answered(f"after {n_upserts}")])
-            upsert(*args, **options)
-
-        publish(other, [answered("before")])
-        monkeypatch.setattr(LakeStore, "upsert", published_meanwhile)
-        merge(lake)
+    published(lake, answered("before"))
+    monkeypatch.setattr(LakeStore, "upsert", published_meanwhile)
+    merge(lake)
     assert n_upserts == 1
     assert lake.read(CACHE)["cache_key"].to_list() == ["before"]
     monkeypatch.undo()
@@ -169,8 +172,8 @@ def test_a_worker_that_merges_waits_for_the_answers_that_another_is_merging(
         upsert(*args, **options)
 
     monkeypatch.setattr(LakeStore, "upsert", slow)
-    with contextlib.closing(lake.catalog_session("write")) as session, ThreadPoolExecutor(2) as pool:
-        publish(session, [answered("q")])
+    published(lake, answered("q"))
+    with ThreadPoolExecutor(2) as pool:
         first = pool.submit(merge, lake)
         assert is_merging.wait(30)
         found = pool.submit(AnswerCache(CatalogBesideStore(lake, lake.data)).find, ["q"])
@@ -183,14 +186,12 @@ def test_a_worker_that_merges_waits_for_the_answers_that_another_is_merging(
 
 def test_an_answer_is_merged_once_also_if_its_worker_is_gone(lake: LakeStore) -> None:
     row = answered("k") | {"question_key": "q"}
-    with contextlib.closing(lake.catalog_session("write")) as session:
-        publish(session, [row, row | {"verdict": '{"status": "scored", "rationale": "it\'s 5 %"}'}])
+    latest = '{"status": "scored", "rationale": "it\'s 5 %"}'
+    published(lake, row, row | {"verdict": latest})
     beside = CatalogBesideStore(lake, lake.data)
     assert not claimed(lake).claim(["k"])
     for _ in range(2):
-        assert AnswerCache(beside).find(["q"])["verdict"].to_list() == [
-            '{"status": "scored", "rationale": "it\'s 5 %"}'
-        ]
+        assert AnswerCache(beside).find(["q"])["verdict"].to_list() == [latest]
     lake.delete(CACHE, pl.DataFrame({"cache_key": ["k"]}))
     assert AnswerCache(beside).find(["q"]).is_empty()  # merged before: not merged again
 
