@@ -16,9 +16,9 @@ from tests.conftest import REPOSITORY
 NO_CAP = SpendingCap(None, None, "", "")
 
 
-def ledger(file: Path, run: str = "r", *, is_automatic: bool = False, **caps: SpendingCap) -> Ledger:
-    names = ("in_all", "per_day", "of_automation")
-    return Ledger(file, run, is_automatic, *(caps.get(name, NO_CAP) for name in names))
+def ledger(file: Path, run: str = "r", is_automatic: bool = False, **caps: SpendingCap) -> Ledger:
+    in_all, per_day, of_automation = (caps.get(n, NO_CAP) for n in ("in_all", "per_day", "of_automation"))
+    return Ledger(file, run, is_automatic, in_all, per_day, of_automation)
 
 
 def calls(n: int) -> SpendingCap:
@@ -44,7 +44,7 @@ def test_calls_are_counted_before_and_their_cost_after(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cap", ["in_all", "per_day"])
 def test_a_cap_counts_every_run(tmp_path: Path, cap: str) -> None:
-    runs = [ledger(tmp_path / "s", f"r{i}", **{cap: calls(3)}) for i in range(5)]
+    runs = [ledger(tmp_path / "s", f"r{i}", False, **{cap: calls(3)}) for i in range(5)]
     reached = "the cap of 3 calls (max_calls_per_day) is reached; wait"
     assert [run.reserve("m") for run in runs] == [None] * 3 + [reached] * 2
 

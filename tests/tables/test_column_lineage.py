@@ -56,8 +56,8 @@ def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> 
     rows["agents"] = sample.table("agents")
 
     def boards(composite_scores: pl.DataFrame) -> pl.DataFrame:
-        others = (any_table(rows[name]) for name in ("agents", "reliability"))
-        return leaderboard.leaderboard(any_table(composite_scores), *others, {})
+        agents, rates = (any_table(rows[name]) for name in ("agents", "reliability"))
+        return leaderboard.leaderboard(any_table(composite_scores), agents, rates, {})
 
     def domains(ratings: pl.DataFrame) -> pl.DataFrame:
         return domain.domain_scores(any_table(ratings), any_table(rows["transcripts"]), methodologies)
