@@ -99,11 +99,11 @@ def port() -> Iterator[int]:
 @pytest.mark.slow
 def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Path, port: int) -> None:
     cases = [(place, encoding) for place in PLACES for encoding in ENCODINGS]
-    with (tmp_path / "chats.jsonl").open("w") as file:
+    with (tmp_path / "chats.jsonl").open("w") as chats:
         for number, (place, encoding) in enumerate(cases):
             texts = {"user": f"place {place}, encoding {encoding}", "assistant": f"Answer {number}."}
             talk = [{"role": role, "content": text} for role, text in texts.items()]
-            file.write(json.dumps({"id": f"c{number}", "correct": False, "messages": talk}) + "\n")
+            chats.write(json.dumps({"id": f"c{number}", "correct": False, "messages": talk}) + "\n")
     environment = home_of(tmp_path) | {
         "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
         "OPENAI_API_KEY": KEY,

@@ -25,13 +25,14 @@ def test_each_partition_shows_its_own(monkeypatch: pytest.MonkeyPatch, *, is_kep
     def shown(context: dg.AssetExecutionContext) -> None:
         context.add_asset_metadata({"of": "all"})
         held = vars(context.get_step_execution_context())
-        kept = held["_metadata_accumulator"]
+        kept = held.pop("_metadata_accumulator")
         if is_kept_elsewhere:
             monkeypatch.setattr(StepExecutionContext, "_metadata_accumulator", None, raising=False)
             monkeypatch.setattr(StepExecutionContext, "add_asset_metadata", seen)
-            del held["_metadata_accumulator"]
+        else:
+            held["_metadata_accumulator"] = kept
         add_metadata_by_partition(context, "shown", {key: {"key": key} for key in KEYS})
-        held["_metadata_accumulator"] = kept
+        held.setdefault("_metadata_accumulator", kept)
 
     asked: list[tuple[object, object]] = []
 
