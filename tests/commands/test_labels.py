@@ -109,7 +109,7 @@ def test_labels_that_can_be_read_are_stored_and_the_others_named(
     code, out, err = of_file(sample_copy, *lines.split())
     assert (code, out) == (wanted, "")
     assert re.search(said, err.strip(), re.DOTALL), err
-    assert stored().select(held).to_dict(as_series=False) == held
+    assert stored().select(*held).to_dict(as_series=False) == held
     assert held or not list((sample_copy / "data" / "ratings").glob("import-*"))
 
 
