@@ -7,10 +7,11 @@ return value or removes a statement. Variables:
 - BREAKAGES (60) and BREAKAGES_SEED (38): how many are drawn from all places in `agent_eval`, and how.
 - BREAKAGES_ROOM: only places below this path, e.g. `agent_eval/scores`.
 - BREAKAGES_ONLY: only breakages whose number, as printed, is in this list.
-- BREAKAGES_TESTS: a commit whose tests are used instead of those of this checkout.
+- BREAKAGES_TESTS: a commit whose tests and benchmarks are used instead of those of this checkout.
 - BREAKAGES_SUITE: arguments for the suite instead of `tests`; empty for the folder's tests alone.
 
-A breakage that changes nothing that can be observed (a cache, an order that is sorted later) is not noticed either: read
+Tests that fail without a breakage notice nothing: they are run first, and the rooms whose tests fail are named and left
+out. A breakage that changes nothing that can be observed (a cache, an order that is sorted later) is not noticed either: read
 the list of the missed ones.
 """
 
@@ -106,11 +107,11 @@ def copied(folder: Path, tests_at: str) -> Path:
     """Copy what git tracks or would track, with the tests of a commit if one is given."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.check_output(listed, cwd=ROOT, text=True).splitlines():
-        if (ROOT / name).is_file() and not (tests_at and name.startswith("tests/")):
+        if (ROOT / name).is_file() and not (tests_at and name.startswith(("tests/", "benchmarks/"))):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     if tests_at:
-        archive = subprocess.check_output(["git", "archive", tests_at, "tests"], cwd=ROOT)
+        archive = subprocess.check_output(["git", "archive", tests_at, "tests", "benchmarks"], cwd=ROOT)
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
     shutil.copytree(ROOT / ".git", folder / ".git")  # some tests ask git
     return folder
@@ -143,23 +144,34 @@ def measure() -> Iterator[str]:
     only = {int(number) for number in asked("BREAKAGES_ONLY", "").split(",") if number}
     suite = asked("BREAKAGES_SUITE", "tests").split()
     yield f"{n} breakages, seed {seed}"
+    tried: list[int] = []
     missed: list[int] = []
+    unsound: dict[str, str | None] = {}  # tests → the first that fails without a breakage
     with tempfile.TemporaryDirectory() as temporary:
         folder = copied(Path(temporary) / "copy", asked("BREAKAGES_TESTS", ""))
         for number, breakage in enumerate(drawn(n, seed, asked("BREAKAGES_ROOM", "agent_eval"))):
             if only and number not in only:
                 continue
+            room = Path("tests", *Path(breakage.path).parts[1:2])
+            of_room = [str(room)] if (folder / room).is_dir() else []
+            for tests in filter(None, (of_room, suite)):
+                if (name := " ".join(tests)) not in unsound:
+                    unsound[name] = failure(folder, tests, SUITE_LIMIT_S)
+                    yield f"{name} without a breakage: {unsound[name] or 'passes'}"
+            if any(unsound[" ".join(tests)] for tests in filter(None, (of_room, suite))):
+                yield f"{number} {breakage} · NOT TRIED"
+                continue
             file = folder / breakage.path
             data, began = file.read_bytes(), time.monotonic()
             file.write_bytes(data[: breakage.start] + breakage.text.encode() + data[breakage.end :])
-            room = Path("tests", *Path(breakage.path).parts[1:2])
             found, by = None, room.name
-            if (folder / room).is_dir():
-                found = failure(folder, [str(room)], FOLDER_LIMIT_S)
+            if of_room:
+                found = failure(folder, of_room, FOLDER_LIMIT_S)
             if found is None and suite:
                 found, by = failure(folder, suite, SUITE_LIMIT_S), "suite"
             file.write_bytes(data)
+            tried.append(number)
             missed += [] if found else [number]
             result = f"noticed by {by}: {found}" if found else "MISSED"
             yield f"{number} {breakage} · {time.monotonic() - began:.0f} s · {result}"
-    yield f"missed: {len(missed)} of {n}: {missed}"
+    yield f"missed: {len(missed)} of {len(tried)} that were tried: {missed}"

@@ -3,53 +3,27 @@
 `command()` replaces `[sys.executable, "-m", "agent_eval"]` where a test needs a process of its own but not a fresh
 import. The command runs in a fork with the caller's environment, folder, input and outputs; the caller sees a process
 that ends with its exit code and passes SIGINT and SIGTERM on. Tests of kills, of imports and of time start Python.
-
-Run as a file with a socket, this module is the client: it imports only what starts in milliseconds.
 """
 
+import atexit
+import functools
+import gc
+import importlib
 import os
-import signal
+import pkgutil
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
 
-_SIZE = 8  # bytes of a number
-
-
-def _client(path: str, arguments: list[str]) -> int:
-    """Ask the waiting process for a command, and wait for its end."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        environment = [f"{name}={value}" for name, value in os.environ.items()]
-        parts = [os.getcwd(), str(len(arguments)), *arguments, *environment]  # noqa: PTH109
-        asked = "\0".join(parts).encode("utf-8", "surrogateescape")
-        socket.send_fds(connection, [len(asked).to_bytes(_SIZE, "big")], [0, 1, 2])
-        connection.sendall(asked)
-        pid = int.from_bytes(connection.recv(_SIZE), "big")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda received, _: os.kill(pid, received))
-        code = int.from_bytes(connection.recv(_SIZE), "big", signed=True)
-    if code < 0:  # ended by a signal
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
-
-
-if __name__ == "__main__" and len(sys.argv) > 1:
-    sys.exit(_client(sys.argv[1], sys.argv[2:]))
-
-
-import atexit  # noqa: E402
-import functools  # noqa: E402
-import gc  # noqa: E402
-import importlib  # noqa: E402
-import pkgutil  # noqa: E402
-import subprocess  # noqa: E402
-import tempfile  # noqa: E402
-import threading  # noqa: E402
-import traceback  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import NoReturn  # noqa: E402
+from benchmarks import warm_client
+from benchmarks.warm_client import SIZE
 
 _REPOSITORY = Path(__file__).parents[1]
 _LIBRARIES = ("dagster", "litellm", "alembic.command", "sqlalchemy.dialects.sqlite", "scipy.stats")
@@ -71,9 +45,10 @@ def command() -> list[str]:
     def stop() -> None:
         server.terminate()
         server.wait()
+        shutil.rmtree(folder)
 
     atexit.register(stop)
-    return [sys.executable, "-S", "-E", __file__, path]
+    return [sys.executable, "-S", "-E", warm_client.__file__, path]
 
 
 def agent_eval(cwd: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -120,7 +95,8 @@ def remember_revisions() -> None:
 
 
 def serve(path: str) -> None:
-    """Import everything that does not depend on a project, then fork for each command."""
+    """Import everything that does not depend on a project, then fork for each command, as long as the parent lives."""
+    parent = os.getppid()
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     for name in _LIBRARIES:
         importlib.import_module(name)
@@ -140,12 +116,19 @@ def serve(path: str) -> None:
         listener.listen(64)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
+        listener.settimeout(10)
         while True:
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                if os.getppid() != parent:
+                    return
+                continue
             _reap()
             if os.fork() == 0:
                 break
             connection.close()
+    connection.setblocking(True)
     arguments = _become(connection)
     sys.argv = ["agent-eval", *arguments]
     _end_with(main)
@@ -183,14 +166,14 @@ def _reap() -> None:
 
 def _become(connection: socket.socket) -> list[str]:
     """Read what is asked; fork once more, and return the arguments in the child. The parent waits and reports."""
-    size, handed, _, _ = socket.recv_fds(connection, _SIZE, 3)
+    size, handed, _, _ = socket.recv_fds(connection, SIZE, 3)
     asked = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
     folder, n_arguments, *parts = asked.decode("utf-8", "surrogateescape").split("\0")
     pid = os.fork()
     if pid:
-        connection.sendall(pid.to_bytes(_SIZE, "big"))
+        connection.sendall(pid.to_bytes(SIZE, "big"))
         _, status = os.waitpid(pid, 0)
-        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(_SIZE, "big", signed=True))
+        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(SIZE, "big", signed=True))
         os._exit(0)
     connection.close()
     for number, descriptor in enumerate(handed):

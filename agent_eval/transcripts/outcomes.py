@@ -54,9 +54,10 @@ def error_causes() -> tuple[ErrorCause, ...]:
 
 
 _OF_THE_AGENT = re.compile(
-    r"\b(agent|tool|assistant|function|solution|submission|submitted|candidate|generated|checker)\b"
-    r"|\b(curl|wget|npm|pip|git|apt(-get)?)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
-    r"|JSONDecode|Validation|Tool)\w*Error\b",
+    r"\b(agent|tool|assistant|function|solution|submission|submitted|candidate)\b"
+    r"|\bgenerated (code|function|module|patch|program|script|test)s?\b|\b(curl|wget|npm|pip|git|apt(-get)?)\b"
+    r"|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound|JSONDecode|Validation"
+    r"|Tool)\w*Error\b",
     re.IGNORECASE,
 )
 """Errors that name the agent, a tool, a command or what the agent made, or begin with an exception from its code."""

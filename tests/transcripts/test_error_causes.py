@@ -82,12 +82,21 @@ UNKNOWN = (
     "error: no matching function for call to overloaded function 'foo'",
     "call of overloaded 'abs(unsigned)' is ambiguous",
     "overloaded operator '+' not defined for type Foo",
+    # what the agent made or ran may have failed for the agent's own reasons
+    "the submitted solution raised: connection refused",
+    "function get_price: HTTP 503",
+    "generated code failed: requests.ConnectionError",
+    "curl: (22) The requested URL returned error: 403",
+    "npm ERR! code ECONNREFUSED",
+    "checker gave up: MaxTurnsExceeded",
 )
-OVERLOADED = (
+HARNESS_S = (
     *("Overloaded", "overloaded_error: Overloaded", "The server is currently overloaded"),
     "engine is overloaded (529)",
+    "the gateway generated an error: HTTP 503",
+    "checker: connection refused",
 )
-CLASSES = {"agent_error": AGENT_S, "unexplained_error": UNKNOWN, "harness_error": OVERLOADED}
+CLASSES = {"agent_error": AGENT_S, "unexplained_error": UNKNOWN, "harness_error": HARNESS_S}
 
 
 @pytest.mark.parametrize(("wanted", "error"), [(name, e) for name, errors in CLASSES.items() for e in errors])

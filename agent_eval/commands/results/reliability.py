@@ -47,8 +47,9 @@ def reliability(
 ) -> None:
     """Print reliability rows of one version: the stored rows, or rows computed for `ks` from the stored trials.
 
-    If no task of an agent has k trials, its row for that k has no estimates, and `reason` says why. The default estimator is unbiased. The
-    printed table also shows the Bayesian estimate if there are fewer than 30 trials and k is identified.
+    If no task of an agent has k trials, its row for that k has no estimates, and `reason` states why. The default
+    estimator is unbiased. The printed table also shows the Bayesian estimate if there are fewer than 30 trials and k
+    is identified.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
