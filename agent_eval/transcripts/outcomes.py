@@ -70,6 +70,7 @@ _OF_OTHERS = re.compile(
 
 _FRAME = re.compile(r'(?P<indent>[ \t|]*)File "[^"]*", line \d+')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_QUALIFIED = re.compile(r"(?:[a-z]\w*\.)+[A-Z]\w*(?=:|$)")
 _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
 
 CONTRADICTING = "base_success: contradicting values"
@@ -95,8 +96,13 @@ def agent_cause(error: str) -> str | None:
 
 
 def _kind(error: str, *, is_harness: bool) -> str | None:
-    """Return the first listed kind of the class. The exception type of a traceback decides, not quoted text."""
+    """Return the first listed kind of the class.
+
+    The exception type decides, not what its message mentions, if the text is a traceback or begins with a type and its
+    module (`litellm.RateLimitError: …`).
+    """
     final = final_exception(error)
+    final = error if final is None and _QUALIFIED.match(error) else final
     raised = None if final is None else _EXCEPTION.match(final)
     if final is None or raised is None:
         return _searched(error if final is None else final, is_harness=is_harness)

@@ -95,6 +95,9 @@ HARNESS_S = (
     "engine is overloaded (529)",
     "the gateway generated an error: HTTP 503",
     "checker: connection refused",
+    # the type of an exception decides, whatever its message mentions
+    "litellm.RateLimitError: the function get_price and the tool search were limited",
+    "openai.APITimeoutError: Request timed out while the assistant was asked",
 )
 CLASSES = {"agent_error": AGENT_S, "unexplained_error": UNKNOWN, "harness_error": HARNESS_S}
 
