@@ -960,7 +960,7 @@ def labels_sheet(
 ) -> None:
     """Write a sample of turns and conversations for people to label, as an HTML file and as a CSV file.
 
-    The sample is stratified by metric and answer. Parts on which judges disagree and parts with a rating in the
+    The sample is stratified by metric, agent and answer. Parts on which judges disagree and parts with a rating in the
     middle of the scale are sampled more often; the stored weights keep the estimates unbiased. Judges' answers are not shown. The
     HTML page saves a CSV file for `agent-eval labels import`.
 

@@ -1,10 +1,12 @@
 """How far corrected rates are from the truth, and how often their 95 % intervals hold it.
 
 A judge with known sensitivity and specificity judges conversations; people label some of them, drawn by the judge's
-answer, with the sampling weights. First the rate of these conversations is corrected, then that of another agent with
-the same labels. Simulated with a fixed seed. `python -m benchmarks calibration`.
+answer, with the sampling weights. First the rate of these conversations is corrected, then that of an agent without
+labels, with the labels of other agents on which the judge is better or worse. Simulated with a fixed seed; the
+environment variable CALIBRATION sets the number of repetitions. `python -m benchmarks calibration`.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from agent_eval.scores.statistics.corrected_rate import (
     CorrectedRate,
     DoubleSample,
     accuracy,
+    accuracy_for_others,
     corrected_rate,
     double_sampled_rate,
 )
@@ -25,7 +28,13 @@ SEED = 20261123
 POOL, JUDGED = 2_000, 1_000  # conversations that labels are drawn from, and those of the other agent
 OWN = 1_000  # answers of the rate that has labels of its own
 SIZES, ENDS = (50, 100, 200), (0.7, 0.95)
-RATES, ACCURACIES = (0.2, 0.5, 0.8), (0.7, 0.825, 0.95)
+RATES = (0.2, 0.5, 0.8)
+FEW, ALL_RATES = (15, 30, 60), (0.05, 0.2, 0.5, 0.8, 0.95)
+JUDGES = ((0.1, 0.1), (0.5, 0.5), (0.9, 0.1), (0.7, 0.7), (0.6, 0.95), (0.95, 0.95), (1.0, 1.0))
+AGENTS, APART = (
+    3,
+    0.1,
+)  # labelled agents, and how far the judge's accuracy on an agent is from its mean at most
 
 
 class Design(NamedTuple):
@@ -53,15 +62,15 @@ class Result(NamedTuple):
 Replicate = Callable[[Design, float, float, np.random.Generator], CorrectedRate]
 
 
-def measure(repeats: int = 2_000) -> Iterator[str]:
+def measure(repeats: int = int(os.environ.get("CALIBRATION", "2000"))) -> Iterator[str]:
     random = np.random.default_rng(SEED)
-    yield "Labels of the conversations of the rate"
-    cells = [
-        Design(n, rate, sensitivity, specificity, is_halved)
-        for is_halved in (True, False)
-        for n, rate, sensitivity, specificity in product(SIZES, RATES, ACCURACIES, ACCURACIES)
-    ]
-    yield from _table(cells, repeats, random)
+    for is_halved, answers in product((False, True), (60, OWN)):
+        yield f"Labels of {answers} conversations of the rate{', half of them of each answer' if is_halved else ''}"
+        cells = [
+            Design(n, rate, *judge, is_halved, answers=answers)
+            for n, rate, judge in product(FEW, ALL_RATES, JUDGES)
+        ]
+        yield from _table(cells, repeats, random)
     yield "Labels of the conversations of the rate, 5 turns each, correlation 0.3"
     yield from _table(
         [
@@ -79,9 +88,8 @@ def measure(repeats: int = 2_000) -> Iterator[str]:
     ]
     yield from _table(others, repeats, random, of_another_agent)
     yield from _table(corners, repeats, random, of_another_agent)
-    for name, one in (("the same", of_own_labels), ("other", of_another_agent)):
-        chance = simulate(Design(100, 0.3, 0.5, 0.5), repeats, random, one)
-        yield f"a judge at chance, 100 labels of {name} conversations: refused in {100 * chance.refused:.1f} %"
+    chance = simulate(Design(100, 0.3, 0.5, 0.5), repeats, random, of_another_agent)
+    yield f"a judge at chance, labels of other agents: refused in {100 * chance.refused:.1f} %"
 
 
 def simulate(
@@ -121,24 +129,33 @@ def of_own_labels(
     human[drawn], of_label[drawn] = truth[drawn], weights
     shares = np.full(len(clusters), 1 / len(clusters))
     sample = DoubleSample(verdicts.astype(np.float64), human, shares, of_label, names)
-    if not sample.has_labels:
-        return CorrectedRate(None, refused="an answer without labels")
-    strata = verdicts[drawn].tolist()
-    pairs = Pairs(strata, truth[drawn].tolist(), clusters[drawn].tolist(), weights.tolist(), strata)
-    return double_sampled_rate(sample, accuracy(pairs, positive=True))
+    return double_sampled_rate(sample)
 
 
 def of_another_agent(
     design: Design, sensitivity: float, specificity: float, random: np.random.Generator
 ) -> CorrectedRate:
-    """Draw a pool, its labels and another agent's verdicts; the pool's own rate is drawn evenly from 0.3–0.7."""
-    truth = random.random(POOL) < random.uniform(0.3, 0.7)
-    verdicts = _judged(truth, sensitivity, specificity, random)
-    drawn, weights = _drawn(verdicts, design, random)
-    strata = verdicts[drawn].tolist()
-    pairs = Pairs(strata, truth[drawn].tolist(), drawn.tolist(), weights.tolist(), strata)
-    rate = float(_judged(random.random(JUDGED) < design.rate, sensitivity, specificity, random).mean())
-    return corrected_rate(rate, rate * (1 - rate) / JUDGED, accuracy(pairs, positive=True))
+    """Draw labelled agents and another agent's verdicts; the rates of the labelled ones are drawn from 0.3–0.7."""
+    known = []
+    for _ in range(AGENTS):
+        truth = random.random(POOL) < random.uniform(0.3, 0.7)
+        verdicts = _judged(truth, *_on_an_agent(sensitivity, specificity, random), random)
+        drawn, weights = _drawn(verdicts, design, random)
+        strata = verdicts[drawn].tolist()
+        pairs = Pairs(strata, truth[drawn].tolist(), drawn.tolist(), weights.tolist(), strata)
+        known.append(accuracy(pairs, positive=True))
+    verdicts = _judged(
+        random.random(JUDGED) < design.rate, *_on_an_agent(sensitivity, specificity, random), random
+    )
+    rate = float(verdicts.mean())
+    of_judge = accuracy_for_others([one for one in known if one is not None])
+    return corrected_rate(rate, rate * (1 - rate) / JUDGED, of_judge)
+
+
+def _on_an_agent(sensitivity: float, specificity: float, random: np.random.Generator) -> tuple[float, float]:
+    found = np.array([sensitivity, specificity]) + random.uniform(-APART, APART, 2)
+    hit, passed_over = np.clip(found, 0.0, 1.0).tolist()
+    return hit, passed_over
 
 
 def _drawn(
@@ -147,9 +164,9 @@ def _drawn(
     """Return which parts are labelled, by the judge's answer, and their weights."""
     n_passed = int(verdicts.sum())
     share = 0.5 if design.is_halved else n_passed / len(verdicts)
-    wanted = max(1, round(design.labels * share))
+    wanted = min(max(2, round(design.labels * share)), design.labels - 2)
     drawn, weights = [], []
-    for side, n in ((True, wanted), (False, max(1, design.labels - wanted))):
+    for side, n in ((True, wanted), (False, design.labels - wanted)):
         of_side = np.flatnonzero(verdicts == side)
         n = min(n, len(of_side))
         drawn.append(random.choice(of_side, n, replace=False))

@@ -130,6 +130,12 @@ def write_sheets(
             counts = Counter(item.metric for item in sheet.items)
             said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             out.print(one_line(f"{path}: {len(sheet.items)} parts: {said}"), markup=False, soft_wrap=True)
+    if n_lacking := made[0].n_lacking:
+        err.print(
+            f"For two labels on each answer of the judge, per metric and agent, draw {n_lacking:,} more parts (-n), or "
+            "name fewer metrics or agents.",
+            markup=False,
+        )
     err.print("Open the HTML file in a browser. Next: agent-eval labels import FILE", markup=False)
     return 0
 

@@ -71,7 +71,10 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
         table("transcripts"), pairs, columns=[*_PAIR, "conversation_id", "session_id", "task_id", "task_set"]
     )
     known = _answers_of_judges(project, pairs.join(pl.DataFrame({"metric": metrics}), how="cross"))
-    placed = _with_labels(known, labels).join(places, on=[*_PAIR, "conversation_id"])
+    part = [name for name in labels.columns if name not in ("human", "weight")]
+    placed = known.join(labels, on=part, how="left", nulls_equal=True).join(
+        places, on=[*_PAIR, "conversation_id"]
+    )
     if by_task:
         placed = placed.drop_nulls("task_id").with_columns(
             quantity=pl.col("task_set").fill_null("default"), unit="task_id", cluster="task_id"
@@ -83,17 +86,6 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
         unit="conversation_id", cluster=pl.when(n_sessions > 1).then("session_id").otherwise(alone)
     )
     return corrected_rates(unit, accuracies)
-
-
-def _with_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """Add the labels of people on the same parts, and `is_only`: whether all labels of the metric are on this agent."""
-    key = [name for name in labels.columns if name not in ("human", "weight")]
-    judged = ["methodology_version", "metric", "judge", "rubric_hash"]
-    agents = labels.group_by(judged).agg(labelled=pl.col("agent_id").unique())
-    found = answers.join(labels, on=key, how="left", nulls_equal=True)
-    found = found.join(agents, on=judged, how="left", nulls_equal=True)
-    is_only = pl.col("labelled") == pl.concat_list("agent_id")
-    return found.with_columns(is_only=is_only.fill_null(value=False)).drop("labelled")
 
 
 def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:

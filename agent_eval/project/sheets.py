@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -12,6 +12,7 @@ from agent_eval.judge.inputs.sheet_sampling import (
     Drawn,
     Place,
     drawn_parts,
+    n_for_all,
     n_parts,
     sealed_sampling,
     sheets,
@@ -37,12 +38,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sheet:
-    """Hold the rating sheet of one rater."""
+    """Hold the rating sheet of one rater.
+
+    `n_lacking` is how many more parts all sheets need for two of each answer of the judge, per metric and agent.
+    """
 
     rater: str
     items: tuple[SheetItem, ...]
     html: str
     csv: str
+    n_lacking: int = 0
 
 
 def rating_sheets(
@@ -72,8 +77,9 @@ def rating_sheets(
     candidates = _candidates(rows, of_metric, metrics or tuple(of_metric))
     n_raters = max(1, len(raters))
     parts = drawn_parts(candidates, n_parts(n, n_raters))
+    n_lacking = max(0, min(n_for_all(candidates), len(candidates)) - len(parts))
     return [
-        _sheet(project, sheet, of_metric, rater)
+        replace(_sheet(project, sheet, of_metric, rater), n_lacking=n_lacking)
         for rater, sheet in zip(raters or ("",), sheets(parts, n, n_raters), strict=True)
     ]
 

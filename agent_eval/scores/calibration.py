@@ -12,7 +12,13 @@ import polars as pl
 
 from agent_eval.scores.statistics import agreement
 from agent_eval.scores.statistics.agreement import Answer, IntervalEstimate, Level, Pairs
-from agent_eval.scores.statistics.corrected_rate import Accuracy, accuracy
+from agent_eval.scores.statistics.corrected_rate import (
+    FEWEST_AGENTS,
+    TOO_FEW_DRAWN,
+    Accuracy,
+    accuracy,
+    accuracy_for_others,
+)
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported, is_imported_judge
 
@@ -43,6 +49,8 @@ LABELS = pl.Schema(
     }
 )
 """Columns of people's answers about the parts that a judge also answered."""
+_STALE = "stale: people labelled under another rubric"
+_FEW = f"{TOO_FEW_DRAWN}, and fewer than {FEWEST_AGENTS} other agents have drawn labels of each kind in five conversations"
 _MOST_CELLS = 400  # of a confusion matrix
 Kind = Literal["label", "rating", "binary", "value"]
 _LEVELS: Mapping[Kind, Level] = {
@@ -84,21 +92,22 @@ def judge_calibration(judgments: pl.DataFrame, sampling: pl.DataFrame | None = N
 def judge_accuracies(
     judgments: pl.DataFrame, sampling: pl.DataFrame | None = None
 ) -> dict[tuple[str, str, str, str | None], Accuracy | str]:
-    """Return sensitivity and specificity by version, metric, judge and rubric, or the reason why they are unknown.
+    """Return sensitivity and specificity for agents without labels, or the reason why they are unknown.
 
-    The result covers metrics with failure labels or two values. It does not include people or judges of other tools.
-    The arguments are those of `judge_calibration`.
+    They are by version, metric, judge and rubric (see `accuracy_for_others`), for metrics with failure labels or two
+    values, without people and judges of other tools. Only labels that sheets drew count, because people choose others
+    after they have seen the judge's answer. The arguments are those of `judge_calibration`.
     """
     found: dict[tuple[str, str, str, str | None], Accuracy | str] = {}
     for (version, metric, judge, rubric), pairs in _pairs(judgments, sampling):
-        both, kind, is_stale = _compared(pairs)
+        _, kind, is_stale = _compared(pairs)
         if judge == HUMAN or is_imported(judge) or kind not in ("label", "binary"):
             continue
-        both, positive = _two_values(both, kind)
-        known = None if is_stale else accuracy(both, positive)
-        stale = "stale: people labelled under another rubric"
-        few = "labels of fewer than five conversations of each kind do not show sensitivity and specificity"
-        found[version, metric, judge, rubric] = known or (stale if is_stale else few)
+        drawn = pairs.drop_nulls("weight").partition_by("agent_id", maintain_order=True)
+        of_agents = [accuracy(*_two_values(_compared(labels)[0], kind)) for labels in drawn]
+        known = accuracy_for_others([one for one in of_agents if one is not None])
+        reason = _STALE if is_stale else _FEW
+        found[version, metric, judge, rubric] = reason if is_stale or known is None else known
     return found
 
 
@@ -106,20 +115,21 @@ def judge_labels(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) 
     """Return people's answers about the parts that each judge answered, with the columns LABELS.
 
     There is one row per part and judge. `human` is 1 for a failure or the value 1 and 0 otherwise, or the mean over
-    several raters; `weight` is the number of parts that the row represents. The arguments are those of
-    `judge_calibration`; metrics must have failure labels or two values.
+    several raters; `weight` is the number of parts that the row represents, and null if no sheet drew the part. Labels
+    of a judge whose rubric people did not see are omitted. The arguments are those of `judge_calibration`; metrics must
+    have failure labels or two values.
     """
     found = [LABELS.to_frame()]
     for _, pairs in _pairs(judgments, sampling):
-        both, kind, _ = _compared(pairs)
-        if kind not in ("label", "binary"):
+        both, kind, is_stale = _compared(pairs)
+        if is_stale or kind not in ("label", "binary"):
             continue
         both, positive = _two_values(both, kind)
         human = pl.Series([float(answer == positive) for answer in both.human], dtype=pl.Float64)
         key = [name for name in LABELS if name not in ("human", "weight")]
-        labelled = pairs.with_columns(human=human, weight=pl.col("weight").fill_null(1.0))
         found.append(
-            labelled.group_by(key, maintain_order=True)
+            pairs.with_columns(human=human)
+            .group_by(key, maintain_order=True)
             .agg(pl.col("human", "weight").mean())
             .select(list(LABELS))
         )

@@ -28,8 +28,6 @@ SCHEMA = pl.Schema(
         **dict.fromkeys((BY, REFUSED), pl.String),
     }
 )
-FEWEST_OWN = 30
-"""Fewest labels of an agent's own conversations that correct its rates if other agents also have labels."""
 _QUANTITY = ["methodology_version", "agent_id", "quantity"]
 JudgedMetric = tuple[str, str, str, str | None]
 """The version, metric, judge and rubric hash."""
@@ -40,16 +38,15 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
 
     `judge_rate`, `corrected` and its interval are shares from 0 to 1. They are means over units, and a unit's value is
     the mean of its answers. The judge's own answers count even if a person decided otherwise. `corrected_by` names the
-    method. The labels of the quantity's own conversations are used if there are at least 30 (or any number, if no other
-    agent has labels) and people labelled parts of each answer of the judge. Otherwise the judge's sensitivity and
-    specificity from the labels of all agents are used.
+    method. Labels that sheets drew from the quantity's own conversations are used if they are in at least five clusters.
+    Otherwise the judge's sensitivity and specificity on other agents are used.
 
     Args:
         answers: One row per answer of a judge, for all quantities whose judge was compared with people. The columns are
             _QUANTITY, metric, judge, rubric_hash, unit (the mean is taken over units), cluster (clusters are
-            independent), value (0 or 1), human (the same by people, null without a label), weight (of the label) and
-            is_only (whether no other agent has labels).
-        accuracies: Sensitivity and specificity of each judge, or the reason why they are unknown.
+            independent), value (0 or 1), human (the same by people, null without a label) and weight (of the label,
+            null if no sheet drew it).
+        accuracies: Sensitivity and specificity of each judge on other agents, or the reason why they are unknown.
     """
     rows: list[dict[str, Any]] = []
     for key, found in answers.group_by(_QUANTITY, maintain_order=True):
@@ -63,17 +60,18 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
         units = found.group_by("cluster", "unit", maintain_order=True).agg(pl.col("value").mean())
         mean = clustered_mean(units["value"].to_list(), units["cluster"].to_list())
         known = accuracies.get(judged, "people labelled nothing of it")
+        own = _own_labels(found)
         row |= {"judge": judged[2], "judge_rate": units["value"].mean()}
         if mean is None or mean.n_clusters < FEWEST_CLUSTERS:
             few = f"the rate rests on fewer than {FEWEST_CLUSTERS} sessions, or tasks or conversations of a single one"
             rows.append(row | {REFUSED: few})
+        elif own.has_labels:
+            rows.append(row | _cells(double_sampled_rate(own), OWN_LABELS))
         elif isinstance(known, str):
             rows.append(row | {REFUSED: known})
         else:
-            own = _own_labels(found)
-            rate = min(max(mean.mean, 0.0), 1.0)
-            corrected = double_sampled_rate(own, known) if own else corrected_rate(rate, mean.error**2, known)
-            rows.append(row | _cells(corrected, OWN_LABELS if own else ACCURACY))
+            corrected = corrected_rate(min(max(mean.mean, 0.0), 1.0), mean.error**2, known)
+            rows.append(row | _cells(corrected, ACCURACY))
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -82,16 +80,15 @@ def _cells(corrected: CorrectedRate, by: str) -> dict[str, Any]:
     return dict(zip(CORRECTED, limits, strict=True)) | {REFUSED: refused, BY: None if refused else by}
 
 
-def _own_labels(answers: pl.DataFrame) -> DoubleSample | None:
-    """Return a quantity's answers with the labels of the same parts; None if there are too few labels."""
+def _own_labels(answers: pl.DataFrame) -> DoubleSample:
+    """Return a quantity's answers with the labels of the same parts."""
     n_of_unit, n_units = pl.len().over("unit", "cluster"), pl.struct("unit", "cluster").n_unique()
     rows = answers.with_columns(share=1 / n_of_unit / n_units)
-    sample = DoubleSample(
+    human, weight = (rows[name].cast(pl.Float64).fill_null(float("nan")) for name in ("human", "weight"))
+    return DoubleSample(
         rows["value"].to_numpy(),
-        rows["human"].cast(pl.Float64).fill_null(float("nan")).to_numpy(),
+        human.to_numpy(),
         rows["share"].to_numpy(),
-        rows["weight"].fill_null(1.0).to_numpy(),
+        weight.to_numpy(),
         rows["cluster"].to_list(),
     )
-    is_enough = sample.n_labels >= FEWEST_OWN or bool(rows["is_only"].all())
-    return sample if is_enough and sample.has_labels else None

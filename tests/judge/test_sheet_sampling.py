@@ -1,18 +1,19 @@
 """Which parts a rating sheet holds: strata by hand, weights that add up, borderline parts more often."""
 
 import random
+from collections import Counter
 
 import pytest
 
-from agent_eval.judge.inputs.sheet_sampling import Candidate, Drawn, drawn_parts, n_parts, sheets
+from agent_eval.judge.inputs.sheet_sampling import Candidate, Drawn, drawn_parts, n_for_all, n_parts, sheets
 from agent_eval.judge.inputs.sheet_sampling import opened_sampling as opened
 from agent_eval.judge.inputs.sheet_sampling import sealed_sampling as sealed
 
 
-def candidates(metric: str = "m", **of_answer: int) -> list[Candidate]:
+def candidates(metric: str = "m", agent: str = "a", **of_answer: int) -> list[Candidate]:
     """Parts by answer; those of answers that begin with b are borderline."""
     return [
-        Candidate(("a", f"{answer}{i}", 0, metric), answer, is_borderline=answer.startswith("b"))
+        Candidate((agent, f"{answer}{i}", 0, metric), answer, is_borderline=answer.startswith("b"))
         for answer, n in of_answer.items()
         for i in range(n)
     ]
@@ -25,8 +26,25 @@ def counts(found: list[Candidate], n: int) -> dict[str, int]:
 
 
 def test_every_stratum_is_drawn_from_and_borderline_ones_more_often() -> None:
-    # one each; of the other 12 six go to the borderline stratum, and six by size to the largest one
-    assert counts(candidates(good=900, rare=10, borderline=90), 15) == {"borderline": 7, "good": 7, "rare": 1}
+    # two each; of the other 9 four go to the borderline stratum, and five by size to the largest one
+    assert counts(candidates(good=900, rare=10, borderline=90), 15) == {"borderline": 6, "good": 7, "rare": 2}
+
+
+def test_each_answer_of_the_judge_has_two_labels_for_each_agent_and_agents_get_equal_shares() -> None:
+    found = candidates(good=900, rare=3) + candidates(agent="b", good=2, poor=40, one=1)
+    needed = n_for_all(found)
+    assert needed == 10
+    for n in (needed, 30):
+        parts = drawn_parts(found, n)
+        answers = {one.place: one.answer for one in found}
+        drawn = Counter((part.place[0], answers[part.place]) for part in parts)
+        assert drawn["b", "one"] == 1
+        assert all(drawn[key] >= 2 for key in (("a", "good"), ("a", "rare"), ("b", "good"), ("b", "poor")))
+        assert Counter(part.place[0] for part in parts) == {"a": n // 2, "b": n // 2}
+        for agent, size in (("a", 903), ("b", 43)):
+            assert sum(p.weight for p in parts if p.place[0] == agent) == pytest.approx(size)
+    assert len({part.stratum for part in drawn_parts(found, 9)}) < 5  # too few for agents of their own
+    assert sum(part.weight for part in drawn_parts(found, 9)) == pytest.approx(946)
 
 
 def test_weights_add_up_to_all_parts() -> None:
@@ -38,7 +56,7 @@ def test_weights_add_up_to_all_parts() -> None:
     assert len({part.stratum for part in parts}) == 4
 
 
-@pytest.mark.parametrize(("n", "strata"), [(1, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize(("n", "strata"), [(1, 1), (3, 1), (4, 2), (6, 3)])
 def test_few_parts_have_coarser_strata(n: int, strata: int) -> None:
     parts = drawn_parts(candidates(good=90, poor=90, borderline=20), n)
     assert (len(parts), len({part.stratum for part in parts})) == (n, strata)

@@ -9,6 +9,7 @@ from agent_eval.scores.statistics.corrected_rate import (
     CorrectedRate,
     DoubleSample,
     accuracy,
+    accuracy_for_others,
     corrected_rate,
     double_sampled_rate,
 )
@@ -57,9 +58,6 @@ def test_a_judge_at_chance_or_not_shown_to_be_better_is_refused(judge: Accuracy)
     assert "not shown to be better than chance" in (found.refused or "")
     worse_however_sure = Accuracy(0.2, 0.3, 0.0, 0.0, 0.0, 49)
     assert corrected_rate(0.6, 0.001, worse_however_sure).value is None
-    found = double_sampled_rate(double_sample(ANSWERS, SAID), judge)
-    assert "better than chance" in (found.refused or "")
-    assert double_sampled_rate(double_sample(ANSWERS, SAID), None).value is None
 
 
 def test_accuracy_needs_labels_of_both_kinds_in_five_conversations() -> None:
@@ -112,8 +110,16 @@ def double_sample(
     return DoubleSample(*answers, np.full(n, 1 / n), given, clusters or list(range(n)))
 
 
+def limits(found: CorrectedRate) -> tuple[float, float, float]:
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.value, found.low, found.high
+
+
 def width(found: CorrectedRate) -> float:
-    return (found.high or 0) - (found.low or 0)
+    _, low, high = limits(found)
+    return high - low
 
 
 # of 100 answers 60 pass; people pass 15 of 20 of these and 2 of 10 of the others
@@ -124,14 +130,14 @@ SAID = [1.0] * 15 + [0.0] * 5 + [NONE] * 40 + [1.0] * 2 + [0.0] * 8 + [NONE] * 3
 
 def test_labels_of_the_same_conversations_correct_the_rate_by_hand() -> None:
     sample = double_sample(ANSWERS, SAID)
-    found = double_sampled_rate(sample, GOOD)
+    found = double_sampled_rate(sample)
     # 0.6 · 15/20 + 0.4 · 2/10, which is the judge's 0.6 plus the weighted mean of (person − judge), −0.6 · 5/20 + 0.4 · 2/10
     assert found.value == pytest.approx(0.53)
     assert found.value == pytest.approx(0.6 - 0.6 * 5 / 20 + 0.4 * 2 / 10)
     # Tenenbein's variance: Σ A² p q / n + Σ A (p − rate)² / N
     error = (0.36 * 0.1875 / 20 + 0.16 * 0.16 / 10 + (0.6 * 0.22**2 + 0.4 * 0.33**2) / 100) ** 0.5
     assert width(found) / 2 == pytest.approx(1.96 * error, rel=0.06)
-    assert (sample.n_labels, sample.has_labels) == (30, True)
+    assert sample.has_labels
 
 
 def test_its_interval_is_that_of_redrawn_conversations() -> None:
@@ -141,20 +147,20 @@ def test_its_interval_is_that_of_redrawn_conversations() -> None:
         drawn = random.integers(100, size=100)
         judge, human = sample.judge[drawn], sample.human[drawn]
         rates.append(sum((judge == side).mean() * np.nanmean(human[judge == side]) for side in (0, 1)))
-    found = double_sampled_rate(sample, GOOD)
+    found = double_sampled_rate(sample)
     assert (found.low, found.high) == pytest.approx(np.quantile(rates, (0.025, 0.975)), abs=0.02)
 
 
 def test_weights_are_how_many_parts_a_label_represents() -> None:
     weights = [3.0] * 15 + [1.0] * 85
-    found = double_sampled_rate(double_sample(ANSWERS, SAID, weights=weights), GOOD)
+    found = double_sampled_rate(double_sample(ANSWERS, SAID, weights=weights))
     assert found.value == pytest.approx(0.6 * 45 / 50 + 0.4 * 0.2)
 
 
 def test_turns_of_one_conversation_that_are_alike_widen_the_interval() -> None:
     # the same answers, five of each conversation
     apart, together = (
-        double_sampled_rate(double_sample(ANSWERS, SAID, clusters=clusters), GOOD)
+        double_sampled_rate(double_sample(ANSWERS, SAID, clusters=clusters))
         for clusters in (None, [i // 5 for i in range(100)])
     )
     assert width(together) > 1.5 * width(apart)
@@ -162,20 +168,75 @@ def test_turns_of_one_conversation_that_are_alike_widen_the_interval() -> None:
 
 def test_labels_without_an_error_leave_a_rate_uncertain() -> None:
     human = [1.0] * 20 + [NONE] * 40 + [0.0] * 10 + [NONE] * 30
-    found = double_sampled_rate(double_sample(ANSWERS, human), GOOD)
+    found = double_sampled_rate(double_sample(ANSWERS, human))
     assert found.value == pytest.approx(0.6)
     # by the rate's own chance alone: 0.6 ± 0.097
     assert (found.low or 0) < 0.5
     assert (found.high or 0) > 0.7
 
 
-def test_every_answer_of_the_judge_needs_a_label() -> None:
-    assert not double_sample(ANSWERS, SAID[:60] + [NONE] * 40).has_labels
-    assert not double_sample(ANSWERS, SAID, clusters=[0] * 60 + [1] * 40).has_labels
+def test_an_answer_of_the_judge_without_a_label_is_unknown() -> None:
+    found = double_sampled_rate(double_sample(ANSWERS, SAID[:60] + [NONE] * 40))
+    # 0.6 · 15/20, and of the other 0.4 none to all
+    assert found.value == pytest.approx(0.45 + 0.2)
+    assert (found.low or 1) < 0.45 - 0.6 * 0.1
+    assert (found.high or 0) > 0.85 + 0.6 * 0.1
+
+
+def test_labels_of_fewer_than_five_conversations_correct_nothing() -> None:
+    found = double_sampled_rate(double_sample(ANSWERS, SAID, clusters=[0] * 60 + [1] * 40))
+    assert found.value is None
+    assert "fewer than 5 conversations" in (found.refused or "")
+
+
+def test_labels_that_no_sheet_drew_decide_their_own_parts_only() -> None:
+    # the judge passes 70 of 100; a team labels 7 of its 30 fails, all as passed
+    judge, disputed = [1.0] * 70 + [0.0] * 30, [NONE] * 70 + [1.0] * 7 + [NONE] * 23
+    assert not double_sample(judge, disputed, [NONE] * 100).has_labels
+    drawn = [1.0 if i % 5 == 0 else NONE for i in range(70)] + [
+        0.0 if i % 4 == 0 else NONE for i in range(23)
+    ]
+    human = drawn[:70] + [1.0] * 7 + drawn[70:]
+    weights = [5.0] * 70 + [NONE] * 7 + [4.0] * 23
+    found = double_sampled_rate(double_sample(judge, human, weights))
+    assert found.value == pytest.approx(0.77)
+    alone = double_sampled_rate(double_sample(judge, drawn[:70] + [NONE] * 7 + drawn[70:], weights))
+    assert alone.value == pytest.approx(0.7)
+
+
+def test_a_judge_of_any_kind_is_corrected_and_all_labels_are_their_own_rate() -> None:
+    random = np.random.default_rng(9)
+    for _ in range(200):
+        truth = random.integers(2, size=12).astype(float)
+        judge = np.where(random.random(12) < random.random(), truth, 1 - truth)
+        found = double_sampled_rate(double_sample(judge.tolist(), truth.tolist()))
+        value, low, high = limits(found)
+        assert value == pytest.approx(truth.mean())
+        assert 0 <= low <= value <= high <= 1
+        # the same with both answers named the other way round
+        mirrored = double_sampled_rate(double_sample((1 - judge).tolist(), (1 - truth).tolist()))
+        assert limits(mirrored) == pytest.approx((1 - value, 1 - high, 1 - low), abs=1e-6)
+
+
+def test_accuracy_for_other_agents_is_as_uncertain_as_agents_differ() -> None:
+    one, other = Accuracy(0.75, 0.9, 0.001, 0.002, 0.0, 30), Accuracy(0.85, 0.9, 0.001, 0.004, 0.0, 30)
+    assert accuracy_for_others([one]) is None
+    found = accuracy_for_others([one, other])
+    assert found is not None
+    assert found[:2] == pytest.approx((0.8, 0.9))
+    # (0.1² / 2) (1 + 1/2), and the mean variance of the labels where agents do not differ
+    assert found[2:4] == pytest.approx((0.005 * 1.5, 0.003 * 1.5))
+    assert found.freedom == 1
+    assert corrected_rate(0.6, 0.001, found).value is None
 
 
 @pytest.mark.parametrize(
-    "design", [Design(60, 0.3), Design(60, 0.3, is_halved=False, turns=5, correlation=0.3)]
+    "design",
+    [
+        Design(60, 0.3, 0.7, 0.8),
+        Design(60, 0.3, is_halved=False, turns=5, correlation=0.3),
+        Design(20, 0.1, 0.3, 0.3),
+    ],
 )
 def test_intervals_by_labels_of_the_same_conversations_hold_the_truth(design: Design) -> None:
     found = simulate(design, 300, np.random.default_rng(3))

@@ -20,7 +20,7 @@ def answers(values: list[float], n_clusters: int = 10, judge: str = "gpt") -> pl
     ]
     names = ("methodology_version", "agent_id", "quantity", "metric", "judge", "rubric_hash", "unit")
     found = pl.DataFrame(rows, schema=[*names, "cluster", "value"], orient="row")
-    return found.with_columns(human=pl.lit(None, pl.Float64), weight=pl.lit(None, pl.Float64), is_only=False)
+    return found.with_columns(human=pl.lit(None, pl.Float64), weight=pl.lit(None, pl.Float64))
 
 
 def test_a_rate_is_corrected_for_what_the_judge_misses_and_invents() -> None:
@@ -57,14 +57,18 @@ def test_accuracies_are_those_of_judges_on_two_values_and_failure_labels() -> No
     human = ["repetition", *["no failure"] * 3, "unsafe action"] * 4
     rows = sides("label", judge, human)
     foreign = [{**row, "judge": "import:x"} for row in rows if row["judge"] == "gpt"]
-    (key,) = (found := judge_accuracies(frame_of([*rows, *foreign])))
+    of_both = [{**row, "agent_id": agent} for agent in ("a", "b") for row in [*rows, *foreign]]
+    drawn = pl.concat(
+        sampled([1.0] * 20, ["x"] * 20).with_columns(agent_id=pl.lit(agent)) for agent in ("a", "b")
+    )
+    (key,) = (found := judge_accuracies(frame_of(of_both), drawn))
     known = found[key]
     assert key == JUDGED
     assert isinstance(known, Accuracy)
     # of 8 failures 4 are at even places, and so are 6 of the 12 others
-    assert (known.sensitivity, known.specificity) == pytest.approx((1 / 2, 1 / 2))
-    few = judge_accuracies(frame_of(sides("value", [1.0, 0.0], [1.0, 0.0])))
-    assert "fewer than five conversations" in str(few[JUDGED])
+    assert (known.sensitivity, known.specificity, known.freedom) == pytest.approx((1 / 2, 1 / 2, 1))
+    for few in (frame_of(rows), frame_of(of_both)):  # one agent; labels that no sheet drew
+        assert "fewer than 2 other agents" in str(judge_accuracies(few)[JUDGED])
     other = judge_accuracies(frame_of(rows), sampled([1.0] * 20, ["x"] * 20, rubric="before"))
     assert "another rubric" in str(other[JUDGED])
     assert judge_accuracies(frame_of(sides("rating_1to5", [1, 2], [1, 2]))) == {}
@@ -75,11 +79,12 @@ def test_labels_of_the_same_conversations_correct_a_rate_and_few_of_many_do_not(
     plain = answers([1.0, 1.0, 0.0, 0.0] * 10, 20)
     passed = [1.0, 1.0, 1.0, 0.0] * 5
     human = [v for i in range(0, 20, 2) for v in (*passed[i : i + 2], *([1.0, 0.0] if i < 8 else [0.0, 0.0]))]
-    own = plain.with_columns(human=pl.Series(human))
+    own = plain.with_columns(human=pl.Series(human), weight=1.0)
     (row,) = corrected_rates(own, {JUDGED: KNOWN}).to_dicts()
     assert row["corrected"] == pytest.approx(0.5 * 15 / 20 + 0.5 * 4 / 20)
     assert row["corrected_by"] == "labels of these conversations"
-    few = own.with_columns(human=pl.when(pl.int_range(pl.len()) < 12).then("human"))
-    for is_only, by in ((False, "sensitivity and specificity"), (True, "labels of these conversations")):
-        (row,) = corrected_rates(few.with_columns(is_only=is_only), {JUDGED: KNOWN}).to_dicts()
-        assert row["corrected_by"] == by
+    # with labels of fewer than five conversations, or of none that a sheet drew, those of other agents count
+    few = own.with_columns(human=pl.when(pl.int_range(pl.len()) < 8).then("human"))
+    for rows in (few, own.with_columns(weight=pl.lit(None, pl.Float64))):
+        (row,) = corrected_rates(rows, {JUDGED: KNOWN}).to_dicts()
+        assert row["corrected_by"] == "sensitivity and specificity"

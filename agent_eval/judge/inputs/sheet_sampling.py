@@ -1,18 +1,20 @@
 """Draw a stratified sample of parts for a rating sheet that oversamples borderline parts and disagreements.
 
-A stratum consists of the parts with the same metric, the same answer of the judge, and the same borderline status.
-Parts are drawn at random within each stratum. The weight of a label is the number of parts in its stratum divided by
+A stratum consists of the parts with the same metric, agent, answer of the judge and borderline status. Parts are drawn
+at random within each stratum. The weight of a label is the number of parts in its stratum divided by
 the number of drawn ones, so that weighted figures are unbiased estimates for all parts.
 """
 
 import base64
 import hashlib
 import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agent_eval.formats.hashing import canonical, digest
+from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS
 
 Place = tuple[str, str, int | None, str]
 """Agent, conversation, turn (None for the whole conversation) and metric."""
@@ -20,6 +22,8 @@ SEALED = "s1."
 """Prefix of a sealed cell."""
 _SAMPLING = struct.Struct("<d6s")  # weight, and the 12 hex digits of the stratum
 _CHECK = 4  # bytes
+_FEWEST = 2  # labels of each answer of the judge
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
@@ -48,21 +52,45 @@ class Drawn:
 def drawn_parts(candidates: Iterable[Candidate], n: int, *, seed: str = "") -> list[Drawn]:
     """Return a sample of `n` parts in random order, or all candidates if there are fewer.
 
-    The sample depends only on the candidates, `n` and the seed. The metrics get equal shares. Within a metric, every
-    stratum gets one part. Half of the remaining parts are drawn from borderline strata, the others from all strata in
-    proportion to their size. If a metric has more strata than parts to draw, strata are merged.
+    The sample depends only on the candidates, `n` and the seed. The metrics get equal shares, and within a metric the
+    agents, since labels correct the rate of their own agent. Of an agent, every stratum gets two parts. Half of the
+    remaining parts are drawn from borderline strata, the others from all strata in proportion to their size. Strata are
+    merged, and then agents, where there are too few parts to draw (see `n_for_all`).
     """
-    of_metric: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        of_metric[candidate.metric].append(candidate)
-    names = sorted(of_metric, key=lambda name: digest("sheet", seed, name))
-    quotas = _shared_out(n, [len(of_metric[name]) for name in names])
-    found = [
-        part
-        for name, quota in zip(names, quotas, strict=True)
-        for part in _of_metric(name, of_metric[name], quota, seed)
-    ]
+    found = []
+    of_metric = _grouped(candidates, lambda one: one.metric)
+    for name, quota in _quotas(of_metric, n, seed):
+        of_agent = _grouped(of_metric[name], lambda one: one.place[0])
+        if quota < len(of_agent) * FEWEST_CLUSTERS:
+            of_agent = {"": of_metric[name]}
+        for agent, own_quota in _quotas(of_agent, quota, seed):
+            found += _of_agent((name, agent), of_agent[agent], own_quota, seed)
     return sorted(found, key=lambda part: digest("order", seed, *part.place))
+
+
+def n_for_all(candidates: Iterable[Candidate]) -> int:
+    """Return how many parts must be drawn for two of each answer of the judge, and five, of each metric and agent."""
+    of_pair = _grouped(candidates, lambda one: (one.metric, one.place[0]))
+    needed = [
+        max(FEWEST_CLUSTERS, sum(min(_FEWEST, n) for n in Counter(one.answer for one in parts).values()))
+        for parts in of_pair.values()
+    ]
+    n_agents = max(Counter(metric for metric, _ in of_pair).values(), default=0)
+    return max(needed, default=0) * n_agents * len({metric for metric, _ in of_pair})
+
+
+def _grouped(
+    candidates: Iterable[Candidate], key: Callable[[Candidate], _Key]
+) -> dict[_Key, list[Candidate]]:
+    groups: dict[_Key, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        groups[key(candidate)].append(candidate)
+    return groups
+
+
+def _quotas(groups: Mapping[str, Sequence[Candidate]], n: int, seed: str) -> list[tuple[str, int]]:
+    names = sorted(groups, key=lambda name: digest("sheet", seed, name))
+    return [*zip(names, _shared_out(n, [len(groups[name]) for name in names]), strict=True)]
 
 
 def sheets(parts: Sequence[Drawn], n: int, n_raters: int) -> list[list[Drawn]]:
@@ -127,41 +155,41 @@ def _hash(purpose: str, place: Place, size: int) -> bytes:
     return hashlib.blake2b(canonical([purpose, *names]), digest_size=size).digest()
 
 
-def _of_metric(name: str, parts: Sequence[Candidate], quota: int, seed: str) -> list[Drawn]:
+def _of_agent(name: tuple[str, str], parts: Sequence[Candidate], quota: int, seed: str) -> list[Drawn]:
     if not quota:
         return []
     strata = _strata(parts, quota)
     sizes = [len(stratum) for stratum in strata]
     is_first = [all(part.is_borderline for part in stratum) for stratum in strata]
-    counts = [1] * len(strata)
-    n_first = (quota - len(strata)) // 2 if any(is_first) else 0
-    room = [size - 1 if first else 0 for size, first in zip(sizes, is_first, strict=True)]
+    counts = [min(_FEWEST, size) if len(strata) > 1 else 0 for size in sizes]
+    n_first = (quota - sum(counts)) // 2 if any(is_first) else 0
+    room = [size - c if first else 0 for size, c, first in zip(sizes, counts, is_first, strict=True)]
     counts = [c + more for c, more in zip(counts, _shared_out(n_first, room), strict=True)]
     room = [size - c for size, c in zip(sizes, counts, strict=True)]
     by_size = _by_size(min(quota, sum(sizes)) - sum(counts), sizes, room)
     counts = [c + more for c, more in zip(counts, by_size, strict=True)]
     return [
-        Drawn(part.place, len(stratum) / count, digest("stratum", seed, name, len(parts), i)[:12])
+        Drawn(part.place, len(stratum) / count, digest("stratum", seed, *name, len(parts), i)[:12])
         for i, (stratum, count) in enumerate(zip(strata, counts, strict=True))
         for part in sorted(stratum, key=lambda part: digest("draw", seed, *part.place))[:count]
     ]
 
 
 def _strata(parts: Sequence[Candidate], quota: int) -> list[list[Candidate]]:
-    """Divide the parts into at most `quota` strata, as finely as possible.
+    """Divide the parts into strata, as finely as `quota` allows two parts of each.
 
-    Parts are grouped by answer and borderline status, else by borderline status, else in a single stratum.
+    Parts are grouped by answer and borderline status, else by answer, else by borderline status, else in a single
+    stratum.
     """
     finest: tuple[Callable[[Candidate], tuple[object, ...]], ...] = (
         lambda part: (part.answer, part.is_borderline),
+        lambda part: (part.answer,),
         lambda part: (part.is_borderline,),
         lambda _: (),
     )
     for group_of in finest:
-        groups: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
-        for part in parts:
-            groups[group_of(part)].append(part)
-        if len(groups) <= quota:
+        groups = _grouped(parts, group_of)
+        if sum(min(_FEWEST, len(group)) for group in groups.values()) <= quota:
             break
     return [groups[name] for name in sorted(groups, key=str)]
 

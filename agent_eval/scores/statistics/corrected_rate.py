@@ -1,9 +1,9 @@
 """Correct a judge's rate for the judge's errors, with human labels of the same or of other conversations.
 
-`double_sampled_rate` (Tenenbein, 1970) uses labels of the rate's own conversations: the share of positives among the
-labels for each answer of the judge. `corrected_rate` (Rogan and Gladen, 1978) uses labels of other conversations: the
-judge's sensitivity and specificity, which must be the same there, although the share of positives may differ. Both
-intervals include the uncertainty of the judge's rate and of the labels. Functions take and return numbers.
+`double_sampled_rate` (Tenenbein, 1970) uses drawn labels of the rate's own conversations: the share of positives among
+the labels for each answer of the judge. `corrected_rate` (Rogan and Gladen, 1978) uses labels of other agents: the
+judge's sensitivity and specificity, which `accuracy_for_others` takes to differ from agent to agent. Both intervals
+include the uncertainty of the judge's rate and of the labels. Functions take and return numbers.
 """
 
 import math
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from agent_eval.scores.statistics.agreement import Answer, Pairs, share_interval
+from agent_eval.scores.statistics.agreement import Answer, Pairs
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS
 from agent_eval.scores.statistics.intervals import LEVEL, OutOfRangeError
 from agent_eval.scores.statistics.resampling import (
@@ -24,8 +25,10 @@ from agent_eval.scores.statistics.resampling import (
     total,
 )
 
-_PRIOR = 0.4  # of the Beta prior, between Jeffreys' 1/2 and Kerman's 1/3, chosen by measured coverage
 TOO_FEW = "too few labels of each kind for sensitivity and specificity"
+TOO_FEW_DRAWN = f"fewer than {FEWEST_CLUSTERS} conversations have a label that a sheet drew"
+FEWEST_AGENTS = 2
+_HALVINGS, _FAR = 45, 25.0  # of the range of a root, and its end
 
 
 class Accuracy(NamedTuple):
@@ -56,7 +59,8 @@ class DoubleSample:
         judge: The judge's answers, 0 or 1.
         human: The labels, 0 or 1, or the mean of several raters; NaN for parts without a label.
         shares: The share of each answer in the rate; the shares sum to 1.
-        weights: The number of parts that each labelled part represents; ignored for parts without a label.
+        weights: The number of parts that each drawn label represents; NaN for a label that no sheet drew. Such a label
+            decides its own part and says nothing about others. Ignored for parts without a label.
         clusters: The independent unit of each part, e.g. its session.
     """
 
@@ -67,17 +71,20 @@ class DoubleSample:
     clusters: Sequence[Hashable]
 
     @property
-    def n_labels(self) -> int:
-        """Return the number of labelled parts."""
-        return int(np.isfinite(self.human).sum())
+    def is_drawn(self) -> NDArray[np.bool_]:
+        """Return which parts have a label that a sheet drew."""
+        return np.isfinite(self.human) & np.isfinite(self.weights)
+
+    @property
+    def is_decided(self) -> NDArray[np.bool_]:
+        """Return which parts people decided without a draw."""
+        return np.isfinite(self.human) & ~np.isfinite(self.weights)
 
     @property
     def has_labels(self) -> bool:
-        """Return whether people labelled parts with each of the judge's answers, in at least five clusters."""
-        is_labelled = np.isfinite(self.human)
-        labelled = {c for c, known in zip(self.clusters, is_labelled.tolist(), strict=True) if known}
-        answers = {*self.judge[self.shares > 0].tolist()}
-        return len(labelled) >= FEWEST_CLUSTERS and answers <= {*self.judge[is_labelled].tolist()}
+        """Return whether sheets drew labels in at least five clusters."""
+        drawn = {c for c, known in zip(self.clusters, self.is_drawn.tolist(), strict=True) if known}
+        return len(drawn) >= FEWEST_CLUSTERS
 
 
 def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
@@ -116,6 +123,24 @@ def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
     return Accuracy(rates[0], rates[1], variances[0], variances[1], covariance, n - 1)
 
 
+def accuracy_for_others(of_agents: Sequence[Accuracy]) -> Accuracy | None:
+    """Return sensitivity and specificity for an agent without labels, from those of the labelled agents.
+
+    A judge errs more often on some agents than on others. The variances are those of a further agent: 1 + 1/k times the
+    variance over the k labelled agents, which is at least their mean variance, with k − 1 degrees of freedom. With few
+    agents, `corrected_rate` therefore has a wide interval or is refused. The result is None for fewer than two agents.
+    """
+    k = len(of_agents)
+    if k < FEWEST_AGENTS:
+        return None
+    rates = np.array([found[:2] for found in of_agents], dtype=np.float64)
+    between = np.cov(rates, rowvar=False)
+    within = np.array([found[2:4] for found in of_agents]).mean(axis=0)
+    var_se, var_sp = (float(max(between[i, i], within[i])) * (1 + 1 / k) for i in (0, 1))
+    se, sp = rates.mean(axis=0).tolist()
+    return Accuracy(se, sp, var_se, var_sp, float(between[0, 1]) * (1 + 1 / k), k - 1)
+
+
 def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> CorrectedRate:
     """Return the rate corrected after Rogan and Gladen, with its interval.
 
@@ -126,7 +151,7 @@ def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> C
     Args:
         rate: The judge's share of positives, 0–1.
         variance: The variance of this share over conversations.
-        of_judge: The accuracy from `accuracy`, based on labels of other conversations.
+        of_judge: The accuracy from `accuracy_for_others`, based on labels of other agents.
 
     Raises:
         OutOfRangeError: If the rate is not in 0–1 or the variance is negative.
@@ -152,53 +177,96 @@ def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> C
     return CorrectedRate(value, low, high)
 
 
-def double_sampled_rate(sample: DoubleSample, of_judge: Accuracy | None) -> CorrectedRate:
-    """Return the rate corrected after Tenenbein, with its interval.
+def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
+    """Return the rate corrected after Tenenbein, with its interval. It holds for any errors of the judge.
 
-    The corrected rate is Σ A p over the judge's answers, where A is the share of an answer and p is the share of
-    positives among the labels of parts with this answer. It is unbiased for any errors of the judge. Like
-    `corrected_rate`, it is refused for a judge that is not shown to be better than chance, because such a judge's
-    answers add no information to the labels.
+    The corrected rate is D + Σ A p over the judge's answers. D is the part of the rate that people decided without a
+    draw, A is the share of the other parts with an answer, and p is the share of positives among the drawn labels of
+    these parts. An answer without a drawn label is unknown: half of its parts count, and the interval reaches from none
+    to all of them.
 
-    The distances of the limits are √(Σ A² d² + t² V), after Zou and Donner. d is the distance of the Beta quantile from
-    p for the effective number of labels, because a few labels can miss existing errors. V is the remaining variance:
-    that of A, and the covariance of parts within a cluster.
+    The interval holds the rates r with (rate − r)² ≤ z² Σ (A² p (1 − p) / n + S (p − r)²) + t² V. Here p are the most
+    likely shares whose rate is r, n is the effective number of an answer's labels, S is the sum of the squared shares
+    of its parts, so that the second term is the variance of A, and V is what parts of the same cluster add. The rate is
+    refused if fewer than five clusters have a drawn label.
 
-    Args:
-        sample: A sample for which `has_labels` is true.
-        of_judge: The accuracy from `accuracy`, based on any labels.
-
-    Source: Tenenbein, A double sampling scheme for estimating from binomial data with misclassifications, 1970;
-    Zou, Donner, Construction of confidence limits about effect measures, 2008.
+    Source: Tenenbein, A double sampling scheme for estimating from binomial data with misclassifications, 1970; Tang,
+    Qiu, Poon, Confidence interval construction for disease prevalence based on partial validation series, 2012.
     """
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
-    if of_judge is None or (reason := _not_better_than_chance(of_judge)):
-        return CorrectedRate(None, refused=TOO_FEW if of_judge is None else reason)
-    shares, is_labelled = sample.shares, np.isfinite(sample.human)
-    positive, label_shares = np.zeros(len(shares)), np.zeros(len(shares))
-    below, above = 0.0, 0.0
-    for answer in {*sample.judge[shares > 0].tolist()}:
-        is_answer = sample.judge == answer
-        labelled = is_answer & is_labelled
-        own = sample.weights[labelled] * shares[labelled]
+    if not sample.has_labels:
+        return CorrectedRate(None, refused=TOO_FEW_DRAWN)
+    shares, is_drawn = sample.shares, sample.is_drawn
+    positive = np.where(sample.is_decided, sample.human, 0.0)
+    label_shares, is_estimated = np.zeros(len(shares)), np.zeros(len(shares), dtype=bool)
+    cells, unknown = [], 0.0
+    for answer in {*sample.judge[~sample.is_decided & (shares > 0)].tolist()}:
+        is_answer = (sample.judge == answer) & ~sample.is_decided
+        labelled = is_answer & is_drawn
         of_answer = float(shares[is_answer].sum())
+        own = sample.weights[labelled] * shares[labelled]
+        if not labelled.any():
+            positive[is_answer] = 0.5
+            unknown += of_answer / 2
+            continue
+        is_estimated |= is_answer
         label_shares[labelled] = of_answer * own / own.sum()
         share = min(float(own @ sample.human[labelled] / own.sum()), 1.0)
-        n_effective = float(own.sum() ** 2 / (own**2).sum())
-        low, high = share_interval(share, 0.0, n_effective, 1, prior=_PRIOR)
         positive[is_answer] = share
-        below += (of_answer * (share - low)) ** 2
-        above += (of_answer * (high - share)) ** 2
+        n_effective = float(own.sum() ** 2 / (own**2).sum())
+        cells.append((of_answer, share, n_effective, float((shares[is_answer] ** 2).sum())))
     value = min(float(shares @ positive), 1.0)
     first = shares * (positive - value)
-    second = label_shares * (np.where(is_labelled, sample.human, 0.0) - positive)
+    second = label_shares * (np.where(is_drawn, sample.human, 0.0) - positive)
     sums = cluster_sums(np.stack([first + second, shares, label_shares], axis=1), sample.clusters)[:, 0]
     together, *concentrations = (sums**2).sum(axis=0).tolist()
-    rest = (together - float((second**2 + 2 * first * second).sum())) / (1 - concentrations[0])
-    squared = float(stdtrit(1 / max(concentrations) - 1, 0.5 + LEVEL / 2)) ** 2
-    low, high = (math.sqrt(distance + squared * max(rest, 0.0)) for distance in (below, above))
-    return CorrectedRate(value, max(value - low, 0.0), min(value + high, 1.0))
+    surplus = (together - float(((first + second) ** 2).sum())) / (1 - concentrations[0])
+    freedom = label_shares.sum() ** 2 / concentrations[1] - 1
+    added = max(surplus, 0.0) * float(stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
+    added += float(ndtri(0.5 + LEVEL / 2)) ** 2 * float((first[~is_estimated] ** 2).sum())
+    known = value - math.fsum(share * p for share, p, *_ in cells)  # of the decided and the unknown parts
+    low, high = _score_limits(np.array(cells), known, added)
+    return CorrectedRate(value, max(low - unknown, 0.0), min(high + unknown, 1.0))
+
+
+def _score_limits(cells: Floats, known: float, added: float) -> tuple[float, float]:
+    """Return the limits of `known` + Σ A p.
+
+    `cells` has A, p, n and S per answer; `added` is t² V, and z² times the variance of the parts that `known` counts.
+    """
+    from scipy.special import ndtri
+
+    share, p, n, squares = cells.T
+    value, squared = float(share @ p), float(ndtri(0.5 + LEVEL / 2)) ** 2
+    limits = []
+    for end in (
+        _FAR,
+        -_FAR,
+    ):  # the rate falls as m grows; steps on the scale of asinh, because m may be of any size
+        inside, outside = 0.0, end
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            likely = _most_likely(cells, math.sinh(middle))
+            rate = float(share @ likely)
+            variances = share**2 * likely * (1 - likely) / n + squares * (likely - known - rate) ** 2
+            is_inside = (value - rate) ** 2 <= squared * float(variances.sum()) + added
+            inside, outside = (middle, outside) if is_inside else (inside, middle)
+        limits.append(known + float(share @ _most_likely(cells, math.sinh(outside))))
+    return limits[0], limits[1]
+
+
+def _most_likely(cells: Floats, m: float) -> Floats:
+    """Return the most likely share of positives for each answer if Σ A p is not the observed one, but falls with m.
+
+    They solve n (x / p − (1 − x) / (1 − p)) = m A for the observed shares x; m is Lagrange's multiplier.
+    """
+    share, observed, n, _ = cells.T
+    b = m * share + n
+    root = np.sqrt(np.maximum(b**2 - 4 * m * share * n * observed, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        likely = np.where(b > 0, 2 * n * observed / (b + root), (b - root) / (2 * m * share))
+    return np.asarray(np.clip(likely, 0.0, 1.0))
 
 
 def _not_better_than_chance(of_judge: Accuracy) -> str | None:
