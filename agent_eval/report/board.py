@@ -16,7 +16,9 @@ from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import from_text, rounded
 
-NOT_CALIBRATED = "judge not calibrated"
+NOT_CALIBRATED = "judge not checked against people"
+STALE = "judge has changed since people checked it"
+"""Beginning of the badge of a judge that has changed since people labelled its answers."""
 
 
 def shown(exact: str | None) -> str:
@@ -52,21 +54,22 @@ def badges(row: dict[str, object]) -> list[str]:
 def calibration(row: dict[str, object]) -> str | None:
     """Return the agreement of a row's judges with people as text; None if only people and rules answered.
 
-    Example: 'judge calibrated on n = 60, kappa 0.61 (0.42–0.78), helpfulness, lowest of 3 metrics'.
+    Example: 'judge checked against people: 60 labels, agreement 0.80, kappa 0.61 (0.42 to 0.78), helpfulness, lowest of
+    3 metrics'. Nothing is said of how good the agreement is.
     """
     standing, kappa = row.get("calibration"), row.get("calibration_kappa")
     if standing is None:
         return None
     if standing == "not calibrated" or not isinstance(kappa, float):
         return NOT_CALIBRATED
-    said = f"n = {row['calibration_n']}, kappa {kappa:.2f} ({row['calibration_kappa_low']:.2f}–{row['calibration_kappa_high']:.2f})"
+    shares = row.get("calibration_agreement")
+    agreed = f"agreement {shares:.2f}, " if isinstance(shares, float) else ""
+    limits = f"{row['calibration_kappa_low']:.2f} to {row['calibration_kappa_high']:.2f}"
+    said = f"{row['calibration_n']} labels, {agreed}kappa {kappa:.2f} ({limits})"
     n = row["n_metrics_calibrated"]
     of = f", {row['calibration_metric']}" + (f", lowest of {n} metrics" if n != 1 else "")
-    return (
-        f"judge calibrated on {said}{of}"
-        if standing == "calibrated"
-        else f"judge calibration stale: {said}{of}"
-    )
+    checked = "judge checked against people" if standing == "calibrated" else STALE
+    return f"{checked}: {said}{of}"
 
 
 def uncalibrated(board: pl.DataFrame) -> str | None:
@@ -77,7 +80,7 @@ def uncalibrated(board: pl.DataFrame) -> str | None:
     every = board.filter(pl.col("calibration").is_not_null()).height == rows.height
     names = ", ".join(row["name"] or row["agent_id"] for row in rows.iter_rows(named=True))
     return (
-        f"Judges not calibrated against people: {'those of every agent here' if every else names}. "
+        f"Judges not checked against people: {'those of every agent here' if every else names}. "
         "Next: agent-eval labels sheet"
     )
 

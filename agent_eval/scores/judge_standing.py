@@ -21,7 +21,7 @@ SCHEMA = pl.Schema(
     {
         **dict.fromkeys((*_PAIR, "metric", "judge", "standing", "compared_judge"), pl.String),
         **dict.fromkeys(("n", "n_conversations"), pl.Int64),
-        **dict.fromkeys(_KAPPA, pl.Float64),
+        **dict.fromkeys(("raw_agreement", *_KAPPA), pl.Float64),
         "is_weighted": pl.Boolean,
     }
 )
@@ -86,6 +86,7 @@ def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
                 "calibration_metric": shown["metric"] if with_labels else None,
                 "calibration_judge": shown["compared_judge"],
                 "calibration_n": shown["n"],
+                "calibration_agreement": shown["raw_agreement"],
                 **{f"calibration_{name}": shown[name] for name in _KAPPA},
                 "n_metrics_calibrated": len(
                     {row["metric"] for row in of_standing if row["standing"] != _NOT}
@@ -118,6 +119,6 @@ def _standing(asked: Row, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _figures(standing: str, row: Row | None) -> dict[str, Any]:
-    names = ("n", "n_conversations", *_KAPPA, "is_weighted")
+    names = ("n", "n_conversations", "raw_agreement", *_KAPPA, "is_weighted")
     figures = {name: None if row is None else row[name] for name in names}
     return {"standing": standing, "compared_judge": None if row is None else row["judge"], **figures}

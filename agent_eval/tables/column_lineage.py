@@ -49,6 +49,7 @@ _CALIBRATED = {
     "calibration_metric": ("metric",),
     "calibration_judge": ("judge",),
     "calibration_n": ("n",),
+    "calibration_agreement": ("raw_agreement",),
     **{f"calibration_kappa{end}": (f"kappa{end}", f"weighted_kappa{end}") for end in ("", "_low", "_high")},
     **dict.fromkeys(("n_metrics_calibrated", "n_metrics_judged"), ("metric",)),
 }

@@ -285,6 +285,9 @@ CALIBRATED = (
     ),
     Column("calibration_judge", S, "Judge that the calibration figures belong to"),
     Column("calibration_n", I, "Compared labels of this metric; null without a label"),
+    Column(
+        "calibration_agreement", F, "Share of these labels with the judge's answer, 0–1; null if undefined"
+    ),
     Column("calibration_kappa", F, "Kappa, at most 1, with quadratic weights for ratings; null if undefined"),
     Column("calibration_kappa_low", F, "Lower 95 % bound of kappa"),
     Column("calibration_kappa_high", F, "Upper 95 % bound of kappa"),

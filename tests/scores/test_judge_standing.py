@@ -80,11 +80,15 @@ def test_the_badge_shows_the_metric_whose_interval_reaches_lowest() -> None:
         return row | {"badge": badge(row)}
 
     row = board(both, ("m", "gpt", "r"), ("n", "gpt", "r"), ("x", "gpt", "r"))
-    assert row["badge"] == "judge calibrated on n = 60, kappa 0.61 (0.42–0.78), n, lowest of 2 metrics"
+    assert row["badge"] == (
+        "judge checked against people: 60 labels, agreement 0.95, kappa 0.61 (0.42 to 0.78), n, lowest of 2 metrics"
+    )
     assert row["n_metrics_judged"] == 3
     stale = board(GOOD, ("m", "other", "r"))["badge"]
-    assert str(stale).startswith("judge calibration stale: n = 20, kappa 0.90 (")
-    assert board(GOOD, ("x", "gpt", "r"))["badge"] == "judge not calibrated"
+    assert str(stale).startswith(
+        "judge has changed since people checked it: 20 labels, agreement 0.95, kappa 0.90 ("
+    )
+    assert board(GOOD, ("x", "gpt", "r"))["badge"] == "judge not checked against people"
 
 
 def findings(

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.report.board import NOT_CALIBRATED, calibration
+from agent_eval.report.board import NOT_CALIBRATED, STALE, calibration
 from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -83,7 +83,7 @@ def _tone(text: str) -> str:
         return "unknown"
     if "FAILED" in text:
         return "bad"
-    if text == "disputed" or text.startswith("judge calibration stale"):
+    if text == "disputed" or text.startswith(STALE):
         return "warn"
     if text.startswith("judge"):
         return "plain"
