@@ -28,6 +28,7 @@ from agent_eval.scores.statistics.resampling import (
 TOO_FEW = "too few labels of each kind for sensitivity and specificity"
 TOO_FEW_DRAWN = f"fewer than {FEWEST_CLUSTERS} conversations have a label that a sheet drew"
 FEWEST_AGENTS = 2
+_ROUNDING = 1e-20  # of a squared difference of two rates that are equal
 _HALVINGS, _FAR = 45, 25.0  # of the range of a root, and its end
 
 
@@ -250,7 +251,7 @@ def _score_limits(cells: Floats, known: float, added: float) -> tuple[float, flo
             likely = _most_likely(cells, math.sinh(middle))
             rate = float(share @ likely)
             variances = share**2 * likely * (1 - likely) / n + squares * (likely - known - rate) ** 2
-            is_inside = (value - rate) ** 2 <= squared * float(variances.sum()) + added
+            is_inside = (value - rate) ** 2 <= squared * float(variances.sum()) + added + _ROUNDING
             inside, outside = (middle, outside) if is_inside else (inside, middle)
         limits.append(known + float(share @ _most_likely(cells, math.sinh(outside))))
     return limits[0], limits[1]
