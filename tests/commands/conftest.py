@@ -9,13 +9,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_eval.cli import app
+from agent_eval.commands.run import run
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
 from benchmarks.warm import home_of
-from tests.conftest import copy_sample
+from tests.conftest import at_home, copy_sample, made_once
 from tests.judge.fakes import ScriptedClient
 
 AGENT = "quill-help"
+TWO_AGENTS = ("harbor-desk", "quill-help")  # of one template
 KEY = "sk-planted-0123456789abcdef"
 
 
@@ -84,3 +86,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield use(monkeypatch, tmp_path)
     held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert held == []
+
+
+@pytest.fixture(scope="session")
+def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two agents of the sample after a run. Read only: tests that change it make their own copy."""
+
+    def make(folder: Path) -> None:
+        copy_sample(folder, *TWO_AGENTS)
+        with at_home(folder) as project:
+            assert run(project).exit_code == 0
+
+    return made_once(tmp_path_factory, "two-agents", make)
