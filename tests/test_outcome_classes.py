@@ -241,9 +241,7 @@ def test_a_tenth_of_harness_errors_shows_worst_and_best_case_everywhere(shared_d
     assert f"pass@1 on tau-bench is {worst:.3f} to {best:.3f} from worst to best case" in coverage["evidence"]
 
 
-def test_rewards_that_tell_no_success_are_unknown_and_never_zero(
-    project: Project, shared_data: Path
-) -> None:
+def test_rewards_that_tell_no_success_are_unknown_and_never_zero(project: Project, shared_data: Path) -> None:
     (row,) = reliability_of("between")
     assert (row["pass_at_1"], row["pass_hat_k"], row["n_known"], row["n_unknown"]) == (None, None, 0, N)
     board = project.store.read(table("leaderboard")).filter(agent_id="between")

@@ -12,8 +12,8 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
-from tests.commands.conftest import TWO_AGENTS as AGENTS
 from tests.commands.conftest import Model, invoke, use
+from tests.conftest import TWO_AGENTS as AGENTS
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
 BOARDS = ("leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends")

@@ -9,8 +9,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.interrupting import PYTHON, disturbed, runs_under_way, start, tables
 from benchmarks.warm import command
-from tests.commands.conftest import TWO_AGENTS
-from tests.conftest import copy_sample
+from tests.conftest import TWO_AGENTS, copy_sample
 
 pytestmark = pytest.mark.slow
 
