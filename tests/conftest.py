@@ -93,8 +93,17 @@ def sample(sample_root: Path) -> Project:
 @pytest.fixture
 def sample_copy(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sample after one run, in a folder of the test's own, with its own Dagster home."""
-    root = tmp_path / "project"
-    shutil.copytree(sample_root, root)
+    return own_copy(sample_root, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def two_agents_copy(two_agents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with two agents."""
+    return own_copy(two_agents, tmp_path, monkeypatch)
+
+
+def own_copy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = Path(shutil.copytree(made, tmp_path / "project"))
     monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
     monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
     return root

@@ -14,17 +14,12 @@ from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from tests.commands.conftest import Model, invoke, use
 from tests.conftest import TWO_AGENTS as AGENTS
+from tests.defs.test_live import edit_a_session
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
 BOARDS = ("leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends")
 
 Boards = dict[tuple[str, str], pl.DataFrame]
-
-
-@pytest.fixture
-def home(two_agents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two agents of the sample with their recorded verdicts, after a run."""
-    return use(monkeypatch, Path(shutil.copytree(two_agents, tmp_path / "project")))
 
 
 def agent_eval(*arguments: str) -> str:
@@ -69,18 +64,15 @@ def n_judging_calls(model: Model) -> int:
     return sum(prompt.name != "names" for prompt in asked)
 
 
-def edit_note(root: Path, agent: str = "quill-help") -> None:
-    session = next((root / "data" / "sessions" / agent).glob("*/session.yaml"))
-    session.write_text(session.read_text() + "# looked at again\n")
-
-
 def causes() -> list[tuple[str, str, str]]:
     """Version, agent and cause of each change."""
     return read("board_changes").select("methodology_version", "agent_id", "cause").rows()
 
 
 @pytest.mark.slow
-def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(home: Path, model: Model) -> None:
+def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(
+    two_agents_copy: Path, model: Model
+) -> None:
     plain = boards()
     assert causes() == []  # a first board is no change
 
@@ -101,7 +93,7 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(home:
 
     the_judge_of_each_agent_is_stored_as_in_an_earlier_store("1.2.0")
     assert "Nothing was stale" in invoke("run", "--methodology", "1.2.0").output
-    edit_note(home)
+    edit_a_session(two_agents_copy)
     agent_eval("run", "--methodology", "1.2.0")
     agent_eval("run")
     assert differing(both) == []  # the judged boards too: their models' answers stand
@@ -144,20 +136,22 @@ def rows_of(printed: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home: Path, model: Model) -> None:
+def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(
+    two_agents_copy: Path, model: Model
+) -> None:
     first = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--json"))
     history = read("board_history")
     moment = history["recorded_at"].max()
     as_of = ("leaderboard", "--methodology", "1.2.0", "--json", "--as-of", str(moment))
     assert rows_of(agent_eval(*as_of)) == first
 
-    file = home / "data" / "ratings" / "more.csv"
+    file = two_agents_copy / "data" / "ratings" / "more.csv"
     file.write_text(
         "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,"
         "rationale,evidence,rater,rated_at\n"
-        f"quill-help,{session_of(home, 'quill-help')},,,1.2.0,U1,,1,Poor.,,Ana,2027-01-01\n"
+        f"quill-help,{session_of(two_agents_copy, 'quill-help')},,,1.2.0,U1,,1,Poor.,,Ana,2027-01-01\n"
     )
-    shutil.rmtree(next((home / "data" / "sessions" / "harbor-desk").iterdir()))
+    shutil.rmtree(next((two_agents_copy / "data" / "sessions" / "harbor-desk").iterdir()))
     agent_eval("run")
     assert [cause for cause in causes() if cause[1] == "quill-help"] == [("1.2.0", "quill-help", "rating")]
     gone = read("board_changes").filter(agent_id="harbor-desk", methodology_version="1.2.0")
@@ -179,7 +173,7 @@ def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home
     n_rows = (read("board_changes").height, read("board_history").height)
     agent_eval("run", "--boards")
     assert (read("board_changes").height, read("board_history").height) == n_rows
-    assert '<h2 id="changes">' in (home / "data" / "report" / "index.html").read_text()
+    assert '<h2 id="changes">' in (two_agents_copy / "data" / "report" / "index.html").read_text()
 
 
 def session_of(root: Path, agent: str) -> str:

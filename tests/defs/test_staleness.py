@@ -10,7 +10,6 @@ import pytest
 
 from agent_eval.tables.made_from import MADE_FROM, below, shape_of
 from benchmarks.live import environment
-from tests.commands.conftest import use
 from tests.conftest import REPOSITORY
 from tests.defs.stale_keys import stale
 from tests.defs.test_live import edit_a_session, rate
@@ -27,12 +26,6 @@ def with_below(*assets: str) -> set[str]:
     return {*assets} | below(assets)
 
 
-@pytest.fixture
-def root(two_agents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two agents of the sample after a run."""
-    return use(monkeypatch, Path(shutil.copytree(two_agents, tmp_path / "project")))
-
-
 def stale_with(root: Path, package: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """What is stale with an edited copy of the package, which is in a folder."""
     command = [sys.executable, "-m", "tests.defs.stale_keys"]
@@ -43,9 +36,11 @@ def stale_with(root: Path, package: Path) -> tuple[dict[str, list[str]], dict[st
     return by_dagster, by_command
 
 
-def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(root: Path) -> None:
-    edit_a_session(root)
-    rate(root)
+def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(
+    two_agents_copy: Path,
+) -> None:
+    edit_a_session(two_agents_copy)
+    rate(two_agents_copy)
     by_dagster, by_command = stale()  # after a run nothing, so what follows is of the edits
     of_session = {asset: by_dagster.pop(asset) for asset in BY_AGENT}
     assert of_session == {asset: ["quill-help"] for asset in BY_AGENT}
@@ -61,13 +56,13 @@ def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(r
 
 
 def test_an_edited_rubric_and_edited_weights_each_make_only_their_version_stale(
-    root: Path, tmp_path: Path
+    two_agents_copy: Path, tmp_path: Path
 ) -> None:
     edited(tmp_path, "1.1.0", "How far did the agent carry", "How far has the agent carried")
     package = edited(
         tmp_path, "1.2.0", 'universal: "0.40"\n  domain: "0.60"', 'universal: "0.60"\n  domain: "0.40"'
     )
-    by_dagster, by_command = stale_with(root, package)
+    by_dagster, by_command = stale_with(two_agents_copy, package)
     of_rubric = {a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k.endswith("|1.1.0")])}
     assert set(of_rubric) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
     assert all(len(keys) == len(AGENTS) for keys in of_rubric.values())
