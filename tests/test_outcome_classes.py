@@ -309,9 +309,7 @@ def attributed(records: list[Record], choose: random.Random, bias: float) -> lis
     )
 
 
-def test_the_point_is_the_declared_rate_without_what_the_harness_lost(
-    shared_data: Path,
-) -> None:
+def test_the_point_is_the_declared_rate_without_what_the_harness_lost(shared_data: Path) -> None:
     records = crashes(original(shared_data))
     errors = [r["info"].get("error") for r in records]
     known = [(r["task_id"], r["reward"] == 1) for r in records if r["info"].get("error") not in HARNESS_S]

@@ -36,9 +36,7 @@ def stale_with(root: Path, package: Path) -> tuple[dict[str, list[str]], dict[st
     return by_dagster, by_command
 
 
-def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(
-    two_agents_copy: Path,
-) -> None:
+def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(two_agents_copy: Path) -> None:
     edit_a_session(two_agents_copy)
     rate(two_agents_copy)
     by_dagster, by_command = stale()  # after a run nothing, so what follows is of the edits
