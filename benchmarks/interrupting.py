@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -13,23 +14,15 @@ import polars as pl
 
 from agent_eval.project import Project
 from agent_eval.tables import TABLES
-from tests.conftest import copy_sample
 
-AGENTS = ("harbor-desk", "forge-coder")
-
-
-def project_at(root: Path) -> Path:
-    """Two agents of the shipped sample, never run."""
-    root.mkdir()
-    copy_sample(root, *AGENTS)
-    return root
+PYTHON = (sys.executable, "-m", "agent_eval")
 
 
-def start(root: Path) -> subprocess.Popen[str]:
+def start(root: Path, program: Sequence[str] = PYTHON) -> subprocess.Popen[str]:
     """`agent-eval run` on the project, in a process of its own."""
     environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
     return subprocess.Popen(
-        [sys.executable, "-m", "agent_eval", "run"],
+        [*program, "run"],
         cwd=root,
         env=environment,
         stdout=subprocess.PIPE,
@@ -47,9 +40,11 @@ def at_work(root: Path, process: subprocess.Popen[str]) -> bool:
     return False
 
 
-def disturbed(root: Path, sign: signal.Signals, chance: random.Random, longest_s: float) -> tuple[int, str]:
+def disturbed(
+    root: Path, sign: signal.Signals, chance: random.Random, longest_s: float, program: Sequence[str] = PYTHON
+) -> tuple[int, str]:
     """A run that gets a signal at a random moment after it began to write: exit code, stderr."""
-    process = start(root)
+    process = start(root, program)
     if at_work(root, process):
         time.sleep(chance.uniform(0, longest_s))
         process.send_signal(sign)

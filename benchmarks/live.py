@@ -74,12 +74,18 @@ class Ui:
         answer = self.ask(query, s=LOCATION | {"scheduleName": name})
         assert answer["startSchedule"]["__typename"] == "ScheduleStateResult", answer
 
-    def events(self) -> dict[str, dict[str, int]]:
-        """Asset → partition → how often it was made."""
-        query = """{ assetNodes { assetKey { path } isMaterializable
+    def reload(self) -> None:
+        """Read the code and the settings of the project again."""
+        answer = self.ask("mutation { reloadWorkspace { __typename } }")
+        assert answer["reloadWorkspace"]["__typename"] == "Workspace", answer
+
+    def events(self, *assets: str) -> dict[str, dict[str, int]]:
+        """Asset → partition → how often it was made; of all assets if none is named."""
+        query = """query($keys: [AssetKeyInput!]) { assetNodes(assetKeys: $keys) { assetKey { path } isMaterializable
             assetMaterializations(limit: 2000) { partition } } }"""
+        keys = [{"path": [asset]} for asset in assets] or None
         counted: dict[str, dict[str, int]] = {}
-        for node in self.ask(query)["assetNodes"]:
+        for node in self.ask(query, keys=keys)["assetNodes"]:
             if node["isMaterializable"]:
                 of_asset = counted.setdefault(node["assetKey"]["path"][-1], {})
                 for event in node["assetMaterializations"]:

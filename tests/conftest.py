@@ -16,6 +16,7 @@ hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
 
 REPOSITORY = Path(__file__).parents[1]
+TWO_AGENTS = ("harbor-desk", "quill-help")  # of one template
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # on small frames, threads cost more than they save
 remember_revisions()
 os.environ.pop(
@@ -68,10 +69,16 @@ def sample_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "sample", run_sample)
 
 
-def run_sample(root: Path) -> None:
+@pytest.fixture(scope="session")
+def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two agents of the sample after a run. Read only: tests that change it make their own copy."""
+    return made_once(tmp_path_factory, "two-agents", lambda root: run_sample(root, *TWO_AGENTS))
+
+
+def run_sample(root: Path, *agents: str) -> None:
     from agent_eval.commands.run import run
 
-    copy_sample(root)
+    copy_sample(root, *agents)
     with at_home(root) as project:
         report = run(project)
         assert report.exit_code == 0, report
@@ -86,8 +93,17 @@ def sample(sample_root: Path) -> Project:
 @pytest.fixture
 def sample_copy(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sample after one run, in a folder of the test's own, with its own Dagster home."""
-    root = tmp_path / "project"
-    shutil.copytree(sample_root, root)
+    return own_copy(sample_root, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def two_agents_copy(two_agents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with two agents."""
+    return own_copy(two_agents, tmp_path, monkeypatch)
+
+
+def own_copy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = Path(shutil.copytree(made, tmp_path / "project"))
     monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
     monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
     return root

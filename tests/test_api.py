@@ -267,9 +267,7 @@ def test_every_error_is_of_one_kind() -> None:
     assert all(kind.__subclasses__() for kind in kinds if kind.__module__ == "agent_eval.errors")
 
 
-def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(
-    sample: Project,
-) -> None:
+def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(sample: Project) -> None:
     for agent in ("a" * 300, "A b"):
         with pytest.raises(InvalidAgentIdError) as caught:
             agent_eval.import_file("x", agent=agent, project=sample)

@@ -103,10 +103,7 @@ def test_extreme_units_have_chances_and_bounds(here: Units, there: Units) -> Non
 
 @pytest.mark.parametrize(
     ("families", "unit", "units", "turns"),
-    [
-        ((None, "f"), "session", ["s1", "s2"], [2, 1]),
-        (("g", "f"), "task_family", ["f", "g"], [1, 2]),
-    ],
+    [((None, "f"), "session", ["s1", "s2"], [2, 1]), (("g", "f"), "task_family", ["f", "g"], [1, 2])],
 )
 def test_the_turns_of_each_unit_are_stored(
     families: tuple[str | None, str], unit: str, units: list[str], turns: list[int]

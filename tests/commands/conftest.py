@@ -2,15 +2,13 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from agent_eval.cli import app
-from agent_eval.judge.llm.client import CallError, Reply
-from agent_eval.judge.prompts import Messages, Prompt
+from agent_eval.judge.llm.client import CallError
 from benchmarks.warm import home_of
 from tests.conftest import copy_sample
 from tests.judge.fakes import ScriptedClient
@@ -31,31 +29,16 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-@dataclass
-class Client(ScriptedClient):
-    """Goes wrong at every second call, where `every_second` says how."""
-
-    every_second: CallError | None = None
-
-    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        if self.every_second is not None:
-            self.always = self.every_second if len(self.asked) % 2 else None
-        return await super().complete(messages, form, max_tokens)
-
-
 class Model:
     """Stands for litellm: every client that a run makes answers from here."""
 
     def __init__(self) -> None:
         self.always: CallError | None = None
-        self.every_second: CallError | None = None
         self.answers: dict[str, object] = {}
         self.clients: list[ScriptedClient] = []
 
     def client(self, model: str, *_: object) -> ScriptedClient:
-        self.clients.append(
-            Client(model=model, answers=self.answers, always=self.always, every_second=self.every_second)
-        )
+        self.clients.append(ScriptedClient(model=model, answers=self.answers, always=self.always))
         return self.clients[-1]
 
     def n_asked(self) -> int:

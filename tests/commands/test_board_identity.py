@@ -13,20 +13,13 @@ from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from tests.commands.conftest import Model, invoke, use
-from tests.conftest import copy_sample
+from tests.conftest import TWO_AGENTS as AGENTS
+from tests.defs.test_live import edit_a_session
 
-AGENTS = ("harbor-desk", "quill-help")  # of one template
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
 BOARDS = ("leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends")
 
 Boards = dict[tuple[str, str], pl.DataFrame]
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two agents of the sample with their recorded verdicts, before any run."""
-    copy_sample(tmp_path, *AGENTS)
-    return use(monkeypatch, tmp_path)
 
 
 def agent_eval(*arguments: str) -> str:
@@ -71,90 +64,69 @@ def n_judging_calls(model: Model) -> int:
     return sum(prompt.name != "names" for prompt in asked)
 
 
-def edit_note(root: Path, agent: str = "quill-help") -> None:
-    session = next((root / "data" / "sessions" / agent).glob("*/session.yaml"))
-    session.write_text(session.read_text() + "# looked at again\n")
-
-
 def causes() -> list[tuple[str, str, str]]:
     """Version, agent and cause of each change."""
     return read("board_changes").select("methodology_version", "agent_id", "cause").rows()
 
 
 @pytest.mark.slow
-def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(home: Path, model: Model) -> None:
-    agent_eval("run")
+def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(
+    two_agents_copy: Path, model: Model
+) -> None:
     plain = boards()
     assert causes() == []  # a first board is no change
 
     model.answers = {f"U{i}": 3 for i in range(1, 7)}
     agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0")
+    assert n_judging_calls(model) > 0
     assert differing(plain, but="1.2.0") == []
     judged = boards()
     assert not judged["leaderboard", "1.2.0"].equals(plain["leaderboard", "1.2.0"])
     assert set(causes()) == {("1.2.0", agent, "judge") for agent in AGENTS}
-    n_changes, n_states = read("board_changes").height, read("board_history").height
-
-    edit_note(home)
-    agent_eval("run", "--methodology", "1.1.0")
-    agent_eval("run")
-    assert differing(judged) == []  # the judged board too: its model's answers stand
-    assert (read("board_changes").height, read("board_history").height) == (n_changes, n_states)
+    n_changes = read("board_changes").height
 
     model.answers = {f"U{i}": 2 for i in range(1, 7)}
     agent_eval("run", "--judge", "b/model", "--methodology", "1.3.0")
     assert differing(judged, but="1.3.0") == []
-    both = boards()
-    edit_note(home)
+    both, n_states = boards(), read("board_history").height
+    assert read("board_changes").height == n_changes + len(AGENTS)
+
+    the_judge_of_each_agent_is_stored_as_in_an_earlier_store("1.2.0")
+    assert "Nothing was stale" in invoke("run", "--methodology", "1.2.0").output
+    edit_a_session(two_agents_copy)
     agent_eval("run", "--methodology", "1.2.0")
     agent_eval("run")
-    assert differing(both) == []
+    assert differing(both) == []  # the judged boards too: their models' answers stand
     assert read("board_changes").height == n_changes + len(AGENTS)
+    assert read("board_history").height == n_states
     models = read("leaderboard").select("methodology_version", "judge_models").unique().rows()
     assert {version: names for version, names in models if "/" in names[0]} == {
         "1.2.0": ["a/model"],
         "1.3.0": ["b/model"],
     }
     assert "two judges" not in str(read("leaderboard")["missing"].to_list())
+    # an answer counts for the same judge only, and for its version: the rubrics of 1.1.0 are in part those of 1.2.0
+    assert not set(read("rubric_ratings").filter(methodology_version="1.1.0")["judge"]) & {"a/model"}
 
-
-@pytest.mark.slow
-def test_an_answer_counts_again_for_the_same_judge_under_another_version_only(
-    home: Path, model: Model
-) -> None:
-    agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0")
+    agent_eval("run", "--judge", "c/model", "--methodology", "1.2.0", "--agent", "quill-help")
     assert n_judging_calls(model) > 0
-    agent_eval("run", "--methodology", "1.1.0")  # without a judge: its rubrics are in part those of 1.2.0
-    ratings = read("rubric_ratings").filter(pl.col("methodology_version") == "1.1.0")
-    assert not set(ratings["judge"]) & {"a/model"}
-    agent_eval("run", "--judge", "b/model", "--methodology", "1.2.0", "--agent", "quill-help")
-    assert n_judging_calls(model) > 0
-    assert judges("1.2.0") == {"quill-help": "b/model", "harbor-desk": "a/model"}
+    assert judges("1.2.0") == {"quill-help": "c/model", "harbor-desk": "a/model"}
     agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0", "--agent", "quill-help")
     assert n_judging_calls(model) == 0  # it answered all of it before
     held = read("rubric_ratings").filter(methodology_version="1.2.0", agent_id="quill-help")
-    assert not held["judge"].is_in(["b/model"]).any()
+    assert not held["judge"].is_in(["c/model"]).any()
     recorded = read("turn_judgments").filter(judge="recorded")
     assert set(recorded["judge_model"]) == {"author:agent_eval-sample"}
 
 
-@pytest.mark.slow
-def test_the_judge_of_a_version_in_an_earlier_store_is_that_of_each_of_its_agents(
-    home: Path, model: Model
-) -> None:
-    agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0")
+def the_judge_of_each_agent_is_stored_as_in_an_earlier_store(version: str) -> None:
+    """One row for all agents of the version."""
     project = Project.open()
-    by_pair = project.table("judge_state")
+    by_pair = project.table("judge_state").filter(methodology_version=version)
+    assert by_pair.height == len(AGENTS)
     project.store.delete(table("judge_state"), by_pair.select("methodology_version").unique())
     legacy = by_pair.head(1).with_columns(agent_id=pl.lit(None, dtype=pl.String))
     project.store.upsert(table("judge_state"), legacy, run_id="earlier")
-    before = boards()
-    assert "Nothing was stale" in invoke("run", "--methodology", "1.2.0").output
-    edit_note(home)
-    agent_eval("run", "--methodology", "1.2.0")
-    assert differing(before) == []
-    agent_eval("run", "--judge", "b/model", "--methodology", "1.2.0", "--agent", "quill-help")
-    assert judges("1.2.0") == {"quill-help": "b/model", "harbor-desk": "a/model"}
 
 
 def rows_of(printed: str) -> list[dict[str, Any]]:
@@ -164,37 +136,35 @@ def rows_of(printed: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home: Path, model: Model) -> None:
-    agent_eval("run", "--methodology", "1.2.0", "--methodology", "1.3.0")
+def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(
+    two_agents_copy: Path, model: Model
+) -> None:
     first = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--json"))
     history = read("board_history")
     moment = history["recorded_at"].max()
     as_of = ("leaderboard", "--methodology", "1.2.0", "--json", "--as-of", str(moment))
     assert rows_of(agent_eval(*as_of)) == first
 
-    file = home / "data" / "ratings" / "more.csv"
+    file = two_agents_copy / "data" / "ratings" / "more.csv"
     file.write_text(
         "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,"
         "rationale,evidence,rater,rated_at\n"
-        f"quill-help,{session_of(home, 'quill-help')},,,1.2.0,U1,,1,Poor.,,Ana,2027-01-01\n"
+        f"quill-help,{session_of(two_agents_copy, 'quill-help')},,,1.2.0,U1,,1,Poor.,,Ana,2027-01-01\n"
     )
+    shutil.rmtree(next((two_agents_copy / "data" / "sessions" / "harbor-desk").iterdir()))
     agent_eval("run")
-    assert causes() == [("1.2.0", "quill-help", "rating")]
+    assert [cause for cause in causes() if cause[1] == "quill-help"] == [("1.2.0", "quill-help", "rating")]
+    gone = read("board_changes").filter(agent_id="harbor-desk", methodology_version="1.2.0")
+    assert gone.select("new_status", "cause").row(0) == (None, "session")
     assert rows_of(agent_eval(*as_of)) == first
-    [change] = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--changes", "--json"))
+    changes = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--changes", "--json"))
+    [change] = [row for row in changes if row["agent_id"] == "quill-help"]
     assert change["old_composite"] > change["new_composite"]
-    assert (change["old_rank"], change["new_rank"]) == (1, 1) or change["new_rank"] != change["old_rank"]
     shown = agent_eval("leaderboard", "--methodology", "1.2.0", "--changes")
     assert "rating" in shown
     assert "→" in shown
 
-    said = next((home / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
-    shutil.rmtree(said.parent)
-    agent_eval("run")
-    gone = read("board_changes").filter(agent_id="harbor-desk", methodology_version="1.2.0")
-    assert gone.select("new_status", "cause").row(0) == (None, "session")
-    assert {row["agent_id"] for row in rows_of(agent_eval(*as_of))} == set(AGENTS)
-    assert rows_of(agent_eval(*as_of)) == first
+    assert {row["agent_id"] for row in first} == set(AGENTS)
     before_all = ("leaderboard", "--methodology", "1.2.0", "--as-of", "2001-01-01")
     assert "No board of 1.2.0 was stored by 2001-01-01" in agent_eval(*before_all)
     today = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--json"))
@@ -203,14 +173,14 @@ def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home
     n_rows = (read("board_changes").height, read("board_history").height)
     agent_eval("run", "--boards")
     assert (read("board_changes").height, read("board_history").height) == n_rows
-    assert '<h2 id="changes">' in (home / "data" / "report" / "index.html").read_text()
+    assert '<h2 id="changes">' in (two_agents_copy / "data" / "report" / "index.html").read_text()
 
 
 def session_of(root: Path, agent: str) -> str:
     return next((root / "data" / "sessions" / agent).iterdir()).name
 
 
-@pytest.mark.usefixtures("home")
-def test_a_day_that_is_none_is_one_line() -> None:
+def test_a_day_that_is_none_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (use(monkeypatch, tmp_path) / "data").mkdir()
     with pytest.raises(AgentEvalError, match="'yesterday' is not a date"):
         invoke("leaderboard", "--as-of", "yesterday")

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from benchmarks.interrupting import disturbed, project_at, runs_under_way, start, tables
-from tests.conftest import made_once
+from benchmarks.interrupting import PYTHON, disturbed, runs_under_way, start, tables
+from benchmarks.warm import command
+from tests.conftest import TWO_AGENTS, copy_sample
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def make(folder: Path) -> None:
-        start(project_at(folder / "project")).communicate(timeout=300)
-
-    return made_once(tmp_path_factory, "undisturbed", make) / "project"
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two agents of the sample, never run."""
+    copy_sample(tmp_path / "project", *TWO_AGENTS)
+    return tmp_path / "project"
 
 
 def assert_same_tables(root: Path, undisturbed: Path) -> None:
@@ -29,22 +29,21 @@ def assert_same_tables(root: Path, undisturbed: Path) -> None:
 
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_the_run_after_a_broken_one_does_the_rest(
-    undisturbed: Path, tmp_path: Path, sign: signal.Signals, code: int
+    two_agents: Path, root: Path, sign: signal.Signals, code: int
 ) -> None:
-    root = project_at(tmp_path / "project")
-    left, err = disturbed(root, sign, random.Random(11), 1.5)
+    program = PYTHON if sign is signal.SIGKILL else command()
+    left, err = disturbed(root, sign, random.Random(11), 1.5, program)
     assert left in {code, 0}  # 0: it was done before
     assert len(err.splitlines()) == (1 if sign is signal.SIGINT or left == 0 else 0), err
-    _, err = (process := start(root)).communicate(timeout=300)
+    _, err = (process := start(root, command())).communicate(timeout=300)
     assert process.returncode == 0, err
-    assert_same_tables(root, undisturbed)
+    assert_same_tables(root, two_agents)
     assert runs_under_way(root) == []
 
 
-def test_two_runs_at_once_take_turns(undisturbed: Path, tmp_path: Path) -> None:
-    root = project_at(tmp_path / "project")
-    both = [start(root), start(root)]
+def test_two_runs_at_once_take_turns(two_agents: Path, root: Path) -> None:
+    both = [start(root, command()), start(root, command())]
     ends = [process.communicate(timeout=300)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert sum("brought up to date" in err for err in ends) == 1
-    assert_same_tables(root, undisturbed)
+    assert_same_tables(root, two_agents)

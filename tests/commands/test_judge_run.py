@@ -9,7 +9,7 @@ import pytest
 from agent_eval.judge.llm.client import CallError
 from agent_eval.project import Project
 from agent_eval.tables import table
-from tests.commands.conftest import KEY, Model, invoke
+from tests.commands.conftest import AGENT, KEY, Model, invoke
 from tests.judge.fakes import USAGE
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,23 @@ def clusters() -> pl.DataFrame:
     return Project.open().table("error_registry").filter(pl.col("founder").is_not_null())
 
 
-def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Path, model: Model) -> None:
+def gates() -> tuple[int, dict[str, set[str]]]:
+    """The exit code of `agent-eval gate`, and the results of each gate."""
+    done = invoke("gate", "--agent", AGENT, "--json")
+    found = pl.DataFrame(json.loads(done.stdout))
+    return done.exit_code, {str(gate): set(rows["result"]) for (gate,), rows in found.group_by("gate")}
+
+
+def test_what_a_judge_has_not_answered_is_asked_once_and_what_it_answered_stays(
+    root: Path, model: Model
+) -> None:
+    (root / "agent_eval.toml").write_text("[gates.thresholds]\nhelpfulness = 4\n")
+    an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root, model)
+    a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_is_asked_later(root, model)
+
+
+def an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Path, model: Model) -> None:
+    """Of the gates an outage is unknown, a part of the answers fails, and a judge that answers passes."""
     estimate = ("run", "--methodology", VERSION, "--judge", "some/model", "--dry-run", "--json")
     n_calls = json.loads(invoke(*estimate).stdout)[-1]["n_calls"]
     assert not (root / "data" / "agent_eval.duckdb").exists()  # nothing was done
@@ -54,6 +70,9 @@ def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Pa
     assert model.n_asked() <= 5 + 16 + 5  # five in a row end a pass; those under way finish
     assert of_model("scored") == 0
     assert of_model("unscored") > 0
+    code, found = gates()
+    assert code == 2
+    assert found["coverage"] == found["threshold"] == found["errors"] == {"unknown"}
 
     model.always = None
     code, said = run("--max-calls", "5")
@@ -61,21 +80,23 @@ def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Pa
     assert "5 judge calls" in said
     assert set(judged().filter(status="unscored")["unscored_reason"]) == {"budget_exhausted"}
     paid = of_model("scored")
+    code, found = gates()
+    assert (code, found["coverage"]) == (1, {"failed"})
+    assert "unknown" in found["threshold"]
 
     code, _ = run()
     assert (code, model.n_asked()) == (0, n_calls - 5)
     assert of_model("unscored") == 0
     assert of_model("scored") > paid
+    _, found = gates()
+    assert found["coverage"] == found["threshold"] == {"passed"}  # every rating is a 4
+    bill = pytest.approx(n_calls * (USAGE.cost_usd or 0))
+    assert Project.open().table("judge_cache")["cost_usd"].sum() == bill  # it is stored
 
 
-def test_a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_is_asked_later(
+def a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_is_asked_later(
     root: Path, model: Model
 ) -> None:
-    assert run()[0] == 0
-    n_calls = model.n_asked()
-    cache = Project.open().table("judge_cache")
-    bill = pytest.approx(n_calls * (USAGE.cost_usd or 0))
-    assert cache["cost_usd"].sum() == bill  # it is stored
     before = judged()
     for judge in (True, False):
         assert "Nothing was stale" in run(judge=judge)[1]

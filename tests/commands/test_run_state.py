@@ -38,22 +38,47 @@ def test_the_data_folder_of_the_settings_holds_for_versions_too(
     (own / "1.4.0.yaml").write_text(text)
     session = next((root / "evals" / "sessions" / "quill-help").glob("*/session.yaml"))
     session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.4.0\n"))
-    done = agent_eval(root, "run")  # partitions are read when the definitions are loaded
+    done = agent_eval(
+        root, "run", "--methodology", "1.4.0"
+    )  # partitions are read when the definitions are loaded
     assert done.returncode == 0, done.stderr
     # quill-help: U 90, D 73 1/3; 0.5 × 90 + 0.5 × 73 1/3 = 81 2/3, minus 10
     assert board("1.4.0")["quill-help"]["composite_exact"] == "215/3"
 
 
-def test_a_verdict_is_edited_and_withdrawn_and_a_refused_record_keeps_the_exit_code_until_it_is_mended(
-    sample_copy: Path,
+def test_what_a_removed_agent_an_edited_verdict_and_a_refused_record_leave(sample_copy: Path) -> None:
+    a_removed_agent_leaves_every_board_even_version_by_version(sample_copy)
+    a_refused_record_keeps_the_exit_code_until_it_is_fixed_and_a_verdict_is_edited_and_withdrawn(sample_copy)
+
+
+def a_removed_agent_leaves_every_board_even_version_by_version(root: Path) -> None:
+    """Also if the home of Dagster is lost: the boards keep all other agents."""
+    sessions, others = root / "data" / "sessions", set(board()) - {"quill-help"}
+    shutil.copytree(sessions / "forge-coder", sessions / "newcomer")
+    result = CliRunner().invoke(app, ["gate", "--agent", "newcomer", "--json"])
+    assert result.exit_code == 2  # it was never run
+    assert [(row["gate"], row["result"]) for row in json.loads(result.stdout)] == [("status", "unknown")]
+    shutil.rmtree(sessions / "newcomer")
+
+    shutil.rmtree(sessions / "quill-help")
+    shutil.rmtree(root / ".dagster")
+    edited = next((sessions / "harbor-desk").glob("*/session.yaml"))
+    edited.write_text(edited.read_text() + "# looked at again\n")
+    assert set(run(Project.open(), versions=["1.3.0"]).stale["agent_id"]) == {"harbor-desk", "quill-help"}
+    assert set(board("1.3.0")) == others
+    assert "quill-help" in board("1.2.0")
+
+
+def a_refused_record_keeps_the_exit_code_until_it_is_fixed_and_a_verdict_is_edited_and_withdrawn(
+    root: Path,
 ) -> None:
-    """No escape sequence of the record reaches the terminal."""
-    talk = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    """In the run that takes the removed agent from the other boards. No escape sequence of the record reaches the terminal."""
+    talk = next((root / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     lines = [json.loads(line) for line in talk.read_text().splitlines()]
     lines[0]["messages"][0]["content"] = "\x1b[2Jgone\x9b31m"
     good = "".join(json.dumps(c) + "\n" for c in lines)
     talk.write_text(good + "{\n")
-    file = sample_copy / "data" / "verdicts" / "sample.jsonl"
+    file = root / "data" / "verdicts" / "sample.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:
         if row["metric"] == "U1" and row["verdict"]["rating_1to5"] == 5:
@@ -66,32 +91,13 @@ def test_a_verdict_is_edited_and_withdrawn_and_a_refused_record_keeps_the_exit_c
     shown = CliRunner().invoke(app, ["explain", "harbor-desk", "--score", "D1"]).stdout
     assert "gone" in shown
     assert not {"\x1b", "\x9b"} & {*shown}
+    assert "quill-help" not in board("1.2.0")
+    again = run(Project.open())
+    assert (again.stale.is_empty(), again.exit_code) == (True, 1)
+    assert "quill-help" not in Project.open().known_agents()
 
     file.write_text("")
-    assert run(Project.open()).exit_code == 1
+    talk.write_text(good)
+    assert run(Project.open(), versions=["1.2.0"]).exit_code == 0
     assert board("1.2.0")["forge-coder"]["status"] == "incomplete"
     assert Project.open().table("judge_cache").is_empty()
-    talk.write_text(good)
-    assert run(Project.open(), versions=["1.3.0"]).exit_code == 0
-
-
-def test_a_removed_agent_leaves_every_board_even_version_by_version(sample_copy: Path) -> None:
-    """Also if the home of Dagster is lost: the boards keep all other agents."""
-    sessions, others = sample_copy / "data" / "sessions", set(board()) - {"quill-help"}
-    shutil.copytree(sessions / "forge-coder", sessions / "newcomer")
-    result = CliRunner().invoke(app, ["gate", "--agent", "newcomer", "--json"])
-    assert result.exit_code == 2  # it was never run
-    assert [(row["gate"], row["result"]) for row in json.loads(result.stdout)] == [("status", "unknown")]
-    shutil.rmtree(sessions / "newcomer")
-
-    shutil.rmtree(sessions / "quill-help")
-    shutil.rmtree(sample_copy / ".dagster")
-    edited = next((sessions / "harbor-desk").glob("*/session.yaml"))
-    edited.write_text(edited.read_text() + "# looked at again\n")
-    assert set(run(Project.open(), versions=["1.3.0"]).stale["agent_id"]) == {"harbor-desk", "quill-help"}
-    assert set(board("1.3.0")) == others
-    assert "quill-help" in board("1.2.0")
-    run(Project.open())
-    assert "quill-help" not in board("1.2.0")
-    assert run(Project.open()).stale.is_empty()
-    assert "quill-help" not in Project.open().known_agents()

@@ -14,7 +14,8 @@ from agent_eval.project.data_versions import read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
 
 
-def main() -> None:
+def stale() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """By Dagster and by the command: asset → partitions."""
     project = Project.open()
     agents, versions = project.known_agents(), list(project.registry.versions)
     sources = read_sources(project, agents, versions)
@@ -27,7 +28,7 @@ def main() -> None:
         asset: sorted("|".join(filter(None, key)) for key in rows.iter_rows())
         for (asset,), rows in by_asset.items()
     }
-    sys.stdout.write(json.dumps({"dagster": by_dagster(launch.instance), "command": by_command}))
+    return by_dagster(launch.instance), by_command
 
 
 def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:
@@ -46,4 +47,4 @@ def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(json.dumps(stale()))

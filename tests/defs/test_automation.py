@@ -23,8 +23,8 @@ from tests.defs.test_live import edit_a_session
 
 
 @pytest.fixture
-def instance(sample_copy: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as made:
+def instance(two_agents_copy: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.from_config(str(two_agents_copy / ".dagster")) as made:
         yield made
 
 
@@ -49,36 +49,36 @@ def test_reconcile_passes_the_versions_on_and_leaves_the_place_for_runs_to_the_p
 
 
 def test_reconcile_fails_when_the_run_could_not_do_it_and_the_failure_hook_gets_the_cause(
-    sample_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    two_agents_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (sample_copy / "alerts_of_mine.py").write_text(
+    (two_agents_copy / "alerts_of_mine.py").write_text(
         "import json, pathlib\n\ndef tell(failure):\n"
         "    pathlib.Path(__file__).with_name('told.json').write_text(json.dumps(failure))\n"
     )
-    monkeypatch.syspath_prepend(str(sample_copy))
+    monkeypatch.syspath_prepend(str(two_agents_copy))
     monkeypatch.setenv("AGENT_EVAL_FAILURE_HOOK", "alerts_of_mine:tell")
-    (sample_copy / "agent_eval.toml").write_text("nonsense = 1\n")
+    (two_agents_copy / "agent_eval.toml").write_text("nonsense = 1\n")
     done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, raise_on_error=False)
-    (sample_copy / "agent_eval.toml").unlink()
+    (two_agents_copy / "agent_eval.toml").unlink()
     assert not done.success
     why = next(e.step_failure_data.error for e in done.all_events if e.is_step_failure)
     assert "nonsense" in str(why)
     failure = next(e for e in done.all_events if e.is_run_failure)
     context = dg.build_run_status_sensor_context("failed_runs", failure, instance, done.dagster_run)
     automation.failed_runs(context.for_run_failure())
-    told = json.loads((sample_copy / "told.json").read_text())
+    told = json.loads((two_agents_copy / "told.json").read_text())
     assert (told["job"], told["run_id"], bool(told["error"])) == ("reconcile", done.run_id, True)
 
 
 def test_the_sensor_says_nothing_twice_and_waits_for_runs(
-    sample_copy: Path, instance: dg.DagsterInstance
+    two_agents_copy: Path, instance: dg.DagsterInstance
 ) -> None:
     observed = []
     for _ in range(2):
         found = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
         assert isinstance(found, dg.SensorResult)
         observed.append([(event.asset_key.path[-1], event.partition) for event in found.asset_events])
-        edit_a_session(sample_copy)
+        edit_a_session(two_agents_copy)
     assert observed == [[], [("agent_sessions", "quill-help")]]
 
 
@@ -93,9 +93,9 @@ def asked(instance: dg.DagsterInstance, cursor: str | None) -> tuple[int, str | 
 
 
 def test_what_is_stale_is_requested_once_and_again_when_it_is_stale_again(
-    sample_copy: Path, instance: dg.DagsterInstance
+    two_agents_copy: Path, instance: dg.DagsterInstance
 ) -> None:
-    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
+    session = next((two_agents_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
     text = session.read_text()
     assert asked(instance, None) == (0, UP_TO_DATE)
     session.write_text(f"{text}# looked at again\n")
@@ -132,9 +132,9 @@ def test_a_run_that_a_run_of_a_sensor_starts_is_shown_as_launched_by_the_sensor(
 
 
 def test_nothing_is_requested_while_work_is_under_way_and_a_run_that_no_worker_has_started_again(
-    sample_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    two_agents_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edit_a_session(sample_copy)
+    edit_a_session(two_agents_copy)
     job = defs.resolve_job_def("reconcile")
     under_way = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     assert asked(instance, "before") == (0, "before")
@@ -152,9 +152,9 @@ def test_nothing_is_requested_while_work_is_under_way_and_a_run_that_no_worker_h
 
 
 def test_an_edited_frozen_version_does_not_stop_the_others(
-    sample_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    two_agents_copy: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edit_a_session(sample_copy)
+    edit_a_session(two_agents_copy)
     problem = MethodologyProblem("1.0.0.yaml", "1.0.0 was published with another hash", version="1.0.0")
     monkeypatch.setattr(Registry, "edited", lambda _: {"1.0.0": problem})
     made = automation.redo_stale(dg.build_sensor_context(instance, definitions=defs))
@@ -182,30 +182,31 @@ def test_an_instance_with_settings_of_its_own_is_told_what_it_lacks(
 
 @pytest.mark.slow
 def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(
-    sample_copy: Path, instance: dg.DagsterInstance
+    two_agents_copy: Path, instance: dg.DagsterInstance
 ) -> None:
     """Whatever the order of events: what counts is what the rows were made from."""
-    edit_a_session(sample_copy)
+    edit_a_session(two_agents_copy)
     pair = dg.MultiPartitionKey({"agent": "quill-help", "version": "1.3.0"})
     job = defs.resolve_implicit_global_asset_job_def()
 
-    def made_by_hand(asset: str, partition: str) -> None:
-        keys = list(defs.resolve_asset_graph().get(dg.AssetKey(asset)).execution_set_asset_keys)
-        made = job.execute_in_process(instance=instance, asset_selection=keys, partition_key=partition)
-        assert made.success
+    def made_by_hand(partition: str, *assets: str) -> None:
+        """In the order of the assets, each with those that the same op computes."""
+        graph = defs.resolve_asset_graph()
+        of_ops = (graph.get(dg.AssetKey(asset)).execution_set_asset_keys for asset in assets)
+        for keys in dict.fromkeys(map(frozenset, of_ops)):
+            made = job.execute_in_process(instance=instance, asset_selection=[*keys], partition_key=partition)
+            assert made.success
 
-    made_by_hand("composite_scores", pair)  # from rows that are stale
-    made_by_hand("agents", "quill-help")
+    made_by_hand(pair, "composite_scores")  # from rows that are stale
+    made_by_hand("quill-help", "agents")
     found = {*stale()["asset"]}
     assert {"transcripts", "composite_scores", "gate_results", "leaderboard"} <= found
     assert not found & {"agents", "conversations", "turns"}
-    for asset in [name for name in MADE_FROM if shape_of(name) == "agent x version"]:
-        made_by_hand(asset, pair)
+    made_by_hand(pair, *(name for name in MADE_FROM if shape_of(name) == "agent x version"))
     boards = [name for name in MADE_FROM if shape_of(name) == "version"]
     assert {*stale()["asset"]} == {*boards, "gate_results"}  # of all agents
-    for board in boards:
-        made_by_hand(board, "1.3.0")
-    made_by_hand("gate_results", pair)
+    made_by_hand("1.3.0", *boards)
+    made_by_hand(pair, "gate_results")
     assert {*stale()["asset"]} <= {"gate_results"}
     assert "quill-help" not in stale()["agent_id"].to_list()
 

@@ -11,7 +11,8 @@ from agent_eval.formats import spill
 from benchmarks.compare_stores import differing
 from tests.conftest import at_home, copy_sample
 
-AGENTS = ("lumen-support", "pilot-chat")
+AGENTS = ("quill-help", "relay-bot")  # eight conversations, more than a run takes for both versions, and two
+VERSIONS = ("1.2.0", "1.3.0")
 JUDGED = ("turn_judgments", "conversation_judgments")
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ def ran(root: Path, settings: str) -> None:
     copy_sample(root, *AGENTS)
     (root / "agent_eval.toml").write_text(settings)
     with at_home(root) as project:
-        assert run(project).exit_code == 0
+        assert run(project, versions=VERSIONS).exit_code == 0
 
 
 def shown(root: Path) -> dict[tuple[str, str], object]:

@@ -11,11 +11,13 @@ import pytest
 from agent_eval.tables.made_from import MADE_FROM, below, shape_of
 from benchmarks.live import environment
 from tests.conftest import REPOSITORY
+from tests.defs.stale_keys import stale
+from tests.defs.test_live import edit_a_session, rate
 
 pytestmark = pytest.mark.slow
 
 BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors"}
-AGENTS = sorted(path.name for path in (REPOSITORY / "data" / "sessions").iterdir())
+AGENTS = ["harbor-desk", "quill-help"]
 VERSIONS = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
 
 
@@ -24,27 +26,23 @@ def with_below(*assets: str) -> set[str]:
     return {*assets} | below(assets)
 
 
-def stale(root: Path, package: Path = REPOSITORY) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """By Dagster and by the command: asset → partitions. `package` holds the agent_eval that is run."""
+def stale_with(root: Path, package: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """What is stale with an edited copy of the package, which is in a folder."""
     command = [sys.executable, "-m", "tests.defs.stale_keys"]
     given = environment(root, PYTHONPATH=f"{package}:{REPOSITORY}")
     done = subprocess.run(command, env=given, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["dagster"], found["command"]
+    by_dagster, by_command = json.loads(done.stdout.splitlines()[-1])
+    return by_dagster, by_command
 
 
-def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(sample_copy: Path) -> None:
-    assert stale(sample_copy) == ({}, {})  # after a run
-    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-    session.write_text(session.read_text() + "# looked at again\n")
-    ratings = next((sample_copy / "data" / "ratings").glob("*.csv"))
-    row = next(line for line in ratings.read_text().splitlines()[1:] if line.startswith("lumen-support"))
-    ratings.write_text(ratings.read_text().rstrip("\n") + f"\n{row.replace('2026-0', '2027-0')}\n")
-    by_dagster, by_command = stale(sample_copy)
+def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(two_agents_copy: Path) -> None:
+    edit_a_session(two_agents_copy)
+    rate(two_agents_copy)
+    by_dagster, by_command = stale()  # after a run nothing, so what follows is of the edits
     of_session = {asset: by_dagster.pop(asset) for asset in BY_AGENT}
     assert of_session == {asset: ["quill-help"] for asset in BY_AGENT}
-    pairs = [f"lumen-support|{version}" for version in VERSIONS]
+    pairs = [f"harbor-desk|{version}" for version in VERSIONS]
     assert sorted(by_dagster.pop("judge_calibration")) == VERSIONS
     assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(
         ("turn_judgments", "conversation_judgments", "rubric_ratings"), pairs
@@ -52,20 +50,20 @@ def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(s
     of_ratings = with_below("turn_judgments", "conversation_judgments", "rubric_ratings")
     assert set(by_command) == with_below(*BY_AGENT) | of_ratings
     assert_only({a: by_command[a] for a in by_command if a not in of_ratings}, agents=["quill-help"])
-    assert_only({a: by_command[a] for a in of_ratings}, agents=["lumen-support", "quill-help"])
+    assert_only({a: by_command[a] for a in of_ratings}, agents=AGENTS)
 
 
 def test_an_edited_rubric_and_edited_weights_each_make_only_their_version_stale(
-    sample_copy: Path, tmp_path: Path
+    two_agents_copy: Path, tmp_path: Path
 ) -> None:
     edited(tmp_path, "1.1.0", "How far did the agent carry", "How far has the agent carried")
     package = edited(
         tmp_path, "1.2.0", 'universal: "0.40"\n  domain: "0.60"', 'universal: "0.60"\n  domain: "0.40"'
     )
-    by_dagster, by_command = stale(sample_copy, package)
+    by_dagster, by_command = stale_with(two_agents_copy, package)
     of_rubric = {a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k.endswith("|1.1.0")])}
     assert set(of_rubric) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
-    assert all(len(keys) == 8 for keys in of_rubric.values())
+    assert all(len(keys) == len(AGENTS) for keys in of_rubric.values())
     others = ((a, [k for k in keys if k not in of_rubric.get(a, [])]) for a, keys in by_dagster.items())
     by_dagster = {asset: keys for asset, keys in others if keys}
     # reliability, tool_correctness and quality_summary read their settings from the same source as the scores read their weights

@@ -36,6 +36,9 @@ NOT_RUN = {
     "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1": "needs a server of a model; tests/judge/test_real_model.py has one",
 }
 
+# Pages that name agents of the sample other than the two of the smaller project.
+OF_ALL_AGENTS = {"clusters.md"}
+
 # What a page must print, in this order: what its prose says.
 PRINTED = {
     "tutorial.md": ["Logs", "ignored tool result", "exit code 2", "90.0", "published", "exit code 1"],
@@ -86,9 +89,11 @@ def judge() -> Iterator[MockJudge]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_the_commands_of_a_page_run(page: Path, sample_root: Path, judge: MockJudge, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run(
+    page: Path, sample_root: Path, two_agents: Path, judge: MockJudge, tmp_path: Path
+) -> None:
     project = tmp_path / "project"
-    shutil.copytree(sample_root, project)
+    shutil.copytree(sample_root if page.name in OF_ALL_AGENTS else two_agents, project)
     names = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONDONTWRITEBYTECODE")
     environment = {name: os.environ[name] for name in names if name in os.environ} | {
         "PATH": f"{on_path(tmp_path / 'bin')}:{Path(sys.executable).parent}:{os.environ['PATH']}",

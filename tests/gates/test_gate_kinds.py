@@ -228,9 +228,7 @@ def test_what_families_leave_open_is_open_to_the_gate_too(
 
 
 @pytest.mark.parametrize("margin", [None, Fraction(50)])
-def test_another_task_set_does_not_decide_for_one_that_cannot_be_tested(
-    margin: Fraction | None,
-) -> None:
+def test_another_task_set_does_not_decide_for_one_that_cannot_be_tested(margin: Fraction | None) -> None:
     def sides(agent: str, outcomes: list[bool]) -> dict[str, pl.DataFrame]:
         names = [f"f{i % 3}" if i < 60 else f"g{i}" for i in range(80)]
         frames = in_families(measured(agent, outcomes), names)
@@ -295,11 +293,7 @@ def with_declared_goals(frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFra
 
 @pytest.mark.parametrize(
     ("quantities", "tested"),
-    [
-        ([], "pass@1"),
-        (["pass@1", "goal_completion"], "pass@1"),
-        (["goal_completion"], "goal_completion"),
-    ],
+    [([], "pass@1"), (["pass@1", "goal_completion"], "pass@1"), (["goal_completion"], "goal_completion")],
 )
 def test_one_outcome_is_tested_once(quantities: list[str], tested: str) -> None:
     worse, better = measured("new", [False] * 12), measured("old", [True] * 12)

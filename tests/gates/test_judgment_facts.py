@@ -59,10 +59,7 @@ def test_the_facts_of_parts_add_up(size: int) -> None:
 
 
 def test_gates_from_facts_are_those_from_frames() -> None:
-    frames = {
-        "composite_scores": table("composite_scores").frame([composite()]),
-        "transcripts": TRANSCRIPTS,
-    }
+    frames = {"composite_scores": table("composite_scores").frame([composite()]), "transcripts": TRANSCRIPTS}
     judged = {"turn_judgments": TURNS, "conversation_judgments": WHOLE}
     from_frames = gates(frames | judged, SPEC, failure_metrics=FAILURES)
     total = JudgmentFacts.total(facts([name]) for name in NAMES)

@@ -349,19 +349,19 @@ def test_a_megabyte_of_text_is_shown_without_its_middle_and_the_gap_is_counted()
 
 
 USUAL = "Reply {0} of usual length, with a fact or two and a way on for the user."
-CALLS = (MessageToolCall(name="n" * 2_000, arguments={"a": ["b" * 900] * 9}),) * 200
+CALLS = (MessageToolCall(name="n" * 2_000, arguments={"a": ["b" * 900] * 9}),) * 40
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "held",
     [
-        talk(1, reply="\x00" * 1_000_000),
-        talk(1, goal="\U000e0041" * 1_000_000),
+        talk(1, reply="\x00" * 200_000),
+        talk(1, goal="\U000e0041" * 200_000),
         talk(1, knowledge=("fact " * 50,) * 5_000),
-        talk(1, tools=({"name": "t", "x": list(range(200_000))},)),
+        talk(1, tools=({"name": "t", "x": list(range(100_000))},)),
         talk(5_000, USUAL),
-        conversation(user("x" * 900) * 3_000),
+        conversation(user("x" * 900) * 1_000),
         conversation([Message(role="assistant", tool_calls=CALLS)] * 3),
     ],
     ids=["nulls", "tags", "knowledge", "tools", "turns", "no replies", "calls"],

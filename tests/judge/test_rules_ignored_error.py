@@ -73,7 +73,4 @@ def test_what_is_declared_about_a_result_counts_before_its_words() -> None:
 
 def test_several_failures_are_one_judgment_with_the_gravest_first() -> None:
     find = call("find_order", {"id": "A-1"}, "one order")
-    assert labels(find, find, FAILED, DONE) == [
-        "ignored tool result",
-        "repeated tool call",
-    ]
+    assert labels(find, find, FAILED, DONE) == ["ignored tool result", "repeated tool call"]

@@ -89,7 +89,7 @@ def n_tokens(prompt: Prompt) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [100, 1_000])
+@pytest.mark.parametrize("n", [100, 500])
 @pytest.mark.parametrize("limits", [SMALL, ViewLimits(32_000), LARGE], ids=["8k", "32k", "128k"])
 @pytest.mark.parametrize("ask", [turn_question, whole_question], ids=["turn", "conversation"])
 def test_a_force_push_among_many_calls_is_seen_by_every_judge(
@@ -250,7 +250,7 @@ def test_a_long_conversation_costs_as_its_length_and_not_as_the_square_of_it() -
         found: CallEstimate = estimate(planned, shared_rubrics(DEFAULT.metrics))
         return found.n_tokens_in
 
-    assert total(5_000) <= 12 * total(500)
+    assert total(2_000) <= 12 * total(200)
 
 
 class Narrow:
@@ -296,7 +296,7 @@ def asked_of(
 @pytest.mark.parametrize("says", ["maximum context length is {} tokens", "the prompt is too long"])
 def test_a_prompt_that_is_too_long_leads_to_a_smaller_view_and_a_score(says: str) -> None:
     client, kept = Narrow(8_192, says), Kept()
-    found = asked_of(client, steps(1_000), kept)
+    found = asked_of(client, steps(500), kept)
     rated, labelled = found["helpfulness"], found["agent_behavior_failure"]
     assert isinstance(rated, Scored)
     assert isinstance(labelled, Scored)
@@ -323,8 +323,8 @@ def test_only_answers_on_part_of_the_evidence_are_asked_again_when_the_context_c
         return len(client.asked)
 
     kept, whole = Kept(), Kept()
-    assert n_asked(1_000, kept, SMALL) > 1
-    assert [n_asked(1_000, kept, limits) for limits in (SMALL, LARGE)] == [0, 1]
+    assert n_asked(500, kept, SMALL) > 1
+    assert [n_asked(500, kept, limits) for limits in (SMALL, LARGE)] == [0, 1]
     assert [n_asked(20, whole, limits) for limits in (LARGE, ViewLimits(64_000))] == [1, 0]
 
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from agent_eval.cli import app
 from agent_eval.definitions import defs
+from tests.defs.test_live import edit_a_session
 
 
 @pytest.mark.slow
@@ -43,30 +44,29 @@ def test_a_project_without_a_store_has_a_report_that_says_so(
 
 
 @pytest.mark.slow
-def test_boards_made_anew_are_published_by_the_asset(sample_copy: Path) -> None:
+def test_boards_made_anew_are_published_by_the_asset(two_agents_copy: Path) -> None:
     assert CliRunner().invoke(app, ["run"]).exit_code == 0
-    assert not (sample_copy / "data" / "report").exists()
+    assert not (two_agents_copy / "data" / "report").exists()
     result = CliRunner().invoke(app, ["run", "--boards"])
     assert result.exit_code == 0, result.output
-    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+    with dg.DagsterInstance.from_config(str(two_agents_copy / ".dagster")) as instance:
         event = instance.get_latest_materialization_event(dg.AssetKey("html_report"))
     assert event is not None
     assert event.asset_materialization is not None
     metadata = event.asset_materialization.metadata
-    pages = list((sample_copy / "data" / "report").rglob("*.html"))
+    pages = list((two_agents_copy / "data" / "report").rglob("*.html"))
     assert metadata["n_pages"].value == len(pages)
-    assert metadata["path"].value == str(sample_copy / "data" / "report" / "index.html")
+    assert metadata["path"].value == str(two_agents_copy / "data" / "report" / "index.html")
 
 
 @pytest.mark.slow
-def test_what_stands_in_the_reports_way_does_not_cost_the_run(sample_copy: Path) -> None:
-    (sample_copy / "data" / "report").mkdir()
-    (sample_copy / "data" / "report" / "mine.txt").write_text("keep me")
-    ratings = next((sample_copy / "data" / "ratings").glob("*.csv"))
-    ratings.write_text(ratings.read_text().replace("2026-04", "2026-05"))
+def test_what_stands_in_the_reports_way_does_not_cost_the_run(two_agents_copy: Path) -> None:
+    (two_agents_copy / "data" / "report").mkdir()
+    (two_agents_copy / "data" / "report" / "mine.txt").write_text("keep me")
+    edit_a_session(two_agents_copy)
     refused = CliRunner().invoke(app, ["run", "--boards"])
     assert "mine.txt" in str(refused.exception) or "other files" in str(refused.exception)
-    assert (sample_copy / "data" / "report" / "mine.txt").read_text() == "keep me"
+    assert (two_agents_copy / "data" / "report" / "mine.txt").read_text() == "keep me"
     assert "Nothing was stale" in CliRunner().invoke(app, ["run"]).output
 
 

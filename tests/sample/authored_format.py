@@ -24,7 +24,6 @@ OneToFive = Annotated[StrictInt, Field(ge=1, le=5)]
 ZeroOrOne = Annotated[StrictInt, Field(ge=0, le=1)]
 ZeroToOne = Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)]
 Rating = tuple[OneToFive, Text, Text]  # rating, rationale, quote
-TURN_RATING_NAMES = ("helpfulness", "coherence", "relevance", "faithfulness", "verbosity")
 
 
 class Call(Frozen):

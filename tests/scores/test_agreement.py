@@ -112,9 +112,7 @@ def test_a_stratum_that_was_drawn_with_a_fixed_number_makes_the_interval_narrowe
 
 
 @pytest.mark.parametrize("figure", [cohen_kappa, raw_agreement])
-def test_ten_parts_of_one_conversation_are_not_ten(
-    figure: Callable[[Pairs], IntervalEstimate],
-) -> None:
+def test_ten_parts_of_one_conversation_are_not_ten(figure: Callable[[Pairs], IntervalEstimate]) -> None:
     alone = figure(Pairs(JUDGE[::5], HUMAN[::5], EACH[::5]))
     copied = figure(Pairs(JUDGE[::5] * 10, HUMAN[::5] * 10, EACH[::5] * 10))
     assert copied == pytest.approx(alone)

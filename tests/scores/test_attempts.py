@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.reliability.pass_rates import (
-    interaction_pass_at_k,
-    pass_at_k,
-    pass_hat_k,
-    posterior,
-)
+from agent_eval.scores.reliability.pass_rates import interaction_pass_at_k, pass_at_k, pass_hat_k, posterior
 
 
 @st.composite

@@ -84,9 +84,7 @@ def test_a_matched_call_is_one_that_was_made_with_that_name(tables: dict[str, pl
     assert matched.select(key).is_unique().all()
 
 
-def test_no_conversation_of_toolorchestra_has_a_goal_that_its_checks_contradict(
-    shared_data: Path,
-) -> None:
+def test_no_conversation_of_toolorchestra_has_a_goal_that_its_checks_contradict(shared_data: Path) -> None:
     name = "airline__toolorchestra-nemotron"
     file = loaded(shared_data, name)
     tasks = {task["id"]: task for task in file["tasks"]}

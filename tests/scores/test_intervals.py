@@ -113,9 +113,7 @@ def test_single_trials_have_the_interval_of_jeffreys(n: int, data: st.DataObject
 
 
 @given(st.lists(st.sampled_from([0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=20))
-def test_an_interval_of_shares_holds_its_mean_mirrors_and_narrows(
-    values: list[float],
-) -> None:
+def test_an_interval_of_shares_holds_its_mean_mirrors_and_narrows(values: list[float]) -> None:
     mean, variance, n = float(np.mean(values)), float(np.var(values, ddof=1)), len(values)
     given = ((mean, variance), (mean, variance / 2), (1 - mean, variance))
     wide, narrow, mirrored = (share_mean(m, v, n, step=0.25) or Interval(2, -1) for m, v in given)

@@ -146,9 +146,7 @@ def test_ratings_of_sessions_are_compared_by_criterion() -> None:
     assert both["n"].to_list() == [2]
 
 
-def test_reliability_shows_the_judge_that_decides_its_trials(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reliability_shows_the_judge_that_decides_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     goal = GOOD.with_columns(metric=pl.lit("goal_completion"))
     held = judge_standings(judged(("goal_completion", "gpt", "r"), ("helpfulness", "gpt", "r")), goal)
     monkeypatch.setattr(calibration, "standings", lambda *_: held)

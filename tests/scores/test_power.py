@@ -10,13 +10,7 @@ from scipy import stats
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.statistics.clustered import paired_by_cluster
-from agent_eval.scores.statistics.intervals import (
-    Sample,
-    paired,
-    smallest_detectable,
-    welch,
-    welch_multiple,
-)
+from agent_eval.scores.statistics.intervals import Sample, paired, smallest_detectable, welch, welch_multiple
 from agent_eval.scores.statistics.power import paired_design, units_needed
 from agent_eval.scores.statistics.sign_flips import FEWEST_FLIPPED, repeats
 

@@ -18,12 +18,7 @@ from agent_eval.scores.statistics.clustered import (
     paired_by_cluster,
 )
 from agent_eval.scores.statistics.compare import compare
-from agent_eval.scores.statistics.intervals import (
-    paired,
-    share_mean,
-    smallest_detectable,
-    welch_multiple,
-)
+from agent_eval.scores.statistics.intervals import paired, share_mean, smallest_detectable, welch_multiple
 from agent_eval.scores.statistics.plan import plan_one, plan_two
 from agent_eval.scores.statistics.power import units_needed
 from agent_eval.scores.statistics.unpaired import SCHEMA, clusters, conversation_values

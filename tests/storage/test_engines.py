@@ -159,10 +159,7 @@ def test_an_engine_serves_again_and_holds_no_database_meanwhile(store: Store) ->
 
 
 def test_sessions_at_once_have_engines_of_their_own(store: Store) -> None:
-    with (
-        attached(store.attach, "READ_ONLY", ()) as first,
-        attached(store.attach, "READ_ONLY", ()) as second,
-    ):
+    with attached(store.attach, "READ_ONLY", ()) as first, attached(store.attach, "READ_ONLY", ()) as second:
         assert first is not second
 
 

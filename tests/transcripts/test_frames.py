@@ -76,9 +76,7 @@ def stored(*given: tuple[str, Conversation]) -> tuple[Any, Any, Any]:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(conversations)
-def test_a_conversation_comes_back_from_the_tables_and_its_line(
-    conversation: Conversation,
-) -> None:
+def test_a_conversation_comes_back_from_the_tables_and_its_line(conversation: Conversation) -> None:
     held, turns, calls = stored(("a", conversation))
     ((agent_id, back),) = conversations_from(held, turns)
     assert (agent_id, back) == ("a", conversation)

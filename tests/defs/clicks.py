@@ -1,39 +1,26 @@
-"""The UI in a browser: from a row of the board to the source by clicks, and a partition made by a click."""
+"""The UI in a browser, for test_live.py: from a row of the board to the source by clicks, and a partition made by a click."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from benchmarks.live import Ui, eventually, served
+from benchmarks.live import Ui, eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 CHROMIUM = Path("/usr/bin/chromium")
 HEIGHT = 950
 SECONDS = 300_000  # milliseconds; a page of a loaded machine is waited for, not timed
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is absent: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
+@contextlib.contextmanager
+def browser() -> Iterator["Page"]:
+    """A page of a browser; a link that opens another page fails the test, as clicks are counted in this one."""
+    from playwright.sync_api import sync_playwright
 
-@pytest.fixture
-def ui(sample_copy: Path) -> Iterator[Ui]:
-    with served(sample_copy) as ui:
-        yield ui
-
-
-@pytest.fixture
-def page(ui: Ui) -> Iterator["Page"]:
-    """A page of the UI; a link that opens another page fails the test, as clicks are counted in this one."""
-    with sync_api.sync_playwright() as started:
+    with sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         context = chromium.new_context(viewport={"width": 1400, "height": HEIGHT})
         opened = context.new_page()
@@ -113,20 +100,23 @@ def launch(page: "Page", ui: Ui, *, also: str = "", everything: bool = False) ->
 def one_partition_a_range_and_all_are_made_by_clicks_and_a_reload_of_the_code_keeps_what_is_there(
     ui: Ui, page: "Page"
 ) -> None:
-    before = ui.events()["leaderboard"]
+    before = ui.events("leaderboard")["leaderboard"]
     launch(page, ui)
     one = before | {"1.3.0": before["1.3.0"] + 1}
-    eventually(lambda: ui.events()["leaderboard"] == one, "one board is made again", log=ui.log)
+    eventually(lambda: ui.events("leaderboard")["leaderboard"] == one, "one board is made again", log=ui.log)
     launch(page, ui, also="1.2.0")
     two = one | {version: one[version] + 1 for version in ("1.2.0", "1.3.0")}
-    eventually(lambda: ui.events()["leaderboard"] == two, "two boards are made again", log=ui.log)
+    eventually(
+        lambda: ui.events("leaderboard")["leaderboard"] == two, "two boards are made again", log=ui.log
+    )
     launch(page, ui, everything=True)
     every = {version: n + 1 for version, n in two.items()}
-    eventually(lambda: ui.events()["leaderboard"] == every, "all boards are made again", log=ui.log)
-    made = ui.events()["leaderboard"]
-    again = "mutation { reloadWorkspace { __typename } }"
-    assert ui.ask(again)["reloadWorkspace"]["__typename"] == "Workspace"
-    assert ui.events()["leaderboard"] == made
+    eventually(
+        lambda: ui.events("leaderboard")["leaderboard"] == every, "all boards are made again", log=ui.log
+    )
+    made = ui.events("leaderboard")["leaderboard"]
+    ui.reload()
+    assert ui.events("leaderboard")["leaderboard"] == made
 
 
 def a_failed_run_shows_its_cause_on_the_first_screen(ui: Ui, page: "Page") -> None:
@@ -150,9 +140,12 @@ def a_failed_run_shows_its_cause_on_the_first_screen(ui: Ui, page: "Page") -> No
     assert box["y"] < HEIGHT
 
 
-def test_the_ui_by_clicks_only(ui: Ui, page: "Page") -> None:
-    """One test, since each test of a live UI is run on another worker and starts it anew."""
-    six_clicks_lead_from_a_row_of_the_board_to_the_judged_turn_the_judge_and_the_source_line(ui, page)
-    the_run_that_wrote_a_table_is_a_link_and_the_origin_of_a_column_is_named(ui, page)
-    one_partition_a_range_and_all_are_made_by_clicks_and_a_reload_of_the_code_keeps_what_is_there(ui, page)
-    a_failed_run_shows_its_cause_on_the_first_screen(ui, page)
+def the_ui_by_clicks_only(ui: Ui) -> None:
+    """On the sample, or a project with its agent Lumen Support, after a run."""
+    with browser() as page:
+        six_clicks_lead_from_a_row_of_the_board_to_the_judged_turn_the_judge_and_the_source_line(ui, page)
+        the_run_that_wrote_a_table_is_a_link_and_the_origin_of_a_column_is_named(ui, page)
+        one_partition_a_range_and_all_are_made_by_clicks_and_a_reload_of_the_code_keeps_what_is_there(
+            ui, page
+        )
+        a_failed_run_shows_its_cause_on_the_first_screen(ui, page)
