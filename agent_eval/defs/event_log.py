@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import sqlite3
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -19,6 +20,7 @@ from dagster import DagsterInstance, EventLogEntry
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.event import listen
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from agent_eval.defs.dagster_internals import (
@@ -34,6 +36,7 @@ BATCH_SIZE = 200
 """Maximum number of events in one transaction; other processes that write to the index wait for its end."""
 DEFERRED_S = 0.5
 """Maximum time in seconds that an event waits for other events of its run, to be stored in one transaction."""
+_MODE = 0o644  # of a new file, before the umask, as SQLite creates it
 _NO_RUN = ""  # the run id of an event that belongs to no run
 _AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # stored immediately
 _STATUS = ("PIPELINE_", "RUN_")  # prefixes of the types of events about the status of a run
@@ -66,6 +69,7 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         self._inst_data = inst_data  # the folder is set and opened in `register_instance`
         self._batch = threading.local()
         self._tables: set[str] = set()
+        self._indexes: set[str] = set()
         self._deferred = _Deferred(self._store_all)
         self._partitions: dict[str, list[str]] | None = None
         self._has_times = False
@@ -223,6 +227,12 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             self._tables.add(table_name)
         return table_name in self._tables
 
+    def has_secondary_index(self, name: str) -> bool:
+        """Return whether an index is complete. That it is complete is cached, since Dagster calls this for every asset."""
+        if name not in self._indexes and super().has_secondary_index(name):
+            self._indexes.add(name)
+        return name in self._indexes
+
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
         """Yield a connection in a transaction: that of this thread's current batch, else a new one."""
@@ -236,12 +246,35 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     @contextmanager
     def _transaction(self, shard: str, inode: int | None) -> Iterator[Connection]:
+        if shard not in self._initialized_dbs and self._is_copied(Path(self.path_for_shard(shard))):
+            self._initialized_dbs.add(shard)
         engine = _engine(self.conn_string_for_shard(shard), inode, os.getpid())
         if shard not in self._initialized_dbs:
             self._initdb(engine)
             self._initialized_dbs.add(shard)
         with engine.begin() as connection:
             yield connection
+
+    def _is_copied(self, file: Path) -> bool:
+        """Return whether a missing file was created as a copy of an empty one; otherwise Dagster creates it.
+
+        Dagster reads its list of migrations and creates the tables for each run. The copy gets its name when it is
+        complete, and never replaces a file that another process created meanwhile.
+        """
+        if file.exists():
+            return False
+        fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
+        try:
+            with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE), "wb") as handle:  # noqa: PTH123
+                handle.write(_empty_shard(self._initdb))
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.link(fresh, file)
+        except (OSError, DBAPIError):  # another process was first, there are no hard links, or a disk is full
+            return False
+        finally:
+            fresh.unlink(missing_ok=True)
+        return True
 
     def _inode(self, shard: str) -> int | None:
         """Return the inode of a file, which identifies its connection; None if the file does not exist yet."""
@@ -305,6 +338,18 @@ class _Deferred:
                     self._store([self._events.popleft()])
             else:
                 self._events.clear()
+
+
+_empty: list[bytes] = []  # the content of a file without events, once it is known
+
+
+def _empty_shard(initdb: Callable[[Engine], None]) -> bytes:
+    """Return the content of the file of a run without events, which Dagster creates once per process."""
+    if not _empty:
+        with tempfile.TemporaryDirectory() as folder:
+            initdb(create_engine(f"sqlite:///{folder}/empty.db", poolclass=NullPool))
+            _empty.append(Path(folder, "empty.db").read_bytes())
+    return _empty[0]
 
 
 @functools.lru_cache(maxsize=32)
