@@ -115,14 +115,15 @@ def remember_revisions() -> None:
 
 
 def _open_instance() -> None:
-    """Open an instance with the settings of a project, and close it: Dagster imports its storages then."""
+    """Open an instance with the settings of a project and read from it: Dagster imports its storages then."""
     from dagster import DagsterInstance
 
     import agent_eval.defs
 
     with tempfile.TemporaryDirectory() as home:
         shutil.copy(Path(agent_eval.defs.__file__).with_name("dagster.yaml"), home)
-        DagsterInstance.from_config(home).dispose()
+        with DagsterInstance.from_config(home) as instance:
+            instance.all_logs("run")  # creates the file of a run, of which later ones are copies
 
 
 def serve(path: str) -> None:

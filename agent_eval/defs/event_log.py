@@ -68,11 +68,9 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data  # the folder is set and opened in `register_instance`
         self._batch = threading.local()
-        self._tables: set[str] = set()
-        self._indexes: set[str] = set()
+        self._known: set[tuple[str, str]] = set()
         self._deferred = _Deferred(self._store_all)
         self._partitions: dict[str, list[str]] | None = None
-        self._has_times = False
 
     @classmethod
     def config_type(cls) -> dict[str, object]:
@@ -146,11 +144,6 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         else:
             super()._store_asset_event(conn, event, event_id)
 
-    def _has_asset_key_index_cols_on_connection(self, conn: Connection) -> bool:
-        """Return whether the asset table has time columns; the database is queried until they are found."""
-        self._has_times = self._has_times or super()._has_asset_key_index_cols_on_connection(conn)
-        return self._has_times
-
     @contextmanager
     def partitions_held(self) -> Iterator[None]:
         """Read each set of dynamic partitions only once within the block; later changes have no effect on the run.
@@ -222,16 +215,25 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             os.utime(self.path_for_shard(run))
 
     def has_table(self, table_name: str) -> bool:
-        """Return whether a table exists. The result is cached, since Dagster calls this for every event with tags."""
-        if table_name not in self._tables and super().has_table(table_name):
-            self._tables.add(table_name)
-        return table_name in self._tables
+        """Return whether a table exists. Dagster calls this for every event with tags."""
+        query = super().has_table
+        return self._exists("table", table_name, lambda: query(table_name))
 
     def has_secondary_index(self, name: str) -> bool:
-        """Return whether an index is complete. That it is complete is cached, since Dagster calls this for every asset."""
-        if name not in self._indexes and super().has_secondary_index(name):
-            self._indexes.add(name)
-        return name in self._indexes
+        """Return whether an index is complete. Dagster calls this for the inputs and checks of every step."""
+        query = super().has_secondary_index
+        return self._exists("index", name, lambda: query(name))
+
+    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
+        """Return whether the list of assets has a column. Dagster calls this for every event and every step."""
+        query = super()._has_asset_key_col_on_connection
+        return self._exists("column", column_name, lambda: query(conn, column_name))
+
+    def _exists(self, kind: str, name: str, query: Callable[[], bool]) -> bool:
+        """Return whether a part of the index exists; the database is queried until it is found."""
+        if (kind, name) not in self._known and query():
+            self._known.add((kind, name))
+        return (kind, name) in self._known
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
