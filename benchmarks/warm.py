@@ -26,7 +26,27 @@ from benchmarks import warm_client
 from benchmarks.warm_client import SIZE
 
 _REPOSITORY = Path(__file__).parents[1]
-_LIBRARIES = ("dagster", "litellm", "alembic.command", "sqlalchemy.dialects.sqlite", "scipy.stats")
+_LIBRARIES = (
+    "dagster",
+    "dagster._core.execution.execute_in_process",
+    "dagster._core.executor.in_process",
+    "dagster._core.instance.runs.run_domain",
+    "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.storage.noop_compute_log_manager",
+    "litellm",
+    "alembic.command",
+    "sqlalchemy.dialects.sqlite",
+    "scipy.stats",
+    "pyarrow",
+    "jsonschema",
+)
+_WITHOUT_PROJECT = (
+    "agent_eval.defs.checks",
+    "agent_eval.defs.event_log",
+    "agent_eval.defs.instance",
+    "agent_eval.defs.purge",
+)
+"""Modules of `agent_eval.defs` that do not read a project."""
 _OF_A_PROJECT = ("agent_eval.defs", "agent_eval.definitions", "agent_eval.commands.ui", "agent_eval.__main__")
 """Modules that read a project when they are imported, or that import such modules."""
 
@@ -94,13 +114,26 @@ def remember_revisions() -> None:
     ScriptDirectory.from_config = staticmethod(from_config)  # type: ignore[method-assign]
 
 
+def _open_instance() -> None:
+    """Open an instance with the settings of a project and read from it: Dagster imports its storages then."""
+    from dagster import DagsterInstance
+
+    import agent_eval.defs
+
+    with tempfile.TemporaryDirectory() as home:
+        shutil.copy(Path(agent_eval.defs.__file__).with_name("dagster.yaml"), home)
+        with DagsterInstance.from_config(home) as instance:
+            instance.all_logs("run")  # creates the file of a run, of which later ones are copies
+
+
 def serve(path: str) -> None:
     """Import everything that does not depend on a project, then fork for each command, as long as the parent lives."""
     parent = os.getppid()
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    for name in _LIBRARIES:
+    for name in (*_LIBRARIES, *_WITHOUT_PROJECT):
         importlib.import_module(name)
     remember_revisions()
+    _open_instance()
     import agent_eval
 
     for module in pkgutil.iter_modules(agent_eval.__path__, "agent_eval."):

@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import sqlite3
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -19,6 +20,7 @@ from dagster import DagsterInstance, EventLogEntry
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.event import listen
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from agent_eval.defs.dagster_internals import (
@@ -34,6 +36,7 @@ BATCH_SIZE = 200
 """Maximum number of events in one transaction; other processes that write to the index wait for its end."""
 DEFERRED_S = 0.5
 """Maximum time in seconds that an event waits for other events of its run, to be stored in one transaction."""
+_MODE = 0o644  # of a new file, before the umask, as SQLite creates it
 _NO_RUN = ""  # the run id of an event that belongs to no run
 _AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # stored immediately
 _STATUS = ("PIPELINE_", "RUN_")  # prefixes of the types of events about the status of a run
@@ -65,10 +68,9 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data  # the folder is set and opened in `register_instance`
         self._batch = threading.local()
-        self._tables: set[str] = set()
+        self._known: set[tuple[str, str]] = set()
         self._deferred = _Deferred(self._store_all)
         self._partitions: dict[str, list[str]] | None = None
-        self._has_times = False
 
     @classmethod
     def config_type(cls) -> dict[str, object]:
@@ -142,11 +144,6 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         else:
             super()._store_asset_event(conn, event, event_id)
 
-    def _has_asset_key_index_cols_on_connection(self, conn: Connection) -> bool:
-        """Return whether the asset table has time columns; the database is queried until they are found."""
-        self._has_times = self._has_times or super()._has_asset_key_index_cols_on_connection(conn)
-        return self._has_times
-
     @contextmanager
     def partitions_held(self) -> Iterator[None]:
         """Read each set of dynamic partitions only once within the block; later changes have no effect on the run.
@@ -218,10 +215,25 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             os.utime(self.path_for_shard(run))
 
     def has_table(self, table_name: str) -> bool:
-        """Return whether a table exists. The result is cached, since Dagster calls this for every event with tags."""
-        if table_name not in self._tables and super().has_table(table_name):
-            self._tables.add(table_name)
-        return table_name in self._tables
+        """Return whether a table exists. Dagster calls this for every event with tags."""
+        query = super().has_table
+        return self._exists("table", table_name, lambda: query(table_name))
+
+    def has_secondary_index(self, name: str) -> bool:
+        """Return whether an index is complete. Dagster calls this for the inputs and checks of every step."""
+        query = super().has_secondary_index
+        return self._exists("index", name, lambda: query(name))
+
+    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
+        """Return whether the list of assets has a column. Dagster calls this for every event and every step."""
+        query = super()._has_asset_key_col_on_connection
+        return self._exists("column", column_name, lambda: query(conn, column_name))
+
+    def _exists(self, kind: str, name: str, query: Callable[[], bool]) -> bool:
+        """Return whether a part of the index exists; the database is queried until it is found."""
+        if (kind, name) not in self._known and query():
+            self._known.add((kind, name))
+        return (kind, name) in self._known
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
@@ -236,12 +248,35 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     @contextmanager
     def _transaction(self, shard: str, inode: int | None) -> Iterator[Connection]:
+        if shard not in self._initialized_dbs and self._is_copied(Path(self.path_for_shard(shard))):
+            self._initialized_dbs.add(shard)
         engine = _engine(self.conn_string_for_shard(shard), inode, os.getpid())
         if shard not in self._initialized_dbs:
             self._initdb(engine)
             self._initialized_dbs.add(shard)
         with engine.begin() as connection:
             yield connection
+
+    def _is_copied(self, file: Path) -> bool:
+        """Return whether a missing file was created as a copy of an empty one; otherwise Dagster creates it.
+
+        Dagster reads its list of migrations and creates the tables for each run. The copy gets its name when it is
+        complete, and never replaces a file that another process created meanwhile.
+        """
+        if file.exists():
+            return False
+        fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
+        try:
+            with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE), "wb") as handle:  # noqa: PTH123
+                handle.write(_empty_shard(self._initdb))
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.link(fresh, file)
+        except (OSError, DBAPIError):  # another process was first, there are no hard links, or a disk is full
+            return False
+        finally:
+            fresh.unlink(missing_ok=True)
+        return True
 
     def _inode(self, shard: str) -> int | None:
         """Return the inode of a file, which identifies its connection; None if the file does not exist yet."""
@@ -305,6 +340,18 @@ class _Deferred:
                     self._store([self._events.popleft()])
             else:
                 self._events.clear()
+
+
+_empty: list[bytes] = []  # the content of a file without events, once it is known
+
+
+def _empty_shard(initdb: Callable[[Engine], None]) -> bytes:
+    """Return the content of the file of a run without events, which Dagster creates once per process."""
+    if not _empty:
+        with tempfile.TemporaryDirectory() as folder:
+            initdb(create_engine(f"sqlite:///{folder}/empty.db", poolclass=NullPool))
+            _empty.append(Path(folder, "empty.db").read_bytes())
+    return _empty[0]
 
 
 @functools.lru_cache(maxsize=32)

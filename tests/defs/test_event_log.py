@@ -4,6 +4,7 @@ import functools
 import itertools
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -345,3 +346,36 @@ def test_observations_under_a_name_of_an_earlier_release_are_removed(batched: dg
     remove_retired(batched)
     assert batched.all_asset_keys() == [dg.AssetKey("judge_config")]
     assert n_events(folder(batched) / "index.db") == 1
+
+
+def test_the_file_of_a_run_is_as_dagster_makes_it_and_never_replaces_one(
+    stock: dg.DagsterInstance, batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for instance in (stock, batched):
+        report(instance, "first", ["a"])
+        report(instance, "second", ["b"])
+    made, copied = (folder(instance) / "second.db" for instance in (stock, batched))
+    assert schema(copied) == schema(made)
+    assert copied.stat().st_mode == made.stat().st_mode
+    with closing(sqlite3.connect(copied)) as con:
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def another_was_first(_: Path, file: Path) -> None:
+        shutil.copyfile(copied, file)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", another_was_first)
+    report(batched, "third", ["c"])
+    assert n_events(folder(batched) / "third.db") == 2
+    assert not [*folder(batched).glob("*.new")]
+
+
+def schema(file: Path) -> list[tuple[str, ...]]:
+    """The tables and indexes of a file, its migration and how it is written."""
+    with closing(sqlite3.connect(file)) as con:
+        found = con.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+        return [
+            *found,
+            *con.execute("SELECT version_num FROM alembic_version"),
+            *con.execute("PRAGMA journal_mode"),
+        ]
