@@ -63,7 +63,7 @@ def command() -> list[str]:
     assert server.stdout.readline() == "ready\n"
 
     def stop() -> None:
-        server.terminate()
+        server.kill()
         server.wait()
         shutil.rmtree(folder)
 
