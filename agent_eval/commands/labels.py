@@ -132,7 +132,7 @@ def write_sheets(
             out.print(one_line(f"{path}: {len(sheet.items)} parts: {said}"), markup=False, soft_wrap=True)
     if n_lacking := made[0].n_lacking:
         err.print(
-            f"For two labels on each answer of the judge, per metric and agent, draw {n_lacking:,} more parts (-n), or "
+            f"For two labels on each answer of the judge, per metric and agent, draw {n_lacking:,} more parts (--n), or "
             "name fewer metrics or agents.",
             markup=False,
         )

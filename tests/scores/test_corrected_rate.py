@@ -158,6 +158,14 @@ def test_weights_are_how_many_parts_a_label_represents() -> None:
     assert found.value == pytest.approx(0.6 * 45 / 50 + 0.4 * 0.2)
 
 
+def test_if_all_parts_are_labelled_the_rate_is_that_of_the_labels_whatever_the_weights_of_their_sheets() -> (
+    None
+):
+    truth = [1.0] * 4 + [0.0] * 16
+    found = double_sampled_rate(double_sample([1.0] * 20, truth, [5.0] * 4 + [16 / 15] * 16))
+    assert found.value == pytest.approx(0.2)
+
+
 def test_turns_of_one_conversation_that_are_alike_widen_the_interval() -> None:
     # the same answers, five of each conversation
     apart, together = (

@@ -183,7 +183,7 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
 
     The corrected rate is D + Σ A p over the judge's answers. D is the part of the rate that people decided without a
     draw, A is the share of the other parts with an answer, and p is the share of positives among the drawn labels of
-    these parts. An answer without a drawn label is unknown: half of its parts count, and the interval reaches from none
+    these parts, weighted unless all are labelled. An answer without a drawn label is unknown: half of its parts count, and the interval reaches from none
     to all of them.
 
     The interval holds the rates r with (rate − r)² ≤ z² Σ (A² p (1 − p) / n + S (p − r)²) + t² V. Here p are the most
@@ -206,7 +206,8 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
         is_answer = (sample.judge == answer) & ~sample.is_decided
         labelled = is_answer & is_drawn
         of_answer = float(shares[is_answer].sum())
-        own = sample.weights[labelled] * shares[labelled]
+        is_census = bool((labelled == is_answer).all())  # on several sheets: each had weights of its own
+        own = shares[labelled] * (1.0 if is_census else sample.weights[labelled])
         if not labelled.any():
             positive[is_answer] = 0.5
             unknown += of_answer / 2
@@ -241,10 +242,8 @@ def _score_limits(cells: Floats, known: float, added: float) -> tuple[float, flo
     share, p, n, squares = cells.T
     value, squared = float(share @ p), float(ndtri(0.5 + LEVEL / 2)) ** 2
     limits = []
-    for end in (
-        _FAR,
-        -_FAR,
-    ):  # the rate falls as m grows; steps on the scale of asinh, because m may be of any size
+    # the rate falls as m grows; steps on the scale of asinh, because m may be of any size
+    for end in (_FAR, -_FAR):
         inside, outside = 0.0, end
         for _ in range(_HALVINGS):
             middle = (inside + outside) / 2
