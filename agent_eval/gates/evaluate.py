@@ -43,7 +43,7 @@ INPUTS = (
 """Names of the tables that the gates read."""
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label",
-    "further_labels", "status", "unscored_reason", "is_effective", "seen_share",
+    "further_labels", "status", "unscored_reason", "is_effective", "is_counted", "label_weight", "seen_share",
 )  # fmt: skip
 COLUMNS: Mapping[str, Sequence[str]] = {
     "turn_judgments": (*_ANSWER, "turn_index"),

@@ -23,6 +23,7 @@ from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.judging import enters_means
 from agent_eval.transcripts.outcomes import is_unexplained_error
 
 _ROUNDING = Fraction(1, 10**9)
@@ -77,7 +78,7 @@ def means(
     was nothing to read. `transcripts` may have the column outcome_class of table conversations: a goal that was
     missed in an error of unknown cause is doubted. Answers of rules in conversations outside the judged sample are omitted.
     """
-    columns = [*PAIR, "conversation_id", "metric", "judge", "is_effective", "status", "unscored_reason"]
+    columns = [*PAIR, "conversation_id", "metric", "judge", "status", "unscored_reason"]
     is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
     columns += ["rating_1to5", "value", "label"]
     answer = pl.coalesce(
@@ -91,8 +92,10 @@ def means(
     has_classes = "outcome_class" in transcripts.columns
     is_doubted = (is_unexplained_error() if has_classes else pl.lit(value=False)).alias("is_doubted")
     counted = (
-        pl.concat([turn_judgments.select(columns), conversation_judgments.select(columns)])
-        .filter("is_effective")
+        pl.concat(
+            frame.filter(enters_means(frame)).select(columns)
+            for frame in (turn_judgments, conversation_judgments)
+        )
         .filter(~(is_by_rule & is_left_out()))
         .filter(pl.col("metric").is_in(list(metrics)))
         .with_columns(

@@ -22,6 +22,7 @@ from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
+from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.transcripts.attachments import AttachmentKind
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
@@ -30,7 +31,6 @@ Answers = dict[str, list[tuple[str, Verdict]]]
 """Judges and their verdicts by metric name, in order of precedence."""
 Row = dict[str, object]
 
-HUMAN = "human"
 PAID = (
     "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
     "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out",

@@ -1,6 +1,7 @@
 """Convert people's ratings to rows of turn_judgments and conversation_judgments.
 
-They take precedence over all judges. Every rater has a row. If the raters differ and the difference is not resolved,
+They take precedence over all judges where a part is shown. In means, labels of parts that a rating sheet drew correct
+the judge's answers instead (`scores.labelled_parts`). Every rater has a row. If the raters differ and the difference is not resolved,
 an additional row with the status `disputed` is effective.
 """
 
@@ -39,7 +40,9 @@ def with_people(
     if of_grain.is_empty():
         return rows
     is_replied = ~pl.col("unscored_reason").is_in([NO_REPLY, ENDED]).fill_null(False)
-    asked = rows.filter("is_effective", is_replied).select(*question, "question_key", "rubric_hash")
+    asked = rows.filter("is_effective", is_replied).select(
+        *question, "question_key", asked_rubric="rubric_hash"
+    )
     found = of_grain.join(asked, on=question, how="inner", maintain_order="left")
     if not of_turns:
         found = found.drop("turn_index")
@@ -47,12 +50,32 @@ def with_people(
     is_unanswered = (pl.col("judge") == RULE) & (pl.col("unscored_reason").is_in(UNANSWERED))
     overruled = rows.join(said, on=question, how="semi").filter(~is_unanswered.fill_null(value=False))
     untouched = rows.join(said, on=question, how="anti")
+    of_judge = overruled.filter("is_effective", status="scored").filter(pl.col("judge") != RULE)
+    corrected = (
+        of_judge.join(said.drop_nulls("label_weight"), on=question, how="semi").select(question).unique()
+    )
+    overruled = _counted(overruled, corrected, question, pl.col("is_effective"))
+    said = _counted(said, corrected, question, pl.lit(value=False))
     return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(value=False)), said])
+
+
+def _counted(
+    rows: pl.DataFrame, corrected: pl.DataFrame, question: Sequence[str], is_counted: pl.Expr
+) -> pl.DataFrame:
+    """Return the rows with `is_counted` set where people's labels correct the judge."""
+    is_corrected = pl.struct(question).is_in(corrected.select(pl.struct(question)).to_series().implode())
+    return rows.with_columns(is_counted=pl.when(is_corrected).then(is_counted))
 
 
 def raters(ratings: Sequence[Rating]) -> str:
     """Return the sorted names of the raters as one text."""
     return ", ".join(sorted(rating["rater"] for rating in ratings))
+
+
+def _weight(rating: Rating) -> float | None:
+    """Return how many parts a drawn label represents; None if the rater saw another rubric than the judge."""
+    is_same = rating["rubric_hash"] in (None, rating["asked_rubric"])
+    return rating["weight"] if is_same else None
 
 
 def _rows(
@@ -70,6 +93,7 @@ def _rows(
             "evidence_verified": transcript.holds(quote, rating.get("turn_index")) if quote else None,
             "judge_model": rating["rater"],
             "judged_at": rating["rated_at"],
+            "label_weight": _weight(rating),
         }  # fmt: skip
         if rating["dispute"]:
             disputes.setdefault(tuple(rating[name] for name in question), []).append(rating)

@@ -8,14 +8,17 @@ from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.base import NO_FAILURE, UNANSWERED
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
+from agent_eval.scores.labelled_parts import labelled_metrics, parts_of, placed_parts
 from agent_eval.scores.reliability.trials import TrialTables, trial_outcomes
 from agent_eval.scores.statistics import quality
 from agent_eval.scores.statistics.compared_values import conversation_metrics, known_metrics
 from agent_eval.scores.statistics.unpaired import conversation_values
+from agent_eval.tables import table
+from agent_eval.tables.judging import HUMAN
 
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status",
-    "unscored_reason", "is_effective",
+    "unscored_reason", "is_effective", "is_counted", "label_weight",
 )  # fmt: skip
 _COLUMNS: Mapping[str, Sequence[str]] = {
     "turn_judgments": (*_ANSWER, "turn_index"),
@@ -48,16 +51,25 @@ def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -
         failures=_failures(project),
         unanswered=UNANSWERED,
     )
-    metrics, labelled, answers = [], [], []
+    drawn = drawn_metrics(project, pairs)
+    metrics, labelled, answers, parts = [], [], [], []
     for part in judgments_in_parts(project, pairs, _COLUMNS):
         turns, whole = part["turn_judgments"], part["conversation_judgments"]
+        parts.append(parts_of(turns, whole, drawn, facts.failures, NO_FAILURE))
         metrics.append(conversation_metrics(turns, whole, UNASKED))
         labelled.append(turns.filter(pl.col("metric").is_in(facts.failures), pl.col("label").is_not_null()))
         answers.append(quality.answer_counts(turns, whole, facts))
-    values = conversation_values(
-        outcomes, known_metrics(pl.concat(metrics)), pl.concat(labelled), facts.failures, NO_FAILURE
-    )
-    return quality.quality_summary(values, outcomes, known.conversations, pl.concat(answers), facts)
+    of_metrics = known_metrics(pl.concat(metrics))
+    values = conversation_values(outcomes, of_metrics, pl.concat(labelled), facts.failures, NO_FAILURE)
+    placed = placed_parts(pl.concat(parts), outcomes, of_metrics)
+    return quality.quality_summary(values, outcomes, known.conversations, pl.concat(answers), facts, placed)
+
+
+def drawn_metrics(project: Project, pairs: pl.DataFrame) -> list[str]:
+    """Return the metrics of these pairs with labels of people that a rating sheet drew."""
+    people = pairs.select("agent_id", "methodology_version").unique().with_columns(judge=pl.lit(HUMAN))
+    columns = ["metric", "label_weight"]
+    return labelled_metrics(*(project.store.read(table(name), people, columns=columns) for name in _COLUMNS))
 
 
 def _failures(project: Project) -> list[str]:

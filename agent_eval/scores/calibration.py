@@ -20,9 +20,9 @@ from agent_eval.scores.statistics.corrected_rate import (
     accuracy_for_others,
 )
 from agent_eval.tables import table
+from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.tables.judging import is_imported, is_imported_judge
 
-HUMAN = "human"
 NO_FAILURE, FAILURE = "no failure", "failure"
 _TABLE = table("judge_calibration")
 _PART = ["methodology_version", "agent_id", "conversation_id", "turn_index", "criterion", "metric"]

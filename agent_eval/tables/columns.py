@@ -110,6 +110,16 @@ JUDGMENT = (
     Column("judged_at", TIME, "Time of the answer, ISO 8601"),
     *PAID,
     DECIDED_BY,
+    Column(
+        "is_counted",
+        B,
+        "Whether the answer enters means and rates, where this differs from is_effective: where a rating sheet drew the part, the judge's answer does, and people's labels correct the mean; null elsewhere",
+    ),
+    Column(
+        "label_weight",
+        F,
+        "Number of parts that a person's label represents, because a rating sheet drew the part; null for other answers",
+    ),
 )
 
 COUNTED = (

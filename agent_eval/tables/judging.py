@@ -23,6 +23,8 @@ from agent_eval.tables.columns import (
 from agent_eval.tables.contract import DATE, TIME, Column, Table
 from agent_eval.tables.vocabularies import JUDGMENT_STATUS, RATER_ROLE, STARTED_BY
 
+HUMAN = "human"
+"""Name of the judge of people's answers."""
 IMPORTED = "import:"
 """Prefix of the names of other tools' judges, followed by a transcript format or a name; their answers never count.
 
@@ -38,6 +40,16 @@ def is_imported(judge: str) -> bool:
 def is_imported_judge() -> pl.Expr:
     """Return whether the column `judge` names another tool's judge."""
     return pl.col("judge").str.starts_with(IMPORTED)
+
+
+def enters_means(judgments: pl.DataFrame) -> pl.Expr:
+    """Return whether an answer in these rows of turn_judgments or conversation_judgments enters means and rates.
+
+    These are the effective answers, except for the parts that a rating sheet drew: there the judge's answer enters, and
+    people's labels correct the mean (`scores.labelled_parts`).
+    """
+    is_counted = [name for name in ("is_counted",) if name in judgments.columns]
+    return pl.coalesce(*is_counted, "is_effective")
 
 
 DECLARED: tuple[Table[Any], ...] = (

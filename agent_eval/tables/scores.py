@@ -309,6 +309,21 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "high", F, "Upper 95 % bound of the mean over new sessions; null with fewer than two clusters"
             ),
+            Column(
+                "mean_of_judge",
+                F,
+                "Mean before the labels of rating sheets correct it; null if no such label corrects the mean",
+            ),
+            Column(
+                "n_labels_drawn",
+                I,
+                "Labels of people that correct the mean, because rating sheets drew their parts; null if none does",
+            ),
+            Column(
+                "n_labels_own",
+                I,
+                "Answers of people that count for their own part only, because no sheet drew it",
+            ),
             Column("n_conversations", I, "Conversations in the mean", nullable=False),
             Column(
                 "n_clusters", I, "Clusters of conversations that may depend on each other", nullable=False

@@ -44,7 +44,7 @@ from agent_eval.tables.frames import (
 SCORED_BY = [dep("scoring_spec", TO_VERSION)]
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status",
-    "unscored_reason", "is_effective",
+    "unscored_reason", "is_effective", "is_counted", "label_weight",
 )  # fmt: skip
 _OF_TURNS = (*_ANSWER, "turn_index")
 """The columns of judgments that scores are computed from, without texts and costs."""

@@ -31,7 +31,7 @@ from agent_eval.report.svg import (
     matrix,
     spans,
 )
-from agent_eval.tables.judging import is_imported_judge
+from agent_eval.tables.judging import enters_means, is_imported_judge
 
 _FREE = ("human", "rule", "recorded", "none")
 _PAIR = ["methodology_version", "agent_id"]
@@ -133,7 +133,7 @@ def coverage_table(counted: pl.DataFrame) -> str:
 
 def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
     """Return the number of effective judgments per version, agent, metric and rating."""
-    rated = judgments.filter("is_effective", pl.col("rating_1to5").is_not_null())
+    rated = judgments.filter(enters_means(judgments), pl.col("rating_1to5").is_not_null())
     return rated.group_by(*_PAIR, pl.col("metric").alias("row"), "rating_1to5").len().sort(pl.all())
 
 

@@ -8,6 +8,7 @@ from agent_eval.scores.composite.board_facts import NOT_SAMPLED
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.scores.tools.correctness import UTILISATION_METRIC
+from agent_eval.tables.judging import enters_means
 
 PASS_AT_1 = "pass@1"
 DECLARED = (GOAL_METRIC, UTILISATION_METRIC)
@@ -130,7 +131,9 @@ def says_goal(conversation_judgments: pl.DataFrame) -> bool:
 
 def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
     """Return the conversations whose goal completion repeats the trial's outcome, with the metric's name."""
-    goals = conversation_judgments.filter(pl.col("metric") == GOAL_METRIC, pl.col("is_effective"))
+    goals = conversation_judgments.filter(
+        pl.col("metric") == GOAL_METRIC, enters_means(conversation_judgments)
+    )
     is_same = (pl.col("source") == GOAL_METRIC) | (
         (pl.col("source") == "outcome") & (pl.col("judge") == RULE)
     )
@@ -156,7 +159,7 @@ def conversation_metrics(
     columns = ["judge", "status", "unscored_reason", "rating_1to5", "value"]
     key = [*TRIAL, "metric"]
     rows = pl.concat(
-        frame.filter("is_effective").select(*key, *columns)
+        frame.filter(enters_means(frame)).select(*key, *columns)
         for frame in (turn_judgments, conversation_judgments)
     )
     answer = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")

@@ -44,12 +44,16 @@ class Accuracy(NamedTuple):
 
 
 class CorrectedRate(NamedTuple):
-    """Hold a corrected rate (0–1) with its 95 % interval, or the reason why the rate cannot be corrected."""
+    """Hold a corrected rate (0–1) with its 95 % interval, or the reason why the rate cannot be corrected.
+
+    `predicted` has the expected answer of people to each part of a double sample; the rate is its mean over the shares.
+    """
 
     value: float | None
     low: float | None = None
     high: float | None = None
     refused: str | None = None
+    predicted: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class DoubleSample:
         weights: The number of parts that each drawn label represents; NaN for a label that no sheet drew. Such a label
             decides its own part and says nothing about others. Ignored for parts without a label.
         clusters: The independent unit of each part, e.g. its session.
+        conversations: The conversation of each part; by default, the clusters are conversations.
     """
 
     judge: Floats
@@ -70,6 +75,7 @@ class DoubleSample:
     shares: Floats
     weights: Floats
     clusters: Sequence[Hashable]
+    conversations: Sequence[Hashable] | None = None
 
     @property
     def is_drawn(self) -> NDArray[np.bool_]:
@@ -83,9 +89,11 @@ class DoubleSample:
 
     @property
     def has_labels(self) -> bool:
-        """Return whether sheets drew labels in at least five clusters."""
-        drawn = {c for c, known in zip(self.clusters, self.is_drawn.tolist(), strict=True) if known}
-        return len(drawn) >= FEWEST_CLUSTERS
+        """Return whether sheets drew labels in at least five conversations, or people labelled every part."""
+        is_drawn = self.is_drawn
+        of_conversations = self.clusters if self.conversations is None else self.conversations
+        drawn = {c for c, known in zip(of_conversations, is_drawn.tolist(), strict=True) if known}
+        return len(drawn) >= FEWEST_CLUSTERS or bool(is_drawn.any() and np.isfinite(self.human).all())
 
 
 def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
@@ -183,8 +191,8 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
 
     The corrected rate is D + Σ A p over the judge's answers. D is the part of the rate that people decided without a
     draw, A is the share of the other parts with an answer, and p is the share of positives among the drawn labels of
-    these parts, weighted unless all are labelled. An answer without a drawn label is unknown: half of its parts count, and the interval reaches from none
-    to all of them.
+    these parts, weighted unless all are labelled. An answer without a drawn label is unknown: half of its parts count,
+    and the interval reaches from none to all of them.
 
     The interval holds the rates r with (rate − r)² ≤ z² Σ (A² p (1 − p) / n + S (p − r)²) + t² V. Here p are the most
     likely shares whose rate is r, n is the effective number of an answer's labels, S is the sum of the squared shares
@@ -215,12 +223,12 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
         is_estimated |= is_answer
         label_shares[labelled] = of_answer * own / own.sum()
         share = min(float(own @ sample.human[labelled] / own.sum()), 1.0)
-        positive[is_answer] = share
+        positive[is_answer] = sample.human[is_answer] if is_census else share
         n_effective = float(own.sum() ** 2 / (own**2).sum())
         cells.append((of_answer, share, n_effective, float((shares[is_answer] ** 2).sum())))
     value = min(float(shares @ positive), 1.0)
-    first = shares * (positive - value)
     second = label_shares * (np.where(is_drawn, sample.human, 0.0) - positive)
+    first = shares * (positive - value)
     sums = cluster_sums(np.stack([first + second, shares, label_shares], axis=1), sample.clusters)[:, 0]
     together, *concentrations = (sums**2).sum(axis=0).tolist()
     surplus = (together - float(((first + second) ** 2).sum())) / (1 - concentrations[0])
@@ -229,7 +237,7 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
     added += float(ndtri(0.5 + LEVEL / 2)) ** 2 * float((first[~is_estimated] ** 2).sum())
     known = value - math.fsum(share * p for share, p, *_ in cells)  # of the decided and the unknown parts
     low, high = _score_limits(np.array(cells), known, added)
-    return CorrectedRate(value, max(low - unknown, 0.0), min(high + unknown, 1.0))
+    return CorrectedRate(value, max(low - unknown, 0.0), min(high + unknown, 1.0), predicted=positive)
 
 
 def _score_limits(cells: Floats, known: float, added: float) -> tuple[float, float]:

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from agent_eval.scores.labelled_parts import corrected
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.clustered import clustered_interval
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE, clusters
 from agent_eval.tables import table
+from agent_eval.tables.judging import HUMAN, enters_means
 
 COST = "cost_usd"
 HEADLINES = {
@@ -51,6 +53,7 @@ def quality_summary(
     conversations: pl.DataFrame,
     answers: pl.DataFrame,
     facts: MetricFacts,
+    parts: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Summarise the known values of each agent's conversations.
 
@@ -60,12 +63,14 @@ def quality_summary(
         conversations: Costs in US dollars.
         answers: From `answer_counts`. If the judgments were counted in parts, the counts of all parts.
         facts: Facts about the metrics; a metric without an entry in `scales` has the scale 0–1.
+        parts: From `placed_parts`, for the metrics with labels that sheets drew.
 
     Returns:
         Table quality_summary, sorted: one row per agent, version and quantity with a known or missing answer.
         The mean is taken over conversations, as in `compare`, and is null if no value is known. Its interval is
-        null with fewer than two clusters.
+        null with fewer than two clusters. With drawn labels in at least five conversations it is the corrected mean.
     """
+    labelled = {} if parts is None else parts.partition_by(_QUANTITY, as_dict=True)
     costs = outcomes.join(conversations.select(*_CONVERSATION, value=COST), on=_CONVERSATION).select(
         *_PAIR,
         "session_id",
@@ -84,14 +89,17 @@ def quality_summary(
     )
     rows = []
     for row in counted.filter(pl.sum_horizontal(_COUNTS) > 0).iter_rows(named=True):
-        of = known.get(tuple(row[name] for name in _QUANTITY))
+        key = tuple(row[name] for name in _QUANTITY)
+        of = known.get(key)
         if (
             of is None and row["quantity"] == GOAL_METRIC
         ):  # goal completion decided the success rate, so both are the same value
-            success = known.get((*(row[name] for name in _PAIR), SUCCESS_RATE))
+            key = (*(row[name] for name in _PAIR), SUCCESS_RATE)
+            success = known.get(key)
             of = success if success is not None and success.height == row["n_scored"] else None
         bounds = (0.0, None) if row["quantity"] == COST else facts.scales.get(row["quantity"], (0.0, 1.0))
-        rows.append(row | _shares(row) | _mean(of, bounds, row["n_scored"]))
+        mean = _mean(of, bounds, row["n_scored"])
+        rows.append(row | _shares(row) | mean | _corrected(labelled.get(key), bounds, mean))
     return table("quality_summary").frame(rows).sort(_QUANTITY)
 
 
@@ -105,6 +113,7 @@ def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) 
             n_unscored=pl.col(known).null_count().cast(pl.Int64),
             n_unasked=pl.lit(0, pl.Int64),
             judges=pl.col("judge").drop_nulls().unique().sort(),
+            n_labels_own=pl.lit(0, pl.Int64),
         )
         .filter(pl.col("n_scored") > 0)
     )
@@ -113,7 +122,7 @@ def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) 
 def _added(answers: pl.DataFrame) -> pl.DataFrame:
     """Add the counts of several parts."""
     judges = pl.col("judges").explode(empty_as_null=False).unique().sort()
-    return answers.group_by(_QUANTITY).agg(pl.col(_COUNTS).sum(), judges)
+    return answers.group_by(_QUANTITY).agg(pl.col(_COUNTS).sum(), judges, pl.col("n_labels_own").sum())
 
 
 def answer_counts(
@@ -130,15 +139,14 @@ def answer_counts(
         One row per version, agent and quantity: `n_scored`, `n_unscored`, `n_unasked` and the `judges`.
     """
     is_failure = pl.col("metric").is_in(list(facts.failures))
-    columns = ["metric", "judge", "status", "unscored_reason", "is_effective"]
-    no_turn = pl.lit(None, pl.Int64).alias("turn_index")
-    whole = conversation_judgments.select(*TRIAL, no_turn, *columns)
-    rows = pl.concat([turn_judgments.select(*TRIAL, "turn_index", *columns), whole]).filter(
-        is_failure | pl.col("metric").is_in(list(facts.scales))
-    )
+    whole = conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64))
+    columns = [*TRIAL, "turn_index", "metric", "judge", "status", "unscored_reason"]
+    rows = pl.concat(
+        frame.select(*columns, is_counted=enters_means(frame)) for frame in (turn_judgments, whole)
+    ).filter(is_failure | pl.col("metric").is_in(list(facts.scales)))
     # a rule labels only failing turns, so its labels do not give a share of all turns
     counts = (pl.col("status") == "scored") & (
-        pl.when(is_failure).then(pl.col("judge") != RULE).otherwise("is_effective")
+        pl.when(is_failure).then(pl.col("judge") != RULE).otherwise("is_counted")
     )
     reason = pl.col("unscored_reason").fill_null("")
     unanswered = pl.any_horizontal(reason.str.starts_with(start) for start in facts.unanswered)
@@ -148,6 +156,7 @@ def answer_counts(
         lost=pl.col("status").is_in(["unscored", "disputed"]).any(),
         unasked=(unanswered | of_rule).any(),
         judge=pl.col("judge").filter(counts).unique(),
+        by_people=(counts & pl.col("is_counted") & (pl.col("judge") == HUMAN)).any(),
     )
     quantity = pl.when(is_failure).then(FAILURE_RATE + pl.col("metric")).otherwise("metric")
     lost = ~pl.col("scored") & pl.col("lost")
@@ -159,6 +168,7 @@ def answer_counts(
             n_unscored=lost.sum().cast(pl.Int64),
             n_unasked=(~pl.col("scored") & ~lost & pl.col("unasked")).sum().cast(pl.Int64),
             judges=pl.col("judge").explode(empty_as_null=False).unique().sort(),
+            n_labels_own=pl.col("by_people").sum().cast(pl.Int64),
         )
     )
 
@@ -185,6 +195,26 @@ def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_ans
         "n_conversations": len(numbers),
         "n_clusters": len(set(groups)),
         "clustered_by": "session" if values["session_id"].n_unique() > 1 else "task or conversation",
+    }
+
+
+def _corrected(
+    parts: pl.DataFrame | None, bounds: tuple[float, float | None], mean: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the mean that drawn labels correct, and what it rests on; without such labels, only the latter."""
+    low, high = bounds
+    if parts is None or high is None or not mean["n_conversations"]:
+        return {}
+    found = corrected(parts, "conversation_id", (low, high))
+    if found is None:
+        return {}
+    estimate = found[0]
+    return {
+        "mean": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "mean_of_judge": mean["mean"],
+        "n_labels_drawn": estimate.n_drawn,
     }
 
 

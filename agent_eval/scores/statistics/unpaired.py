@@ -13,6 +13,7 @@ import polars as pl
 
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean, has_two_clusters
+from agent_eval.tables.judging import enters_means
 
 SUCCESS_RATE = "success rate"
 FAILURE_RATE = "failure rate: "
@@ -71,7 +72,7 @@ def conversation_values(
     )
     turn = [*TRIAL, "turn_index", "metric"]
     eligible = labelled.filter(pl.col("judge") != RULE)
-    labelled = labelled.filter("is_effective").join(eligible, on=turn, how="semi")
+    labelled = labelled.filter(enters_means(labelled)).join(eligible, on=turn, how="semi")
     failures = labelled.group_by(*TRIAL, "metric", maintain_order=True).agg(
         value=(pl.col("label") != no_failure).cast(pl.Float64).mean()
     )

@@ -1,0 +1,217 @@
+"""Correct the means of judges' answers with the labels of people that rating sheets drew.
+
+A part is a turn or a conversation under one metric. Where a sheet drew a part, the judge's answer enters the mean and
+the label corrects it (`statistics.corrected_mean`). Answers of rules, and labels that no sheet drew, decide their own
+part only. Functions take and return frames.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
+
+import polars as pl
+
+from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
+from agent_eval.tables.judging import HUMAN, enters_means
+
+PARTS = pl.Schema(
+    {
+        **dict.fromkeys((*TRIAL, "quantity", "judge"), pl.String),
+        "turn_index": pl.Int64,
+        **dict.fromkeys(("value", "human", "weight"), pl.Float64),
+    }
+)
+"""Columns of parts: the answer that enters the mean, people's answer, and how many parts the label represents.
+
+`human` is null for a part that only the judge answered. `weight` is null for a part that a rule decided, or that people
+decided without a draw; `human` then repeats the answer.
+"""
+_STEP = 1.0  # between ratings, and between the two values of a rate; other numbers may differ by less
+PAIR = ["methodology_version", "agent_id"]
+_PART = [*TRIAL, "turn_index", "metric"]
+
+
+class Corrected(NamedTuple):
+    """Hold a mean that drawn labels correct, with its interval, and what it rests on."""
+
+    value: float
+    low: float | None
+    high: float | None
+    of_judge: float  # the mean of the answers before the labels correct it
+    n_drawn: int  # labels that sheets drew
+    n_own: int  # parts that people decided without a draw
+
+
+def labelled_metrics(*judgments: pl.DataFrame) -> list[str]:
+    """Return the metrics with labels that a rating sheet drew, sorted."""
+    drawn = [frame.filter(pl.col("label_weight").is_not_null())["metric"] for frame in judgments]
+    return sorted({*pl.concat(drawn)})
+
+
+def parts_of(
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    metrics: Collection[str],
+    failures: Collection[str],
+    no_failure: str,
+) -> pl.DataFrame:
+    """Return the answers of these metrics that enter means, with people's labels (columns PARTS), one row per part.
+
+    The label of a part with several raters is the one that counts, or their mean if they dispute it. A failure is 1 and
+    its absence 0; turns in which only a rule looked for a failure are omitted, because rules label only failing turns.
+
+    Args:
+        turn_judgments: Answers about turns.
+        conversation_judgments: Answers about whole conversations.
+        metrics: The metrics, e.g. those of `labelled_metrics`.
+        failures: The metrics whose labels are failures.
+        no_failure: The label that is not a failure.
+    """
+    columns = [*TRIAL, "metric", "judge", "status", "rating_1to5", "value", "label", "is_effective", "is_counted", "label_weight"]  # fmt: skip
+    whole = conversation_judgments.select(*columns, turn_index=pl.lit(None, pl.Int64))
+    is_failure = pl.col("metric").is_in(list(failures))
+    failed = (pl.col("label") != no_failure).cast(pl.Float64)
+    rows = (
+        pl.concat([turn_judgments.select(whole.columns), whole])
+        .filter(pl.col("metric").is_in(list(metrics)), pl.col("status").cast(pl.String) == "scored")
+        .with_columns(
+            answer=pl.when(is_failure)
+            .then(failed)
+            .otherwise(pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")),
+            quantity=pl.when(is_failure).then(FAILURE_RATE + pl.col("metric")).otherwise("metric"),
+        )
+        .drop_nulls("answer")
+    )
+    labels = (
+        rows.filter(pl.col("label_weight").is_not_null())
+        .group_by(_PART)
+        .agg(
+            human=pl.coalesce(pl.col("answer").filter("is_effective").first(), pl.col("answer").mean()),
+            weight=pl.col("label_weight").mean(),
+        )
+    )
+    looked_at = rows.filter(pl.col("judge") != RULE).select(_PART).unique()
+    is_decided = pl.col("judge").is_in([HUMAN, RULE])
+    return (
+        rows.filter(enters_means(rows))
+        .join(labels, on=_PART, how="left", nulls_equal=True)
+        .join(looked_at.with_columns(is_looked_at=True), on=_PART, how="left", nulls_equal=True)
+        .filter(~is_failure | pl.col("is_looked_at").fill_null(value=False))
+        .with_columns(
+            value="answer",
+            human=pl.when(is_decided).then("answer").otherwise("human"),
+            weight=pl.when(~is_decided).then("weight"),
+        )
+        .select(list(PARTS))
+        .sort(list(PARTS))
+    )
+
+
+def success_parts(outcomes: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+    """Return the known outcomes of trials as parts of the success rate.
+
+    Labels of goal completion correct the outcomes that goal completion decides; declared outcomes are known. The result
+    is empty for an agent some of whose outcomes are decided by interactions, because a label describes one answer of
+    an interaction and not its outcome.
+
+    Args:
+        outcomes: From `trial_outcomes`.
+        parts: From `parts_of`.
+    """
+    goals = parts.filter(quantity=GOAL_METRIC).select(*TRIAL, "human", "weight", goal_judge="judge")
+    is_by_goal = pl.col("source") == GOAL_METRIC
+    value = pl.col("is_correct").cast(pl.Float64)
+    by_interactions = (pl.col("source") == "interactions").any().over(PAIR)
+    return (
+        outcomes.drop_nulls("is_correct")
+        .filter(~by_interactions)
+        .join(goals, on=list(TRIAL), how="left")
+        .with_columns(
+            value=value,
+            quantity=pl.lit(SUCCESS_RATE),
+            judge=pl.when(is_by_goal).then("goal_judge").otherwise("source"),
+            turn_index=pl.lit(None, pl.Int64),
+            human=pl.when(is_by_goal).then((pl.col("human") == 1).cast(pl.Float64)).otherwise(value),
+            weight=pl.when(is_by_goal).then("weight"),
+        )
+        .select(list(PARTS))
+    )
+
+
+def placed_parts(parts: pl.DataFrame, outcomes: pl.DataFrame, metrics: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of every mean over conversations, with `session_id` and `cluster`: family, task or conversation.
+
+    Parts of metrics count where `known_metrics` has a mean. Goal completion is omitted where the success is known, and the
+    success rate is added, as in `conversation_values`.
+
+    Args:
+        parts: From `parts_of`.
+        outcomes: From `trial_outcomes`.
+        metrics: From `known_metrics`.
+    """
+    family = [name for name in ("task_family",) if name in outcomes.columns]
+    known = outcomes.drop_nulls("is_correct").select(TRIAL)
+    is_open = metrics.select(*TRIAL, "quantity", "is_open")
+    is_rate = pl.col("quantity").str.starts_with(FAILURE_RATE)
+    of_metrics = parts.filter(~is_rate).join(is_open, on=[*TRIAL, "quantity"], how="inner")
+    of_metrics = of_metrics.filter(~(pl.col("is_open") & (pl.col("judge") == RULE)))
+    is_told = pl.col("quantity") == GOAL_METRIC
+    goals = of_metrics.filter(is_told).join(known, on=list(TRIAL), how="anti")
+    every = [of_metrics.filter(~is_told), goals, parts.filter(is_rate), success_parts(outcomes, parts)]
+    return pl.concat([rows.select(list(PARTS)) for rows in every]).join(
+        outcomes.select(*TRIAL, "session_id", cluster=pl.coalesce(*family, "task", "conversation_id")),
+        on=list(TRIAL),
+    )
+
+
+def corrected(
+    parts: pl.DataFrame, unit: str, bounds: tuple[float, float]
+) -> tuple[Corrected, pl.Series] | None:
+    """Return the corrected mean of one quantity of one agent, and the expected answer of people to each part.
+
+    The result is None if sheets drew labels in fewer than five conversations, unless people labelled every part. The
+    mean is over units, and a unit's value is the mean of its parts. Clusters are the sessions if the labels are from
+    at least two, else `cluster`.
+
+    Args:
+        parts: Parts with the columns PARTS, `session_id` and `cluster`.
+        unit: The column of the unit: conversation_id or task.
+        bounds: The ends of the scale.
+    """
+    is_drawn = pl.col("human").is_not_null() & pl.col("weight").is_not_null()
+    n_drawn = parts.filter(is_drawn).height
+    if not n_drawn:
+        return None
+    from agent_eval.scores.statistics.corrected_mean import corrected_mean  # imported on use: it loads numpy
+    from agent_eval.scores.statistics.corrected_rate import DoubleSample
+
+    rows = parts.with_columns(share=1 / pl.len().over(unit) / pl.col(unit).n_unique())
+    by_session = Counter(rows.filter(is_drawn)["session_id"].to_list())
+    is_by_session = n_drawn**2 >= 2 * sum(n**2 for n in by_session.values())
+    human, weight = (
+        rows[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in ("human", "weight")
+    )
+    clusters = rows["session_id" if is_by_session else "cluster"].to_list()
+    sample = DoubleSample(
+        rows["value"].to_numpy(),
+        human,
+        rows["share"].to_numpy(),
+        weight,
+        clusters,
+        rows["conversation_id"].to_list(),
+    )
+    if not sample.has_labels:
+        return None
+    estimate = corrected_mean(sample, bounds, _STEP)
+    has_interval = len({*clusters}) > 1
+    assert estimate.value is not None and estimate.predicted is not None  # noqa: PT018 — it has labels
+    mean = Corrected(
+        estimate.value,
+        estimate.low if has_interval else None,
+        estimate.high if has_interval else None,
+        float(sample.shares @ sample.judge),
+        n_drawn,
+        int(sample.is_decided.sum()),
+    )
+    return mean, pl.Series(estimate.predicted)
