@@ -17,6 +17,7 @@ from agent_eval.gates.coverage import (
     trial_finding,
 )
 from agent_eval.gates.error_severity import severity_finding
+from agent_eval.gates.estimates import mean_estimates, score_lower_ends
 from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.judgment_facts import JudgmentFacts
@@ -24,6 +25,7 @@ from agent_eval.gates.silence import Silence, silence_finding
 from agent_eval.gates.thresholds import agent_scores, score_bounds, threshold_findings
 from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.scores.labelled_parts import labelled_metrics
 from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -52,6 +54,14 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 """Columns that the gates read from the large judgment tables. From other tables they read every column."""
 GATE_KEYS = {"errors": "fail_on_error_severity", "silent_turns": "silent_turns"}
 """The key of `[gates]` of each gate that every agent has unless it is switched off."""
+
+
+def estimated_metrics(spec: GateSpec, drawn: Collection[str]) -> frozenset[str]:
+    """Return the metrics with a threshold that labels of these metrics correct, or all if a lower end is required."""
+    is_demanded = any(layer.confidence == "lower" for _, layer in spec.layers())
+    return spec.threshold_names if is_demanded else spec.threshold_names.intersection(drawn)
+
+
 KINDS: tuple[str, ...] = tuple(GATE.categories)
 
 
@@ -63,6 +73,7 @@ def gates(
     pairs: pl.DataFrame | None = None,
     failure_metrics: Collection[str] = (),
     metrics: Collection[str] | None = None,
+    scales: Mapping[str, tuple[float, float]] | None = None,
     regressions: Mapping[AgentVersion, GateFinding] | None = None,
     judge_drift: pl.DataFrame | None = None,
     calibration: pl.DataFrame | None = None,
@@ -84,6 +95,7 @@ def gates(
             gets the gate `status` with the result unknown.
         failure_metrics: The turn metrics whose labels are failures and that models are asked.
         metrics: The names of the metrics that are switched on; by default, all.
+        scales: The ends of the scale of each metric with ratings or values; by default 0–1.
         regressions: The finding of the comparison with the baseline, for each pair that has one.
         judge_drift: Drift per judge model and metric in the latest audits, from `judge.audits.drift`.
         calibration: Agreement of the judges with people, from `judge_standings`.
@@ -96,12 +108,22 @@ def gates(
     composites, held = given["composite_scores"], slotted(given["transcripts"])
     if facts is None:
         facts = JudgmentFacts.of(
-            given, given["transcripts"], failure_metrics=failure_metrics, mean_of=spec.threshold_names
+            given,
+            given["transcripts"],
+            failure_metrics=failure_metrics,
+            mean_of=spec.threshold_names,
+            estimates_of=estimated_metrics(
+                spec, labelled_metrics(given["turn_judgments"], given["conversation_judgments"])
+            ),
         )
     scores_of = agent_scores(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
     bounds_of = score_bounds(given["reliability"])
+    demands = any(layer.confidence == "lower" for _, layer in spec.layers())
+    lower_ends = score_lower_ends(composites, given["reliability"]) if demands else {}
+    parts = pl.concat(facts.parts) if facts.parts else None
+    estimates = {} if parts is None else mean_estimates(parts, scales or {}, with_lower_end=demands)
     on = None if metrics is None else frozenset(metrics)
     off = {
         "errors": on is not None and not on.intersection(failure_metrics),
@@ -127,6 +149,8 @@ def gates(
             scores_of.get(pair, {}),
             bounds_of.get(pair, {}),
             row.get("n_refused") or 0,
+            estimates.get(pair),
+            lower_ends.get(pair),
         )
         errors = severity_finding(rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair))
         silence = facts.silent.get(pair, Silence())

@@ -13,6 +13,7 @@ import polars as pl
 
 from agent_eval.gates.coverage import Asked, put_to_a_model
 from agent_eval.gates.error_severity import looked_for_failures
+from agent_eval.gates.estimates import answered_parts
 from agent_eval.gates.silence import Silence, silences
 from agent_eval.gates.thresholds import Mean, Means, means
 from agent_eval.scores.composite.ratings import PAIR
@@ -33,6 +34,7 @@ class JudgmentFacts:
     looked: _ByPair[tuple[int, int]] = field(default_factory=dict[AgentVersion, tuple[int, int]])
     silent: _ByPair[Silence] = field(default_factory=dict[AgentVersion, Silence])
     models: _ByPair[frozenset[str]] = field(default_factory=dict[AgentVersion, frozenset[str]])
+    parts: tuple[pl.DataFrame, ...] = ()  # from `answered_parts`
 
     @classmethod
     def of(
@@ -42,6 +44,7 @@ class JudgmentFacts:
         *,
         failure_metrics: Collection[str],
         mean_of: Collection[str],
+        estimates_of: Collection[str] = (),
     ) -> "JudgmentFacts":
         """Collect the facts from a part of the judgments, which has all judgments of its conversations.
 
@@ -50,6 +53,7 @@ class JudgmentFacts:
             transcripts: Table transcripts of the same conversations.
             failure_metrics: The metrics whose labels are failures.
             mean_of: The metrics whose means are needed.
+            estimates_of: The metrics for which more than the mean is needed, as labels correct it or an interval is required.
         """
         turns, whole = (
             judgments[name] if name in judgments else table(name).empty()
@@ -61,6 +65,9 @@ class JudgmentFacts:
             looked_for_failures(turns, failure_metrics),
             silences(turns, transcripts),
             _models(turns, whole),
+            (answered_parts(turns, whole, transcripts, estimates_of, failure_metrics),)
+            if estimates_of
+            else (),
         )
 
     @classmethod
@@ -75,6 +82,7 @@ class JudgmentFacts:
             _merged(self.looked, other.looked, lambda a, b: (a[0] + b[0], a[1] + b[1])),
             _merged(self.silent, other.silent, Silence.__add__),
             _merged(self.models, other.models, frozenset.union),
+            self.parts + other.parts,
         )
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.gates.estimates import MeanEstimate, MeanEstimates
 from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
@@ -184,6 +185,8 @@ def threshold_findings(
     scores: Scores,
     bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
     n_refused: int = 0,
+    estimates: MeanEstimates | None = None,
+    lower_ends: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Iterator[GateFinding]:
     """Yield one finding per threshold and scenario, and one per threshold for the agent as a whole.
 
@@ -201,22 +204,26 @@ def threshold_findings(
         bounds: Bounds of the pair's scores, from `score_bounds`.
         n_refused: Number of the agent's records that were rejected at import. They count as open answers on goal
             completion for the agent as a whole.
+        estimates: Estimates of the pair, from `mean_estimates`: corrected means, and lower ends if the rules require them.
+        lower_ends: Lower ends of the pair's scores, from `score_lower_ends`.
     """
+    made = estimates or {}
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
-            yield from _of_scenarios(name, limit, means.get(name, {}), rules.max_unscored_share)
+            yield from _of_scenarios(name, limit, means.get(name, {}), rules, made)
     for name, limit in _said(rules.overall):
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
             if name == GOAL_METRIC and whole.n:
                 whole += Mean(n_open=n_refused)
-            yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
+            yield _of_mean("overall", name, name, limit, whole, rules, made.get((name, None)))
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
         if is_score(name):  # both sections may set a limit for a score; the higher one applies
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
-        yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}))
+        ends = None if rules.confidence == "point" else (lower_ends or {}).get(name, {})
+        yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}), ends)
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
@@ -225,17 +232,27 @@ def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
 
 
 def _of_scenarios(
-    name: str, limit: Fraction, scenarios: Mapping[str, Mean], allowed: Fraction
+    name: str, limit: Fraction, scenarios: Mapping[str, Mean], rules: Rules, estimates: MeanEstimates
 ) -> Iterator[GateFinding]:
     if not scenarios:
-        yield _of_mean("threshold", name, name, limit, Mean(), allowed)
+        yield _of_mean("threshold", name, name, limit, Mean(), rules, None)
     for scenario, mean in sorted(scenarios.items()):
-        yield _of_mean("threshold", name, f"{name} in {scenario}", limit, mean, allowed)
+        estimate = estimates.get((name, scenario))
+        yield _of_mean("threshold", name, f"{name} in {scenario}", limit, mean, rules, estimate)
 
 
 def _of_mean(
-    gate: str, name: str, subject: str, limit: Fraction, mean: Mean, allowed: Fraction
+    gate: str,
+    name: str,
+    subject: str,
+    limit: Fraction,
+    mean: Mean,
+    rules: Rules,
+    estimate: MeanEstimate | None,
 ) -> GateFinding:
+    allowed = rules.max_unscored_share
+    if estimate is not None and estimate.n_labels:
+        mean = Mean(_near(estimate.value) * mean.n, mean.n, mean.n_open, mean.doubted)
     n_all = mean.n + mean.n_open
     if mean.n == 0:
         lacking = f"{n_all} answers are open" if n_all else "the metric did not apply or was not asked"
@@ -251,7 +268,12 @@ def _of_mean(
     evidence = (
         f"{mean_of(name)} {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
     )
+    if estimate is not None and estimate.n_labels:
+        evidence = f"{evidence}; corrected by {estimate.n_labels} labels of people"
     result: Result = "passed" if value >= limit else "failed"
+    if rules.confidence == "lower":
+        result, end = _of_lower_end(None if estimate is None else estimate.low, limit)
+        evidence = f"{evidence}; {end}"
     low, high = mean.total / n_all, (mean.total + mean.n_open + mean.doubted) / n_all
     if name == GOAL_METRIC and _is_turned(limit, low, high):
         errors = f" and {_shown(mean.doubted)} failed by an error of unknown cause" if mean.doubted else ""
@@ -259,6 +281,13 @@ def _of_mean(
     elif result == "passed" and Fraction(mean.n_open, n_all) > allowed:
         result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to decide"
     return GateFinding(gate, result, evidence, subject, value, limit)
+
+
+def _of_lower_end(low: float | None, limit: Fraction) -> tuple[Result, str]:
+    """Return the result of a threshold that must hold for the lower end of the 95 % interval, with words."""
+    if low is None:
+        return "unknown", "confidence requires an interval, and there is none"
+    return ("passed" if _near(low) >= limit else "failed"), f"lower end of the 95 % interval {low:.3f}"
 
 
 def _is_turned(limit: Fraction, low: Fraction, high: Fraction) -> bool:
@@ -271,7 +300,11 @@ def _case(low: Fraction, high: Fraction) -> str:
 
 
 def _of_score(
-    name: str, limit: Fraction, scores: Scores, bounds: Mapping[str, Bounds]
+    name: str,
+    limit: Fraction,
+    scores: Scores,
+    bounds: Mapping[str, Bounds],
+    lower_ends: Mapping[str, float] | None,
 ) -> Iterator[GateFinding]:
     values = scores.get(name, {})
     if not values:
@@ -280,6 +313,9 @@ def _of_score(
         subject = f"{name} on {of}" if of else name
         evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required"
         result: Result = "passed" if value >= limit else "failed"
+        if lower_ends is not None:
+            result, end = _of_lower_end(lower_ends.get(of), limit)
+            evidence = f"{evidence}; {end}"
         if (ends := bounds.get(of)) is not None:
             evidence = f"{evidence}; not all trials are known: {_case(*ends)}"
             result = (

@@ -10,6 +10,7 @@ from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import ANSWER_METRIC, GOAL_METRIC
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables import table
+from agent_eval.tables.judging import enters_means
 
 _ANSWERS = (
     *("methodology_version", "agent_id", "conversation_id", "metric", "judge", "judge_model", "rubric_hash"),
@@ -44,7 +45,7 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
 
 
 def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False) -> pl.DataFrame:
-    """Return the rates of agents, corrected for the errors of their judge (see `corrected_rates`).
+    """Return the rates of agents, corrected with the judge's errors on other agents (see `corrected_rates`).
 
     The result is empty without labels of people. Quantities are named as in table quality_summary and grouped by
     conversation and session. With `by_task`, the quantities are the task sets, with goal completion by task.
@@ -54,10 +55,7 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
         pairs: agent_id and methodology_version.
         by_task: Whether to correct pass@1, if goal completion decides it, instead of the rates of each metric.
     """
-    from agent_eval.scores.calibration import (
-        judge_accuracies,
-        judge_labels,
-    )  # imported on use: it loads numpy
+    from agent_eval.scores.calibration import judge_accuracies  # imported on use: it loads numpy
     from agent_eval.scores.corrected_rates import SCHEMA, corrected_rates
 
     versions = pairs["methodology_version"].unique().to_list()
@@ -66,15 +64,11 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
     metrics = sorted({metric for _, metric, _, _ in accuracies if not by_task or metric == GOAL_METRIC})
     if not metrics:
         return SCHEMA.to_frame()
-    labels = judge_labels(judgments, sampling)
     places = project.store.read(
         table("transcripts"), pairs, columns=[*_PAIR, "conversation_id", "session_id", "task_id", "task_set"]
     )
     known = _answers_of_judges(project, pairs.join(pl.DataFrame({"metric": metrics}), how="cross"))
-    part = [name for name in labels.columns if name not in ("human", "weight")]
-    placed = known.join(labels, on=part, how="left", nulls_equal=True).join(
-        places, on=[*_PAIR, "conversation_id"]
-    )
+    placed = known.join(places, on=[*_PAIR, "conversation_id"])
     if by_task:
         placed = placed.drop_nulls("task_id").with_columns(
             quantity=pl.col("task_set").fill_null("default"), unit="task_id", cluster="task_id"
@@ -126,15 +120,19 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     """Return the agreement of each agent's judges with people, from the stored tables (see `judge_standings`)."""
     from agent_eval.scores.judge_standing import judge_standings  # imported on use: it loads numpy
 
-    scored = _versions(versions).with_columns(is_effective=True, status=pl.lit("scored"))
-    columns = [*_PAIR, "judge", "status"]
+    scored = _versions(versions).with_columns(status=pl.lit("scored"))
+    columns = [*_PAIR, "judge", "status", "is_effective"]
     with project.store.reading():
         parts = [
-            project.store.counts(table(name), scored, columns=[*columns, "metric", "rubric_hash"])
+            project.store.counts(
+                table(name), scored, columns=[*columns, "is_counted", "metric", "rubric_hash"]
+            )
             for name in _JUDGED
         ]
         rated = project.store.counts(table("rubric_ratings"), scored, columns=[*columns, "target"])
         calibrated = project.store.read(table("judge_calibration"), _versions(versions))
+    parts = [part.filter(enters_means(part)) for part in parts]
+    rated = rated.filter("is_effective")
     judged = pl.concat([*parts, rated.rename({"target": "metric"})], how="diagonal_relaxed").drop("n")
     return judge_standings(judged, calibrated)
 

@@ -10,6 +10,7 @@ import polars as pl
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.gates import COLUMNS, INPUTS, GateFinding, GateSpec, gates
+from agent_eval.gates.evaluate import estimated_metrics
 from agent_eval.gates.judgment_facts import JudgmentFacts
 from agent_eval.gates.names import check_names
 from agent_eval.gates.regression import INPUTS as COMPARED
@@ -18,6 +19,7 @@ from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.project.calibration import standings
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
+from agent_eval.project.quality import drawn_metrics
 from agent_eval.settings.gate_spec import Baseline, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -47,12 +49,14 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
     classes = project.store.read(table("conversations"), pairs.select("agent_id").unique(), columns=_CLASSES)
     transcripts = frames["transcripts"].join(classes, on=_CLASSES[:2], how="left", maintain_order="left")
     failure_metrics = _failure_metrics(project)
+    estimates_of = estimated_metrics(rules, drawn_metrics(project, pairs))
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             part,
             transcripts,
             failure_metrics=failure_metrics,
             mean_of=rules.threshold_names,
+            estimates_of=estimates_of,
         )
         for part in judgments_in_parts(project, pairs, COLUMNS)
     )
@@ -64,6 +68,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             facts=facts,
             failure_metrics=failure_metrics,
             metrics=project.metrics.names,
+            scales=_scales(project),
             pairs=_of_version(pairs, version),
             regressions=_regressions(project, rules, _of_version(pairs, version)),
             judge_drift=latest_drift(project.store.read(table("judge_audits"))),
@@ -123,6 +128,10 @@ def gate_versions(
         "gates", rules.model_dump(mode="json"), project.settings.max_unscored_share, str(audits or "")
     )
     return dict.fromkeys(versions, version)
+
+
+def _scales(project: Project) -> dict[str, tuple[float, float]]:
+    return {m.name: m.scale for m in project.metrics.metrics if m.scale is not None}
 
 
 def _failure_metrics(project: Project) -> set[str]:

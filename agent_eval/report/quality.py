@@ -35,6 +35,7 @@ def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
 def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     """Return a main figure of log_leaderboard in the layout of quality_summary: quantity, scale, mean, low, high."""
     ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
+    ends |= {"mean_of_judge": row.get(f"{column}_of_judge")}
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
     by_rule = row.get(f"{column.partition('_')[0]}_by_rule")
@@ -67,6 +68,24 @@ def interval_of(row: Mapping[str, Any]) -> str:
     return f"{value_of(row, 'low')} to {value_of(row, 'high')}"
 
 
+def headline_interval(row: Mapping[str, Any]) -> str:
+    """Return the interval of a main figure and, if people's labels correct it, the figure of the judge alone."""
+    alone = row["mean_of_judge"]
+    return interval_of(row) + ("" if alone is None else f"; {_alone(row)}")
+
+
+def labels_text(row: Mapping[str, Any]) -> str:
+    """Return what people's labels do to a mean of quality_summary; empty without labels."""
+    if row.get("n_labels_drawn"):
+        return f"corrected by {row['n_labels_drawn']:,} labels of people, {_alone(row)}"
+    n = row.get("n_labels_own")
+    return f"{n:,} {'part' if n == 1 else 'parts'} decided by people, the rest not checked" if n else ""
+
+
+def _alone(row: Mapping[str, Any]) -> str:
+    return f"judge alone {value_of(row, 'mean_of_judge')}"
+
+
 def name_of(row: Mapping[str, Any]) -> str:
     """Return the name of the quantity, e.g. 'helpfulness (1 to 5, 5 = best)' or 'turns with agent behavior'."""
     name = str(row["quantity"])
@@ -84,7 +103,12 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def answers_of(row: Mapping[str, Any]) -> str:
-    """Return the numbers of scored and missing answers of a row as text, e.g. '120, 4 unscored (3.2 %)'."""
+    """Return the numbers of scored and missing answers of a row and its labels, e.g. '120, 4 unscored (3.2 %)'."""
+    labels = labels_text(row)
+    return f"{_counts(row)}; {labels}" if labels else _counts(row)
+
+
+def _counts(row: Mapping[str, Any]) -> str:
     if row["quantity"] in (COST, SUCCESS_RATE):
         known, lacking = f"{row['n_scored']:,} known", f"{row['n_unscored']:,} unknown"
         return f"{known}, {lacking}" if row["n_unscored"] else known

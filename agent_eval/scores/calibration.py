@@ -38,17 +38,6 @@ SAMPLING = pl.Schema(
     }
 )
 """Columns that describe how labels were sampled: the part and rater, the weight, the stratum and the rubric seen."""
-LABELS = pl.Schema(
-    {
-        **dict.fromkeys(
-            ("methodology_version", "metric", "judge", "rubric_hash", "agent_id", "conversation_id"),
-            pl.String,
-        ),
-        "turn_index": pl.Int64,
-        **dict.fromkeys(("human", "weight"), pl.Float64),
-    }
-)
-"""Columns of people's answers about the parts that a judge also answered."""
 _STALE = "stale: people labelled under another rubric"
 _FEW = f"{TOO_FEW_DRAWN}, and fewer than {FEWEST_AGENTS} other agents have drawn labels of each kind in five conversations"
 _MOST_CELLS = 400  # of a confusion matrix
@@ -109,31 +98,6 @@ def judge_accuracies(
         reason = _STALE if is_stale else _FEW
         found[version, metric, judge, rubric] = reason if is_stale or known is None else known
     return found
-
-
-def judge_labels(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return people's answers about the parts that each judge answered, with the columns LABELS.
-
-    There is one row per part and judge. `human` is 1 for a failure or the value 1 and 0 otherwise, or the mean over
-    several raters; `weight` is the number of parts that the row represents, and null if no sheet drew the part. Labels
-    of a judge whose rubric people did not see are omitted. The arguments are those of `judge_calibration`; metrics must
-    have failure labels or two values.
-    """
-    found = [LABELS.to_frame()]
-    for _, pairs in _pairs(judgments, sampling):
-        both, kind, is_stale = _compared(pairs)
-        if is_stale or kind not in ("label", "binary"):
-            continue
-        both, positive = _two_values(both, kind)
-        human = pl.Series([float(answer == positive) for answer in both.human], dtype=pl.Float64)
-        key = [name for name in LABELS if name not in ("human", "weight")]
-        found.append(
-            pairs.with_columns(human=human)
-            .group_by(key, maintain_order=True)
-            .agg(pl.col("human", "weight").mean())
-            .select(list(LABELS))
-        )
-    return pl.concat(found)
 
 
 def _pairs(

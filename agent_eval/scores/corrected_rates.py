@@ -1,4 +1,4 @@
-"""Correct agents' rates for the errors of the judge, for metrics with enough human labels.
+"""Correct agents' rates for the errors of the judge, with human labels of other agents.
 
 Functions take and return frames; `statistics.corrected_rate` contains the formulas. Scores and ranks are not corrected.
 """
@@ -11,10 +11,7 @@ import polars as pl
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS, clustered_mean
 from agent_eval.scores.statistics.corrected_rate import (
     Accuracy,
-    CorrectedRate,
-    DoubleSample,
     corrected_rate,
-    double_sampled_rate,
 )
 
 CORRECTED = ("corrected", "corrected_low", "corrected_high")
@@ -37,15 +34,14 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
     """Return the corrected rate of each quantity, or the reason why it has none (`correction_refused`).
 
     `judge_rate`, `corrected` and its interval are shares from 0 to 1. They are means over units, and a unit's value is
-    the mean of its answers. The judge's own answers count even if a person decided otherwise. `corrected_by` names the
-    method. Labels that sheets drew from the quantity's own conversations are used if they are in at least five clusters.
-    Otherwise the judge's sensitivity and specificity on other agents are used.
+    the mean of its answers. The judge's own answers count even if a person decided otherwise. The correction uses the
+    judge's sensitivity and specificity on other agents; labels of the agent itself correct its means where they are
+    computed (`labelled_parts`).
 
     Args:
         answers: One row per answer of a judge, for all quantities whose judge was compared with people. The columns are
             _QUANTITY, metric, judge, rubric_hash, unit (the mean is taken over units), cluster (clusters are
-            independent), value (0 or 1), human (the same by people, null without a label) and weight (of the label,
-            null if no sheet drew it).
+            independent) and value (0 or 1).
         accuracies: Sensitivity and specificity of each judge on other agents, or the reason why they are unknown.
     """
     rows: list[dict[str, Any]] = []
@@ -60,35 +56,15 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
         units = found.group_by("cluster", "unit", maintain_order=True).agg(pl.col("value").mean())
         mean = clustered_mean(units["value"].to_list(), units["cluster"].to_list())
         known = accuracies.get(judged, "people labelled nothing of it")
-        own = _own_labels(found)
         row |= {"judge": judged[2], "judge_rate": units["value"].mean()}
         if mean is None or mean.n_clusters < FEWEST_CLUSTERS:
             few = f"the rate rests on fewer than {FEWEST_CLUSTERS} sessions, or tasks or conversations of a single one"
             rows.append(row | {REFUSED: few})
-        elif own.has_labels:
-            rows.append(row | _cells(double_sampled_rate(own), OWN_LABELS))
         elif isinstance(known, str):
             rows.append(row | {REFUSED: known})
         else:
             corrected = corrected_rate(min(max(mean.mean, 0.0), 1.0), mean.error**2, known)
-            rows.append(row | _cells(corrected, ACCURACY))
+            *cells, refused, _ = corrected
+            by = None if refused else ACCURACY
+            rows.append(row | dict(zip(CORRECTED, cells, strict=True)) | {REFUSED: refused, BY: by})
     return pl.DataFrame(rows, schema=SCHEMA)
-
-
-def _cells(corrected: CorrectedRate, by: str) -> dict[str, Any]:
-    *limits, refused = corrected
-    return dict(zip(CORRECTED, limits, strict=True)) | {REFUSED: refused, BY: None if refused else by}
-
-
-def _own_labels(answers: pl.DataFrame) -> DoubleSample:
-    """Return a quantity's answers with the labels of the same parts."""
-    n_of_unit, n_units = pl.len().over("unit", "cluster"), pl.struct("unit", "cluster").n_unique()
-    rows = answers.with_columns(share=1 / n_of_unit / n_units)
-    human, weight = (rows[name].cast(pl.Float64).fill_null(float("nan")) for name in ("human", "weight"))
-    return DoubleSample(
-        rows["value"].to_numpy(),
-        human.to_numpy(),
-        rows["share"].to_numpy(),
-        weight.to_numpy(),
-        rows["cluster"].to_list(),
-    )

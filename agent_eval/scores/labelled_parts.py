@@ -6,7 +6,7 @@ part only. Functions take and return frames.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -45,8 +45,10 @@ class Corrected(NamedTuple):
 
 def labelled_metrics(*judgments: pl.DataFrame) -> list[str]:
     """Return the metrics with labels that a rating sheet drew, sorted."""
-    drawn = [frame.filter(pl.col("label_weight").is_not_null())["metric"] for frame in judgments]
-    return sorted({*pl.concat(drawn)})
+    weighted = [frame for frame in judgments if "label_weight" in frame.columns]
+    return sorted(
+        {m for frame in weighted for m in frame.filter(pl.col("label_weight").is_not_null())["metric"]}
+    )
 
 
 def parts_of(
@@ -68,6 +70,8 @@ def parts_of(
         failures: The metrics whose labels are failures.
         no_failure: The label that is not a failure.
     """
+    if not metrics:
+        return PARTS.to_frame()
     columns = [*TRIAL, "metric", "judge", "status", "rating_1to5", "value", "label", "is_effective", "is_counted", "label_weight"]  # fmt: skip
     whole = conversation_judgments.select(*columns, turn_index=pl.lit(None, pl.Int64))
     is_failure = pl.col("metric").is_in(list(failures))
@@ -163,6 +167,28 @@ def placed_parts(parts: pl.DataFrame, outcomes: pl.DataFrame, metrics: pl.DataFr
         outcomes.select(*TRIAL, "session_id", cluster=pl.coalesce(*family, "task", "conversation_id")),
         on=list(TRIAL),
     )
+
+
+def goal_parts(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return goal completion of every conversation as parts, if a rating sheet drew labels of it; else no rows."""
+    of_goals = conversation_judgments.filter(metric=GOAL_METRIC)
+    no_turns = of_goals.clear().with_columns(turn_index=pl.lit(None, pl.Int64))
+    return parts_of(no_turns, of_goals, labelled_metrics(of_goals), (), "")
+
+
+def corrected_rates_of(parts: pl.DataFrame, group: Sequence[str], unit: str) -> pl.DataFrame:
+    """Return the corrected rate of each group of parts that has one, with the columns of `Corrected`.
+
+    The arguments are those of `corrected`, with parts of several groups.
+    """
+    rows = [
+        dict(zip(group, key, strict=True)) | found[0]._asdict()
+        for key, of_group in parts.partition_by(group, as_dict=True).items()
+        if (found := corrected(of_group, unit, (0.0, 1.0))) is not None
+    ]
+    floats = dict.fromkeys(("value", "low", "high", "of_judge"), pl.Float64)
+    schema = {**dict.fromkeys(group, pl.String), **floats, "n_drawn": pl.Int64, "n_own": pl.Int64}
+    return pl.DataFrame(rows, schema=schema)
 
 
 def corrected(

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 Level = Literal["low", "medium", "high", "critical", "none"]
 Asserted = Literal["slotted", "all", "none"]
+Confidence = Literal["point", "lower"]
+"""What a threshold is compared with: the point estimate, or the lower end of its 95 % interval."""
 _WRITTEN = re.compile(r"-?\d{1,18}(\.\d{1,18}|/\d{1,18})?\Z")  # no exponents (too slow)
 
 
@@ -122,6 +124,7 @@ class Layer(_Closed):
 
     thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # for every scenario
     overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # for the agent as a whole
+    confidence: Confidence | None = None
     fail_on_error_severity: Level | None = None
     silent_turns: ShareOrOff | None = None
     assertions: Asserted | None = None
@@ -169,6 +172,7 @@ class Rules:
 
     thresholds: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
     overall: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
+    confidence: Confidence = "point"
     fail_on_error_severity: Level = "critical"
     silent_turns: Fraction | None = Fraction(0)  # maximum share; None for no limit
     assertions: Asserted = "slotted"
@@ -189,6 +193,7 @@ class Rules:
         return Rules(
             thresholds={**self.thresholds, **layer.thresholds},
             overall={**self.overall, **layer.overall},
+            confidence=layer.confidence or self.confidence,
             fail_on_error_severity=layer.fail_on_error_severity or self.fail_on_error_severity,
             silent_turns=_later(self.silent_turns, layer.silent_turns),
             assertions=layer.assertions or self.assertions,

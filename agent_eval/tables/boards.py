@@ -120,6 +120,11 @@ def _with_bounds(name: str, meaning: str) -> tuple[Column, ...]:
     )
 
 
+def _of_judge(name: str) -> Column:
+    words = f"{name} before the labels of rating sheets correct it; null if no such label does"
+    return Column(f"{name}_of_judge", F, words)
+
+
 DECLARED: tuple[Table[Any], ...] = (
     Table(
         "leaderboard",
@@ -276,14 +281,18 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("n_conversations", I, "Admitted conversations", nullable=False),
             Column("n_sessions", I, "Sessions of these conversations", nullable=False),
             *_with_bounds("success_rate", "Mean of known outcomes, 0–1"),
+            _of_judge("success_rate"),
             *_with_bounds("helpfulness_1to5", "Mean helpfulness over conversations, 1–5"),
+            _of_judge("helpfulness_1to5"),
             Column(
                 "helpfulness_by_rule",
                 S,
                 "Turns that rules rated if there is no mean, e.g. '1 of 100 turns, by rule'",
             ),
             *_with_bounds("behavior_failure_rate", "Share of judged turns with a behaviour failure, 0–1"),
+            _of_judge("behavior_failure_rate"),
             *_with_bounds("tool_failure_rate", "Share of judged turns with a tool failure, 0–1"),
+            _of_judge("tool_failure_rate"),
             *_with_bounds("cost_usd_per_conversation", "Mean cost of a conversation, US dollars"),
             Column("n_scored", I, "Answers of judges, people and rules", nullable=False),
             Column("n_unscored", I, "Answers that were lost or disputed between people", nullable=False),

@@ -19,14 +19,14 @@ _SCORE = ("universal_exact", "domain_exact")
 _PENALISED = (*_SCORE, "session_universal", "session_domain", "repeatability_tested")
 _RANKED = ("composite_exact", "status", "template", "session_scores", "point_0to100", "repeatability_penalty")
 
-_MEAN = ("mean", "low", "high", "n_conversations")
+_MEAN = ("mean", "low", "high", "mean_of_judge", "n_labels_drawn", "n_labels_own", "n_conversations")
 _SUMMARISED = {
     **dict.fromkeys(_MEAN, ("metric", "rating_1to5", "value", "label", "status", "is_effective")),
     **dict.fromkeys(("n_scored", "n_unscored", "n_unasked", "unscored_share"), ("status", "unscored_reason")),
     **dict.fromkeys(("quantity", "scale_low", "scale_high"), ("metric",)),
     "judges": ("judge",),
 }
-_BOUNDS = {"": "mean", "_low": "low", "_high": "high"}
+_BOUNDS = {"": "mean", "_low": "low", "_high": "high", "_of_judge": "mean_of_judge"}
 _HEADLINES = (
     *("success_rate", "helpfulness_1to5", "behavior_failure_rate", "tool_failure_rate"),
     "cost_usd_per_conversation",
@@ -152,7 +152,12 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "log_leaderboard": {
         "quality_summary": {
-            **{f"{name}{end}": ("quantity", value) for name in _HEADLINES for end, value in _BOUNDS.items()},
+            **{
+                f"{name}{end}": ("quantity", value)
+                for name in _HEADLINES
+                for end, value in _BOUNDS.items()
+                if (name, end) != (_HEADLINES[-1], "_of_judge")
+            },
             **{name: (name,) for name in ("n_scored", "n_unscored", "n_unasked", "judges")},
             "helpfulness_by_rule": ("quantity", "n_scored", "n_unasked"),
         },

@@ -203,6 +203,16 @@ PASS_K = (
         F,
         "pass_at_k with every unknown trial, and every failure by an error of unknown cause, counted as passed, 0–1",
     ),
+    Column(
+        "pass_at_1_of_judge",
+        F,
+        "pass@1 before the labels of rating sheets correct it; null if no such label corrects this row",
+    ),
+    Column(
+        "n_labels_drawn",
+        I,
+        "Labels of people that correct the row, because rating sheets drew their trials; null if none does. Rows with k ≥ 2, and posteriors, are never corrected",
+    ),
     Column("pass_hat_k", F, "Probability that all k trials are correct, 0–1"),
     Column(
         "pass_hat_k_low",
@@ -254,6 +264,11 @@ MEASURED = (
         "goal_completion",
         F,
         "Share of judged conversations whose goal was reached, 0–1; null if none was judged",
+    ),
+    Column(
+        "goal_completion_of_judge",
+        F,
+        "goal_completion before the labels of rating sheets correct it; null if no such label does",
     ),
     Column("n_goal_completion", I, "Conversations judged for goal completion", nullable=False),
     Column("n_goal_unknown", I, "Conversations not judged for goal completion, except harness errors"),

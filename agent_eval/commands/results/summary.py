@@ -20,6 +20,7 @@ from agent_eval.report.quality import (
     HEADINGS,
     answers_of,
     headline,
+    headline_interval,
     interval_of,
     name_of,
     reading_order,
@@ -38,9 +39,9 @@ NO_TRANSCRIPTS = (
     "This project has no transcripts yet. Next: agent-eval import auto PATH… --agent ID, or agent-eval init . --sample to "
     "look at the sample first."
 )
-CORRECTED_MEANS = (
-    "corrected: the judge's rate, corrected for its errors with human labels of these "
-    "conversations, else with its sensitivity and specificity; the interval includes both uncertainties. Scores and ranks are not corrected."
+ESTIMATED = (
+    "corrected: the judge's rate, corrected with its sensitivity and specificity on other agents; the interval includes the "
+    "uncertainty of both."
 )
 _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 
@@ -70,7 +71,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
         for line in refused_corrections(of_agent.select("quantity", REFUSED)):
             out.print(Text(line, style="dim"))
         print_errors(out, errors.filter(agent_id=agent))
-    shown = [CORRECTED_MEANS] if rows["corrected"].count() else []
+    shown = [ESTIMATED] if rows["corrected"].count() else []
     shown += [
         f"{DIRECTION} mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."
     ]
@@ -80,7 +81,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the `quality_summary` table with the columns of `corrected_rates`.
+    """Return the `quality_summary` table with the columns of `corrected_rates` where no own label corrects the mean.
 
     The success rate is corrected in the same way as goal completion if goal completion alone decides it.
     """
@@ -88,9 +89,12 @@ def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     found = corrections(project, pairs).drop("judge")
     by_goal = pl.col("judges").list.join(",") == GOAL_METRIC
     is_success = (pl.col("quantity") == SUCCESS_RATE) & by_goal
-    of = rows.with_columns(_of=pl.when(is_success).then(pl.lit(GOAL_METRIC)).otherwise("quantity"))
+    of = pl.when(is_success).then(pl.lit(GOAL_METRIC)).otherwise("quantity")
+    placed = rows.with_columns(_of=pl.when(pl.col("n_labels_drawn").is_null()).then(of))
     key = ["methodology_version", "agent_id"]
-    joined = of.join(found.rename({"quantity": "_of"}), on=[*key, "_of"], how="left", maintain_order="left")
+    joined = placed.join(
+        found.rename({"quantity": "_of"}), on=[*key, "_of"], how="left", maintain_order="left"
+    )
     return joined.drop("_of")
 
 
@@ -147,7 +151,7 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
     )
     for row in rows.iter_rows(named=True):
         figures = [headline(row, column) for column in HEADINGS]
-        values = [value_of(f) + ("" if f["low"] is None else f"\n{interval_of(f)}") for f in figures]
+        values = [value_of(f) + ("" if f["low"] is None else f"\n{headline_interval(f)}") for f in figures]
         grid.add_row(
             Text(sanitize(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
             f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(sanitize(_by(row))),

@@ -14,6 +14,7 @@ from agent_eval.report.quality import (
     HEADINGS,
     answers_of,
     headline,
+    headline_interval,
     interval_of,
     name_of,
     reading_order,
@@ -64,7 +65,9 @@ def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
             name=row["name"] or row["agent_id"],
             href=f"{paths.agent(row['agent_id'], row['methodology_version'])}#summary",
             values=tuple(
-                replace(_read(headline(row, column)), name=name) for column, name in HEADINGS.items()
+                replace(_read(figure), name=name, interval=headline_interval(figure))
+                for column, name in HEADINGS.items()
+                for figure in (headline(row, column),)
             ),
             badges=tuple(badge(text) for text in (calibration(row),) if text),
             row=row,

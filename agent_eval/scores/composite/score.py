@@ -19,6 +19,7 @@ from agent_eval.scores.composite.disclosures import Disclosed, counted, declared
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
 from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.universal import universal_0to100
+from agent_eval.scores.labelled_parts import corrected_rates_of, goal_parts
 from agent_eval.scores.reliability.refused import refused_by_agent, refused_records
 from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
 from agent_eval.tables import table
@@ -33,6 +34,7 @@ from agent_eval.tables.frames import (
     Transcripts,
     UniversalScores,
 )
+from agent_eval.tables.judging import enters_means
 from agent_eval.transcripts.admission import ANY, is_lost_to_harness
 from agent_eval.transcripts.outcomes import is_unexplained_error
 
@@ -414,7 +416,9 @@ def _measured(
     with the failures that ended in an error of unknown cause.
     """
     goals = conversation_judgments.filter(
-        "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
+        enters_means(conversation_judgments),
+        pl.col("metric") == "goal_completion",
+        pl.col("status") == "scored",
     )
     planned = transcripts.select(
         *PAIR, "conversation_id", "is_admitted", is_lost_session=is_lost_to_harness()
@@ -434,6 +438,11 @@ def _measured(
         .join(goals.select(*PAIR, "conversation_id", "value"), on=[*PAIR, "conversation_id"], how="left")
         .group_by(PAIR)
         .agg(**_COUNTED)
+        .join(_corrected_goals(transcripts, conversation_judgments), on=PAIR, how="left")
+        .with_columns(
+            goal_completion=pl.coalesce("value", "goal_completion"),
+            goal_completion_of_judge=pl.when(pl.col("value").is_not_null()).then("goal_completion"),
+        )
         .join(
             refused.group_by(PAIR).agg(pl.col("n_refused").sum(), pl.col("refused_sessions").explode()),
             on=PAIR,
@@ -460,13 +469,28 @@ def _measured(
         )
     )
     columns = (
-        "cost_usd", "goal_completion", "goal_completion_worst", "goal_completion_best", "n_goal_completion",
+        "cost_usd", "goal_completion", "goal_completion_of_judge", "goal_completion_worst", "goal_completion_best", "n_goal_completion",
         "n_goal_unknown", "n_conversations", "n_planned", "n_harness_errors", "n_unexplained_errors", "n_refused", "refused_sessions",
     )  # fmt: skip
     return {
         AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in columns}
         for row in per_pair.iter_rows(named=True)
     }
+
+
+def _corrected_goals(transcripts: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return goal completion over the admitted conversations of each pair that drawn labels correct."""
+    parts = goal_parts(conversation_judgments)
+    admitted = transcripts.filter("is_admitted")
+    places = (
+        admitted.select(
+            *PAIR, "conversation_id", "session_id", cluster=pl.coalesce("task_id", "conversation_id")
+        )
+        if parts.height
+        else admitted.select(*PAIR, "conversation_id")
+    )
+    rates = corrected_rates_of(parts.join(places, on=[*PAIR, "conversation_id"]), PAIR, "conversation_id")
+    return rates.select(*PAIR, "value")
 
 
 def _runs(

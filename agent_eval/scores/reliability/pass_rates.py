@@ -29,6 +29,7 @@ from agent_eval.scores.reliability.attempts import (
     pass_hat_k,
     posterior,
 )
+from agent_eval.scores.reliability.labelled import with_labels
 from agent_eval.scores.reliability.over_tasks import (
     Alike,
     InFamily,
@@ -150,7 +151,7 @@ def reliability(
         pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross"
     )
     rows = (
-        _with_estimates(asked, tasks, prior, level)
+        with_labels(_with_estimates(asked, tasks, prior, level), outcomes, tables)
         .with_columns(n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), **assessed())
         .join(without_task, on=list(GROUP[:2]), how="left")
         .with_columns(pl.col("n_without_task").fill_null(0))

@@ -231,8 +231,9 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
     first = shares * (positive - value)
     sums = cluster_sums(np.stack([first + second, shares, label_shares], axis=1), sample.clusters)[:, 0]
     together, *concentrations = (sums**2).sum(axis=0).tolist()
-    surplus = (together - float(((first + second) ** 2).sum())) / (1 - concentrations[0])
-    freedom = label_shares.sum() ** 2 / concentrations[1] - 1
+    surplus = together - float(((first + second) ** 2).sum())
+    surplus = surplus / (1 - concentrations[0]) if concentrations[0] < 1 else 0.0
+    freedom = max(label_shares.sum() ** 2 / concentrations[1] - 1, 1.0)
     added = max(surplus, 0.0) * float(stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
     added += float(ndtri(0.5 + LEVEL / 2)) ** 2 * float((first[~is_estimated] ** 2).sum())
     known = value - math.fsum(share * p for share, p, *_ in cells)  # of the decided and the unknown parts

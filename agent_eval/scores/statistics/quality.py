@@ -100,7 +100,16 @@ def quality_summary(
         bounds = (0.0, None) if row["quantity"] == COST else facts.scales.get(row["quantity"], (0.0, 1.0))
         mean = _mean(of, bounds, row["n_scored"])
         rows.append(row | _shares(row) | mean | _corrected(labelled.get(key), bounds, mean))
+    _count_own_labels(rows)
     return table("quality_summary").frame(rows).sort(_QUANTITY)
+
+
+def _count_own_labels(rows: Sequence[dict[str, Any]]) -> None:
+    """Count the labels of goal completion for the success rate, if goal completion alone decides it."""
+    goals = {tuple(row[name] for name in _PAIR): row for row in rows if row["quantity"] == GOAL_METRIC}
+    for row in rows:
+        if row["quantity"] == SUCCESS_RATE and row["judges"] == [GOAL_METRIC]:
+            row["n_labels_own"] = goals[tuple(row[name] for name in _PAIR)]["n_labels_own"]
 
 
 def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) -> pl.DataFrame:
@@ -263,7 +272,8 @@ def log_leaderboard(
     logs = logs.join(pl.DataFrame(notes, schema=schema), on=_PAIR, how="left")
     for column, quantity in HEADLINES.items():
         of = summary.filter(pl.col("quantity") == quantity).select(
-            *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high"))
+            *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high")),
+            *(pl.col("mean_of_judge").alias(f"{column}_of_judge") for _ in range(quantity != COST)),
         )  # fmt: skip
         logs = logs.join(of, on=_PAIR, how="left")
     # success and cost are part of the transcripts; all other quantities need judges
