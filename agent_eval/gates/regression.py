@@ -12,6 +12,8 @@ import polars as pl
 from agent_eval.gates.finding import GateFinding, listed
 from agent_eval.gates.margin import margin_finding, scale_of, unseen_loss
 from agent_eval.judge.sampling import UNASKED
+from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.scores.labelled_parts import labelled_metrics, parts_of, placed_parts
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, GOAL_METRIC, TrialTables, trial_outcomes
 from agent_eval.scores.statistics.compare import (
@@ -23,6 +25,7 @@ from agent_eval.scores.statistics.compare import (
     session_values,
     task_values,
 )
+from agent_eval.scores.statistics.compared_values import conversation_metrics, known_metrics
 
 INPUTS = (
     "composite_scores",
@@ -49,6 +52,7 @@ def regression_finding(
     answer_threshold: float = ANSWER_THRESHOLD,
     margin: Fraction | None = None,
     thresholds: Sequence[str] = (),
+    scales: Mapping[str, tuple[float, float]] | None = None,
 ) -> GateFinding:
     """Return the finding on whether a pair is worse than its baseline in any quantity that both have.
 
@@ -65,12 +69,13 @@ def regression_finding(
         answer_threshold: Minimum `answer_correctness` that counts as a correct answer.
         margin: Allowed loss in percent of the width of a quantity's scale.
         thresholds: The metrics that have a threshold in the gate rules.
+        scales: The ends of the scale of each metric; by default 0–1.
     """
     why_not = dict(not_comparable or {})
     sides = {"agent": ours, _OTHER: theirs}
     named = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
     frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
-    rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds)
+    rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds, scales)
     # a verdict that unknown trials could change matters only if they could make the agent worse
     is_turned = pl.col("reason").is_not_null() & pl.col("verdict_worst").is_not_null()
     could_be_worse = pl.any_horizontal(
@@ -98,15 +103,15 @@ def regression_finding(
         causes = {why_not.get(quantity, "not known for both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
         return GateFinding("regression", "unknown", said, name)
-    scales = {q: scale_of(q, frames) for q in decided["quantity"].unique()}
+    widths = {q: scale_of(q, frames) for q in decided["quantity"].unique()}
     if margin is not None and not guarded.is_empty():
         return margin_finding(
-            name, guarded, scales, margin, worse=list(map(_told, worse.iter_rows(named=True)))
+            name, guarded, widths, margin, worse=list(map(_told, worse.iter_rows(named=True)))
         )
     if not worse.is_empty():
         evidence = f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}"
         return GateFinding("regression", "failed", evidence, name)
-    hidden = unseen_loss(_guarded(decided, quantities), scales) if margin is None else ""
+    hidden = unseen_loss(_guarded(decided, quantities), widths) if margin is None else ""
     evidence = f"not significantly worse than {name} in any of {decided.height} comparisons{hidden}"
     return GateFinding("regression", "passed", evidence, name)
 
@@ -117,6 +122,7 @@ def _compared(
     why_not: Mapping[str, str],
     answer_threshold: float,
     thresholds: Sequence[str],
+    metric_scales: Mapping[str, tuple[float, float]] | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the comparison of the agent with the baseline, and the values per task that it is computed from."""
     wanted = (
@@ -127,8 +133,11 @@ def _compared(
     sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
     # the two methodology versions may differ, because measured quantities do not depend on the version
     known = TrialTables.of(frames)
+    outcomes = trial_outcomes(known, answer_threshold=answer_threshold)
+    judgments = (known.turn_judgments, known.conversation_judgments)
+    parts = parts_of(*judgments, labelled_metrics(*judgments), (), NO_FAILURE)
     tasks = task_values(
-        trial_outcomes(known, answer_threshold=answer_threshold),
+        outcomes,
         frames["conversations"],
         frames["turn_judgments"],
         frames["conversation_judgments"],
@@ -143,6 +152,8 @@ def _compared(
         refused_records(frames["import_errors"], frames["transcripts"]),
         thresholds=thresholds,
         interval="t",  # keeps losses that unseen sessions could explain: the gate must not pass them
+        parts=placed_parts(parts, outcomes, known_metrics(conversation_metrics(*judgments, UNASKED))),
+        scales=metric_scales,
     )
     return rows, tasks
 

@@ -19,7 +19,7 @@ from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.project.calibration import standings
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
-from agent_eval.project.quality import drawn_metrics
+from agent_eval.project.quality import drawn_metrics, scales
 from agent_eval.settings.gate_spec import Baseline, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -68,7 +68,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             facts=facts,
             failure_metrics=failure_metrics,
             metrics=project.metrics.names,
-            scales=_scales(project),
+            scales=scales(project),
             pairs=_of_version(pairs, version),
             regressions=_regressions(project, rules, _of_version(pairs, version)),
             judge_drift=latest_drift(project.store.read(table("judge_audits"))),
@@ -130,10 +130,6 @@ def gate_versions(
     return dict.fromkeys(versions, version)
 
 
-def _scales(project: Project) -> dict[str, tuple[float, float]]:
-    return {m.name: m.scale for m in project.metrics.metrics if m.scale is not None}
-
-
 def _failure_metrics(project: Project) -> set[str]:
     return {m.name for m in project.metrics.turn if m.is_failure and not m.is_measured}
 
@@ -181,6 +177,7 @@ def _regression(project: Project, rules: Rules, baseline: Baseline, pair: AgentV
         answer_threshold=project.settings.answer_threshold,
         margin=None if rules.regression is None else rules.regression.margin,
         thresholds=rules.threshold_metrics,
+        scales=scales(project),
     )
 
 

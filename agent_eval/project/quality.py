@@ -37,6 +37,21 @@ def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.D
     )
 
 
+def labelled_parts_of(project: Project, known: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of the metrics with labels that rating sheets drew (see `placed_parts`).
+
+    `outcomes` is the result of `trial_outcomes`.
+    """
+    judgments = (known.turn_judgments, known.conversation_judgments)
+    parts = parts_of(*judgments, labelled_metrics(*judgments), _failures(project), NO_FAILURE)
+    return placed_parts(parts, outcomes, known_metrics(conversation_metrics(*judgments, UNASKED)))
+
+
+def scales(project: Project) -> dict[str, tuple[float, float]]:
+    """Return the ends of the scale of each metric with ratings or values."""
+    return {m.name: m.scale for m in project.metrics.metrics if m.scale is not None}
+
+
 def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return table quality_summary for the given pairs.
 
@@ -47,7 +62,7 @@ def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -
     """
     outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
     facts = quality.MetricFacts(
-        scales={m.name: m.scale for m in project.metrics.metrics if m.scale is not None},
+        scales=scales(project),
         failures=_failures(project),
         unanswered=UNANSWERED,
     )

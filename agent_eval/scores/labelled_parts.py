@@ -164,7 +164,9 @@ def placed_parts(parts: pl.DataFrame, outcomes: pl.DataFrame, metrics: pl.DataFr
     goals = of_metrics.filter(is_told).join(known, on=list(TRIAL), how="anti")
     every = [of_metrics.filter(~is_told), goals, parts.filter(is_rate), success_parts(outcomes, parts)]
     return pl.concat([rows.select(list(PARTS)) for rows in every]).join(
-        outcomes.select(*TRIAL, "session_id", cluster=pl.coalesce(*family, "task", "conversation_id")),
+        outcomes.select(
+            *TRIAL, "session_id", "task", "task_set", cluster=pl.coalesce(*family, "task", "conversation_id")
+        ),
         on=list(TRIAL),
     )
 
@@ -197,7 +199,7 @@ def corrected(
     """Return the corrected mean of one quantity of one agent, and the expected answer of people to each part.
 
     The result is None if sheets drew labels in fewer than five conversations, unless people labelled every part. The
-    mean is over units, and a unit's value is the mean of its parts. Clusters are the sessions if the labels are from
+    mean is over units, and a unit's value is the mean over its conversations of the mean of their parts. Clusters are the sessions if the labels are from
     at least two, else `cluster`.
 
     Args:
@@ -212,7 +214,8 @@ def corrected(
     from agent_eval.scores.statistics.corrected_mean import corrected_mean  # imported on use: it loads numpy
     from agent_eval.scores.statistics.corrected_rate import DoubleSample
 
-    rows = parts.with_columns(share=1 / pl.len().over(unit) / pl.col(unit).n_unique())
+    of_unit, n_units = pl.col("conversation_id").n_unique().over(unit), pl.col(unit).n_unique()
+    rows = parts.with_columns(share=1 / pl.len().over(unit, "conversation_id") / of_unit / n_units)
     by_session = Counter(rows.filter(is_drawn)["session_id"].to_list())
     is_by_session = n_drawn**2 >= 2 * sum(n**2 for n in by_session.values())
     human, weight = (

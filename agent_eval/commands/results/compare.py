@@ -15,7 +15,7 @@ from agent_eval.formats.plain_text import sanitize
 from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.metric_set import directed
 from agent_eval.project import Project
-from agent_eval.project.quality import values_of_conversations
+from agent_eval.project.quality import labelled_parts_of, scales, values_of_conversations
 from agent_eval.report.quality import DIRECTION
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
@@ -69,6 +69,7 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
             agent, other, sessions, tasks, refused_records(errors, known.transcripts),
             thresholds=project.settings.gates.rules(agent, version).threshold_metrics,
             interval=project.settings.interval, conversations=conversations,
+            parts=labelled_parts_of(project, known, outcomes), scales=scales(project),
         )  # fmt: skip
     says_goal = comparing.says_goal(known.conversation_judgments)
     return Compared(outcomes, sessions, conversations, rows, says_goal)
@@ -140,6 +141,13 @@ def _notes(rows: pl.DataFrame) -> list[str]:
             if lacking := shortfall({key: row[f"{side}{key}"] for key in comparing.COUNTS}):
                 bounds = f"{row[f'{side}value_worst']:.3f} to {row[f'{side}value_best']:.3f}"
                 notes.append(f"{row['quantity']} of {row[name]}: {lacking}; worst to best case {bounds}.")
+        for side, name in (("", "agent_id"), ("other_", "other_agent_id")):
+            if row[f"{side}value_of_judge"] is not None:
+                alone = number(row[f"{side}value_of_judge"])
+                notes.append(
+                    f"{row['quantity']} of {row[name]}: corrected by {row[f'{side}n_labels_drawn']} labels of people; judge "
+                    f"alone {alone}."
+                )
         if row["reason"] and not row["verdict"].endswith(" better"):  # otherwise covered by `_of_one_session`
             notes.append(f"{of}: {row['reason']}.")
     return notes

@@ -14,6 +14,7 @@ import polars as pl
 from agent_eval.errors import InputError
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
+from agent_eval.scores.statistics.compared_labels import with_labels
 from agent_eval.scores.statistics.compared_values import (
     PASS_AT_1,
     RATES,
@@ -45,6 +46,8 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "other_agent_id": pl.String,
     "value": pl.Float64,
     "other_value": pl.Float64,
+    **{f"{side}value_of_judge": pl.Float64 for side in ("", "other_")},
+    **{f"{side}n_labels_drawn": pl.Int64 for side in ("", "other_")},
     "difference": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
@@ -92,6 +95,8 @@ def compare(
     thresholds: Sequence[str] = (),
     interval: IntervalMethod = "auto",
     conversations: pl.DataFrame | None = None,
+    parts: pl.DataFrame | None = None,
+    scales: Mapping[str, tuple[float, float]] | None = None,
 ) -> pl.DataFrame:
     """Compare two agents in every quantity that both have.
 
@@ -115,6 +120,8 @@ def compare(
         interval: Unless this is t, the verdict on a difference over sessions that unseen sessions could explain
             is unknown, with the reason.
         conversations: From `conversation_values`; used only if there are no common tasks.
+        parts: From `labelled_parts.placed_parts`, of both agents; labels that sheets drew correct the means.
+        scales: The ends of the scale of each metric in `parts`; by default 0–1.
 
     Returns:
         One row per quantity, and per task set if the quantity is measured per task, with the columns of
@@ -134,6 +141,12 @@ def compare(
     ]
     if conversations is not None and not any(row["unit"] == "tasks" for row in rows):
         rows += unpaired_rows(agent, other, conversations)
+    if parts is not None and not parts.is_empty():
+        sides = {"agent_id": agent, "other_agent_id": other}
+        rows = [
+            row if row["unit"] == "sessions" else with_labels({**row, **sides}, parts, scales or {})
+            for row in rows
+        ]
     primary = _primary(rows, thresholds)
     p_values = [row["p_value"] for row in rows]
     for i, (row, p_holm) in enumerate(zip(rows, _corrected(p_values, primary), strict=True)):
@@ -141,7 +154,7 @@ def compare(
         row["role"] = PRIMARY if i == primary else SECONDARY
         row["verdict"] = _verdict(row)
         row |= _in_cases(row, p_values, i, primary)
-        doubt = _turned(row)
+        doubt = _turned(row) or row.get("verdict_limit")
         if doubt is None and interval != "t" and row["verdict"].endswith(" better"):
             doubt = _unseen(row)
         if doubt:

@@ -1,0 +1,58 @@
+"""Correct pass@1 with the labels of people that rating sheets drew."""
+
+import polars as pl
+
+from agent_eval.scores.labelled_parts import corrected_rates_of, goal_parts, success_parts
+from agent_eval.scores.reliability.trials import GROUP, TRIAL, TrialTables
+
+_RATE = ("pass_at_k", "pass_hat_k")
+
+
+def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables) -> pl.DataFrame:
+    """Return the rows of `reliability` with pass@1 corrected by drawn labels of goal completion.
+
+    The rows with k = 1 of the estimators unbiased and plug_in are corrected, and `pass_at_1` of every row. pass^k for
+    k of 2 or more, and posteriors, are those of the judge alone. The worst case counts the unknown trials as failed and
+    the best case as passed, with the failures that ended in an error of unknown cause, as shares of the planned trials.
+
+    Args:
+        rows: The rows, with their counts and estimates.
+        outcomes: From `trial_outcomes`, with a task.
+        tables: The tables that decided the trials.
+    """
+    goals = goal_parts(tables.conversation_judgments)
+    if goals.is_empty():
+        return rows
+    family = pl.when(pl.col("task_family").is_not_null().all().over(GROUP)).then("task_family")
+    places = outcomes.select(*TRIAL, "task_set", "session_id", "task", cluster=pl.coalesce(family, "task"))
+    parts = success_parts(outcomes, goals).join(places, on=list(TRIAL))
+    rates = corrected_rates_of(parts, GROUP, "task")
+    of_row = rows.join(rates, on=list(GROUP), how="left", maintain_order="left")
+    is_group = pl.col("value").is_not_null()
+    is_row = is_group & (pl.col("k") == 1) & pl.col("estimator").is_in(["unbiased", "plug_in"])
+    known = pl.col("value") * pl.col("n_known") / pl.col("n_planned")
+    n_open = pl.col("n_planned") - pl.col("n_known") + pl.col("n_unexplained_errors")
+    best = pl.min_horizontal(known + n_open / pl.col("n_planned"), 1.0)
+    estimate = {
+        "": pl.col("value"),
+        "_low": pl.col("low"),
+        "_high": pl.col("high"),
+        "_worst": known,
+        "_best": best,
+    }
+    return of_row.with_columns(
+        *(
+            pl.when(is_row).then(of).otherwise(f"{name}{end}").alias(f"{name}{end}")
+            for name in _RATE
+            for end, of in estimate.items()
+        ),
+        *(
+            pl.when(is_group).then(estimate[end]).otherwise(f"pass_at_1{end}").alias(f"pass_at_1{end}")
+            for end in ("", "_worst", "_best")
+        ),
+        pass_at_1_of_judge=pl.when(is_group).then("pass_at_1"),
+        n_labels_drawn=pl.when(is_row).then("n_drawn"),
+        interval=pl.when(is_row)
+        .then(pl.format("{}; corrected by {} labels of people", "interval", "n_drawn"))
+        .otherwise("interval"),
+    ).drop(rates.columns[len(GROUP) :])
