@@ -94,7 +94,13 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             ),
             **dict.fromkeys(("n_sampled", "n_to_sample"), ("conversation_id", "unscored_reason")),
             **dict.fromkeys(
-                ("goal_completion", "n_goal_completion", "n_goal_unknown", "hallucination_passed"),
+                (
+                    "goal_completion",
+                    "goal_completion_of_judge",
+                    "n_goal_completion",
+                    "n_goal_unknown",
+                    "hallucination_passed",
+                ),
                 ("metric", "value", "status", "is_effective"),
             ),
             **dict.fromkeys(("goal_completion_worst", "goal_completion_best"), ("metric", "value", "status")),

@@ -45,7 +45,7 @@ def test_both_uncertainties_widen_the_interval() -> None:
 
 def test_a_rate_stays_within_0_and_1() -> None:
     assert corrected_rate(0.05, 0.0004, GOOD)[:2] == (0.0, 0.0)
-    assert corrected_rate(1.0, 0.0, GOOD)[::2] == (1.0, 1.0)
+    assert corrected_rate(1.0, 0.0, GOOD)[:3:2] == (1.0, 1.0)
 
 
 CHANCE = Accuracy(0.5, 0.5, 0.004, 0.004, 0.0, 49)
