@@ -1,7 +1,7 @@
 """Correct the means of judges' answers with the labels of people that rating sheets drew.
 
 A part is a turn or a conversation under one metric. Where a sheet drew a part, the judge's answer enters the mean and
-the label corrects it (`statistics.corrected_mean`). Answers of rules, and labels that no sheet drew, decide their own
+the label corrects it (`corrected_mean`). Answers of rules, and labels that no sheet drew, decide their own
 part only. Functions take and return frames.
 """
 
@@ -211,7 +211,7 @@ def corrected(
     n_drawn = parts.filter(is_drawn).height
     if not n_drawn:
         return None
-    from agent_eval.scores.statistics.corrected_mean import corrected_mean  # imported on use: it loads numpy
+    from agent_eval.scores.corrected_mean import corrected_mean  # imported on use: it loads numpy
     from agent_eval.scores.statistics.corrected_rate import DoubleSample
 
     of_unit, n_units = pl.col("conversation_id").n_unique().over(unit), pl.col(unit).n_unique()

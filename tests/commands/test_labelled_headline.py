@@ -29,7 +29,9 @@ def shown(agent: str) -> dict[str, object]:
     """The success rate of an agent on every surface that shows it."""
     project = Project.open()
     of = {"agent_id": agent, "methodology_version": VERSION}
-    summary = {row["quantity"]: row for row in json.loads(invoke("summary", "--agent", agent, "--json").stdout)}
+    summary = {
+        row["quantity"]: row for row in json.loads(invoke("summary", "--agent", agent, "--json").stdout)
+    }
     gate = json.loads(invoke("gate", "--agent", agent, "--json").stdout)
     compared = json.loads(invoke("compare", "alpha", "beta", "--json").stdout)
     (success,) = [row for row in compared if row["quantity"] == "success rate"]
@@ -48,7 +50,9 @@ def shown(agent: str) -> dict[str, object]:
 def fill(root: Path, answer: str) -> None:
     """Label every part of the sheet with an answer."""
     sheet = root / "data" / "sheets" / "sheet-0001.csv"
-    rows = [{**row, "label": answer, "rater": "anna"} for row in csv.DictReader(sheet.read_text().splitlines())]
+    rows = [
+        {**row, "label": answer, "rater": "anna"} for row in csv.DictReader(sheet.read_text().splitlines())
+    ]
     with (root / "labels.csv").open("w") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -82,7 +86,8 @@ def test_drawn_labels_correct_the_headline_everywhere_and_other_labels_only_thei
     assert set(results["result"]) == {"failed"}
     answered = Project.open().table("conversation_judgments").filter(metric="goal_completion")
     people = answered.filter(judge="human")
-    assert people["is_effective"].all() and not people["is_counted"].any()  # the part shows the person's answer
+    assert people["is_effective"].all()
+    assert not people["is_counted"].any()
     assert answered.filter("is_counted")["judge"].unique().to_list() == ["scripted"]
     # other quantities are as before
     other = ~pl.col("quantity").is_in(["success rate", "goal_completion"])

@@ -19,8 +19,7 @@ def answers(values: list[float], n_clusters: int = 10, judge: str = "gpt") -> pl
         for i, value in enumerate(values)
     ]
     names = ("methodology_version", "agent_id", "quantity", "metric", "judge", "rubric_hash", "unit")
-    found = pl.DataFrame(rows, schema=[*names, "cluster", "value"], orient="row")
-    return found.with_columns(human=pl.lit(None, pl.Float64), weight=pl.lit(None, pl.Float64))
+    return pl.DataFrame(rows, schema=[*names, "cluster", "value"], orient="row")
 
 
 def test_a_rate_is_corrected_for_what_the_judge_misses_and_invents() -> None:
@@ -72,19 +71,3 @@ def test_accuracies_are_those_of_judges_on_two_values_and_failure_labels() -> No
     other = judge_accuracies(frame_of(rows), sampled([1.0] * 20, ["x"] * 20, rubric="before"))
     assert "another rubric" in str(other[JUDGED])
     assert judge_accuracies(frame_of(sides("rating_1to5", [1, 2], [1, 2]))) == {}
-
-
-def test_labels_of_the_same_conversations_correct_a_rate_and_few_of_many_do_not() -> None:
-    # of 40 answers of 20 conversations the judge passes half; people pass 3 of 4 of these and 1 of 5 of the others
-    plain = answers([1.0, 1.0, 0.0, 0.0] * 10, 20)
-    passed = [1.0, 1.0, 1.0, 0.0] * 5
-    human = [v for i in range(0, 20, 2) for v in (*passed[i : i + 2], *([1.0, 0.0] if i < 8 else [0.0, 0.0]))]
-    own = plain.with_columns(human=pl.Series(human), weight=1.0)
-    (row,) = corrected_rates(own, {JUDGED: KNOWN}).to_dicts()
-    assert row["corrected"] == pytest.approx(0.5 * 15 / 20 + 0.5 * 4 / 20)
-    assert row["corrected_by"] == "labels of these conversations"
-    # with labels of fewer than five conversations, or of none that a sheet drew, those of other agents count
-    few = own.with_columns(human=pl.when(pl.int_range(pl.len()) < 8).then("human"))
-    for rows in (few, own.with_columns(weight=pl.lit(None, pl.Float64))):
-        (row,) = corrected_rates(rows, {JUDGED: KNOWN}).to_dicts()
-        assert row["corrected_by"] == "sensitivity and specificity"

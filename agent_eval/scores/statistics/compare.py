@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from agent_eval.errors import InputError
+from agent_eval.scores.compared_labels import with_labels
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
-from agent_eval.scores.statistics.compared_labels import with_labels
 from agent_eval.scores.statistics.compared_values import (
     PASS_AT_1,
     RATES,

@@ -76,5 +76,7 @@ def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: floa
         freedom = min(freedom, max(1 / of_labels - 1, 1.0))
     spread = float((first**2).sum() + (second**2).sum()) + surplus
     n = max(2, round(freedom + 1))
-    ends = bounded_mean(Sample(n, value, float(np.sqrt(spread * n))), bounds=bounds, step=min(step, high - low))
+    ends = bounded_mean(
+        Sample(n, value, float(np.sqrt(spread * n))), bounds=bounds, step=min(step, high - low)
+    )
     return CorrectedRate(value, *(ends or (None, None)), predicted=predicted)

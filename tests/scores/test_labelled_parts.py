@@ -1,0 +1,159 @@
+"""Labels that sheets drew correct means; other labels, and rules, decide their own part."""
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from agent_eval.scores.corrected_mean import corrected_mean
+from agent_eval.scores.labelled_parts import PARTS, corrected, labelled_metrics, parts_of
+from agent_eval.scores.statistics.corrected_rate import DoubleSample
+from agent_eval.tables import table
+from tests.judge.fakes import ScriptedClient
+from tests.judge.material import agent, conversation, user
+from tests.judge.test_engine import judged, valued
+
+RATE, RATING = (0.0, 1.0), (1.0, 5.0)
+
+
+def parts(
+    values: list[float],
+    human: list[float | None],
+    weight: float | None = 1.0,
+    per: int = 1,
+    n_sessions: int = 1,
+) -> pl.DataFrame:
+    """Parts of one quantity, `per` of them in a conversation."""
+    rows = [
+        ("1.3.0", "a", f"c{i // per}", "q", "gpt", i, value, said, None if said is None else weight)
+        for i, (value, said) in enumerate(zip(values, human, strict=True))
+    ]
+    found = pl.DataFrame(rows, schema=PARTS, orient="row")
+    session = pl.concat_str(pl.lit("s"), pl.int_range(pl.len()) // per % n_sessions)
+    return found.with_columns(session_id=session, cluster="conversation_id")
+
+
+def rate_of(rows: pl.DataFrame, bounds: tuple[float, float] = RATE) -> Any:
+    made = corrected(rows, "conversation_id", bounds)
+    return None if made is None else made[0]
+
+
+def test_a_rate_is_the_share_of_positives_among_the_labels_of_each_answer() -> None:
+    # of 40 answers of 20 conversations the judge passes half; people pass 3 of 4 of these and 1 of 5 of the others
+    passed = [1.0, 1.0, 1.0, 0.0] * 5
+    human = [v for i in range(0, 20, 2) for v in (*passed[i : i + 2], *([1.0, 0.0] if i < 8 else [0.0, 0.0]))]
+    found = rate_of(parts([1.0, 1.0, 0.0, 0.0] * 10, human, per=2, n_sessions=20))
+    assert found.value == pytest.approx(0.5 * 15 / 20 + 0.5 * 4 / 20)
+    assert (found.of_judge, found.n_drawn, found.n_own) == (pytest.approx(0.5), 40, 0)
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize(("n_labelled", "weight"), [(4, 1.0), (0, 1.0), (20, None)])
+def test_labels_in_few_conversations_or_of_no_sheet_correct_nothing(
+    n_labelled: int, weight: float | None
+) -> None:
+    human = [0.0] * n_labelled + [None] * (30 - n_labelled)
+    assert rate_of(parts([1.0] * 30, human, weight)) is None
+
+
+def test_if_people_labelled_every_part_their_mean_counts_however_few_there_are() -> None:
+    found = rate_of(parts([1.0, 1.0, 1.0], [0.0, 1.0, 0.0]))
+    assert found.value == pytest.approx(1 / 3)
+    assert rate_of(parts([4.0, 5.0, 4.0], [1.0, 2.0, 3.0]), RATING).value == pytest.approx(2.0)
+    (alone,) = [rate_of(parts([1.0], [0.0]))]
+    assert (alone.value, alone.low) == (0.0, None)
+
+
+def test_a_label_that_no_sheet_drew_moves_the_mean_by_its_own_part_at_most() -> None:
+    draws = random.Random(7)
+    for bounds in (RATE, RATING):
+        scale = [0.0, 1.0] if bounds == RATE else [1.0, 2.0, 3.0, 4.0, 5.0]
+        for _ in range(60):
+            n = draws.randint(8, 40)
+            values = [draws.choice(scale) for _ in range(n)]
+            human = [draws.choice(scale) if i < 6 or draws.random() < 0.3 else None for i in range(n)]
+            rows = parts(values, human)
+            before = rate_of(rows, bounds)
+            open_parts = [i for i, said in enumerate(human) if said is None]
+            if not open_parts:
+                continue
+            own = draws.choice(open_parts)
+            is_own = pl.col("turn_index") == own
+            changed = rows.with_columns(human=pl.when(is_own).then(draws.choice(scale)).otherwise("human"))
+            after = rate_of(changed, bounds)
+            assert after.n_own == 1
+            if bounds == RATE:  # a rating's part also leaves the judge's answers that are predicted
+                assert abs(after.value - before.value) <= 1 / n + 1e-9
+
+
+def test_the_corrected_mean_of_ratings_is_that_of_a_weighted_regression() -> None:
+    draws = np.random.default_rng(3)
+    for _ in range(20):
+        n = int(draws.integers(20, 60))
+        judge, human = draws.integers(1, 6, n).astype(float), draws.integers(1, 6, n).astype(float)
+        weights, is_drawn = draws.uniform(1, 4, n), draws.random(n) < 0.5
+        sample = DoubleSample(
+            judge, np.where(is_drawn, human, np.nan), np.full(n, 1 / n), weights, [str(i) for i in range(n)]
+        )
+        found = corrected_mean(sample, RATING, 1.0)
+        design = np.stack([np.ones(n), judge], axis=1)
+        root = np.sqrt(weights[is_drawn])
+        fit = np.linalg.lstsq(design[is_drawn] * root[:, None], human[is_drawn] * root, rcond=None)[0]
+        assert found.value == pytest.approx(float((design @ fit).mean()))
+        assert None not in found[:3]
+        assert 1 <= float(found.low or 0) <= float(found.value or 0) <= float(found.high or 0) <= 5
+
+
+@pytest.mark.parametrize("bounds", [RATE, RATING])
+def test_limits_are_in_order_for_any_labels(bounds: tuple[float, float]) -> None:
+    ends = [bounds[0], bounds[1]]
+    for judge, people, one in itertools.product(ends, ends, ends):
+        for n, n_labelled, n_sessions in itertools.product((6, 40), (5, 6), (1, 2, 5)):
+            values = [one, *[judge] * (n - 1)]
+            human = [people] * n_labelled + [None] * (n - n_labelled)
+            found = rate_of(parts(values, human, 3.0, n_sessions=n_sessions), bounds)
+            assert bounds[0] <= found.low <= found.value <= found.high <= bounds[1]
+            assert found.low < found.high
+
+
+def test_a_drawn_label_is_shown_and_the_judges_answer_enters_means() -> None:
+    talk = conversation(user("Where?"), agent("Here."), user("Again?"), agent("There."))
+    drawn: dict[str, Any] = {"weight": 3.0, "stratum": "s"}
+    ratings = [
+        valued("goal_completion", 0.0, **drawn),
+        valued("agent_behavior_failure", label="repetition", turn_index=0, **drawn),
+        valued("agent_behavior_failure", label="repetition", turn_index=1),  # that no sheet drew
+    ]
+    found = judged(talk, ratings=ratings, client=ScriptedClient(answers={"goal_completion": 1}))
+    goals = found.conversation_judgments.filter(metric="goal_completion").sort("judge")
+    assert goals.select("judge", "is_effective", "is_counted", "label_weight").rows() == [
+        ("human", True, False, 3.0),
+        ("scripted", False, True, None),
+    ]
+    both = (found.turn_judgments, found.conversation_judgments)
+    assert labelled_metrics(*both) == ["agent_behavior_failure", "goal_completion"]
+    rows = parts_of(*both, labelled_metrics(*both), ["agent_behavior_failure"], "no failure")
+    answers = (
+        rows.sort("quantity", "turn_index").select("quantity", "judge", "value", "human", "weight").rows()
+    )
+    assert answers == [
+        ("failure rate: agent_behavior_failure", "scripted", 0.0, 1.0, 3.0),
+        ("failure rate: agent_behavior_failure", "human", 1.0, 1.0, None),
+        ("goal_completion", "scripted", 1.0, 0.0, 3.0),
+    ]
+
+
+def test_without_a_judge_and_under_another_rubric_a_drawn_label_decides_its_own_part() -> None:
+    talk = conversation(user("Where?"), agent("Here."))
+    drawn = valued("goal_completion", 0.0, weight=3.0, stratum="s")
+    alone = judged(talk, ratings=[drawn]).conversation_judgments.filter(metric="goal_completion")
+    other = judged(talk, ratings=[drawn | {"rubric_hash": "of before"}], client=ScriptedClient())
+    for goals in (alone, other.conversation_judgments.filter(metric="goal_completion")):
+        assert goals.filter("is_effective")["judge"].to_list() == ["human"]
+        assert goals["is_counted"].null_count() == goals.height
+    nothing = table("turn_judgments").empty()
+    (row,) = parts_of(nothing, alone, ["goal_completion"], (), "").to_dicts()
+    assert (row["judge"], row["value"], row["human"], row["weight"]) == ("human", 0.0, 0.0, None)
