@@ -79,4 +79,5 @@ def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: floa
     ends = bounded_mean(
         Sample(n, value, float(np.sqrt(spread * n))), bounds=bounds, step=min(step, high - low)
     )
-    return CorrectedRate(value, *(ends or (None, None)), predicted=predicted)
+    limits = (None, None) if ends is None else (ends.low, ends.high)
+    return CorrectedRate(value, limits[0], limits[1], predicted=predicted)

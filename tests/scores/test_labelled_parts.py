@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ RATE, RATING = (0.0, 1.0), (1.0, 5.0)
 
 
 def parts(
-    values: list[float],
-    human: list[float | None],
+    values: Sequence[float],
+    human: Sequence[float | None],
     weight: float | None = 1.0,
     per: int = 1,
     n_sessions: int = 1,

@@ -138,11 +138,12 @@ def test_an_interval_is_over_sessions_and_moves_with_the_penalty() -> None:
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
-        ([98, 99, 100], "t_near_end"),
+        ([98, 99, 100], "bounded"),
+        ([95.0] * 10, "t_near_end"),
         ([95.0] * 19, "t_near_end"),
         ([95.0] * 20, "t"),  # so many show how far others fall
         ([94, 99, 100], "t"),
-        ([20, 24, 25], "t_near_end"),
+        ([20, 24, 25], "bounded"),
         ([20, 100], "t"),
         ([70, 99, 100], "bounded"),
     ],

@@ -15,6 +15,7 @@ from agent_eval.errors import InputError
 from agent_eval.methodology.models import Methodology, Version, in_version_order
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.distribution_free import (
+    FEW_NEAR_AN_END,
     IntervalMethod,
     any_spread_mean,
     has_breakdown,
@@ -211,9 +212,14 @@ class BoardEntry:
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
 
     def method(self, asked: IntervalMethod) -> Literal["t", "bounded"]:
-        """Return the requested interval method; for auto, bounded if the sessions show a breakdown, else t."""
+        """Return the requested interval method.
+
+        For auto, it is bounded if the sessions show a breakdown, or if there are fewer than ten and all are near an end of
+        the scale; else t.
+        """
         if asked == "auto":
-            return "bounded" if has_breakdown(self.values) else "t"
+            is_unseen = len(self.values) < FEW_NEAR_AN_END and is_near_an_end(self.values, SCALE_0TO100)
+            return "bounded" if is_unseen or has_breakdown(self.values) else "t"
         return asked
 
     def said_method(self, method: Literal["t", "bounded"]) -> str:

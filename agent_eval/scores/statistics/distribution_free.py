@@ -11,12 +11,14 @@ from typing import Literal
 from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample, welch
 
 IntervalMethod = Literal["auto", "t", "bounded"]
-"""The method of an interval; auto is bounded if the sessions show a breakdown, else t."""
+"""The method of an interval; auto is bounded if the sessions show a breakdown or few are all near an end, else t."""
 BREAKDOWN_POINTS = 10.0
 BREAKDOWN_SHARE = 0.1
 """Largest share of sessions that is assumed to break down unseen; `unseen_share` lowers it for many sessions."""
 NEAR_POINTS = 5.0
 ENOUGH_NEAR_AN_END = 20
+FEW_NEAR_AN_END = 10
+"""With fewer sessions, all of them near an end, t intervals cover in less than 90 % of samples where sessions are rarely bad."""
 _MISSED = 0.05
 _MOST_SESSIONS = 1000
 
