@@ -1,0 +1,61 @@
+"""From an empty folder to a published board: init, simulate, run, gate, in this process and over real HTTP."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.judge_server import MockJudge, mock_judge
+from tests.commands.conftest import invoke, use
+from tests.simulate.agent_server import Server
+from tests.simulate.suites import EIGHT, openai, scenario, write_agents, write_suite
+
+
+def _mock_judged(monkeypatch: pytest.MonkeyPatch, judge: MockJudge) -> None:
+    for name, value in judge.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.slow
+def test_three_sessions_of_eight_slots_are_published_and_a_deterministic_agent_is_provisional(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    assert invoke("init", str(tmp_path)).exit_code == 0
+    use(monkeypatch, tmp_path)
+    write_suite(tmp_path, EIGHT, version=1)
+    write_agents(tmp_path, {"varied": openai(server.url), "fixed": openai(server.url, "fixed")})
+    assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
+    n_requests = len(server.requests)
+    assert n_requests == 2 * 3 * 8 * 3  # agents, sessions, slots; a look-up and two answers
+    with mock_judge() as judge:
+        _mock_judged(monkeypatch, judge)
+        assert invoke("run", "--judge", "openai/mock").exit_code == 0
+    rows = json.loads(invoke("leaderboard", "--json").stdout)
+    of = {row["agent_id"]: row for row in rows}
+    assert (of["varied"]["status"], of["varied"]["repeatability_tested"]) == ("published", True)
+    assert (of["fixed"]["status"], of["fixed"]["repeatability_tested"]) == ("provisional", None)
+    assert invoke("gate", "--agent", "varied").exit_code == 0
+    assert "is a copy of session" in invoke("gate", "--agent", "fixed").stdout
+    assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
+    assert len(server.requests) == n_requests  # nothing is held twice
+
+
+@pytest.mark.slow
+def test_the_gate_names_each_scenario_with_its_result(
+    root: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    good = scenario("D1") | {"slot": None}
+    failing = good | {"assertions": [{"trajectory": {"forbidden": ["lookup_order"]}}]}
+    rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
+    strict = good | {"thresholds": {"helpfulness": 5}}
+    write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict})
+    write_agents(root, {"bot": openai(server.url)})
+    with mock_judge() as judge:
+        _mock_judged(monkeypatch, judge)
+        done = invoke("simulate", "bot", "--judge", "openai/mock")
+    lines = {name: line for line in done.stdout.splitlines() for name in EXPECTED if f"shop/{name} " in line}
+    assert {name: result for name, result in EXPECTED.items() if f" {result} " not in lines[name]} == {}
+    assert done.exit_code == 1
+
+
+EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "passed"}
