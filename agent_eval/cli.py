@@ -230,7 +230,7 @@ def scenarios_check(
 
     Exit code: 0 all scenarios are valid; 1 there are problems.
     """
-    from agent_eval.commands.simulate import check_scenarios
+    from agent_eval.commands.benchmarks.scenarios import check_scenarios
     from agent_eval.commands.terminal.output import consoles
 
     raise typer.Exit(check_scenarios(_project(), consoles()[0], suite or (), schema))
@@ -302,7 +302,7 @@ def simulate(
     conversations are missing or were lost to the harness, or with --gate a scenario or gate failed; 2 no conversation
     was held, or with --gate a result is unknown.
     """
-    from agent_eval.commands.simulate import Options, run_simulation
+    from agent_eval.commands.benchmarks.simulate import Options, run_simulation
     from agent_eval.commands.terminal.output import consoles
 
     options = Options(

@@ -42,6 +42,7 @@ class JudgmentFacts:
         *,
         failure_metrics: Collection[str],
         mean_of: Collection[str],
+        scenarios: Collection[str] = (),
     ) -> "JudgmentFacts":
         """Collect the facts from a part of the judgments, which has all judgments of its conversations.
 
@@ -50,6 +51,7 @@ class JudgmentFacts:
             transcripts: Table transcripts of the same conversations.
             failure_metrics: The metrics whose labels are failures.
             mean_of: The metrics whose means are needed.
+            scenarios: The benchmark scenarios whose means are kept apart.
         """
         turns, whole = (
             judgments[name] if name in judgments else table(name).empty()
@@ -57,7 +59,7 @@ class JudgmentFacts:
         )
         return cls(
             put_to_a_model(turns, whole),
-            means(turns, whole, transcripts, mean_of),
+            means(turns, whole, transcripts, mean_of, scenarios),
             looked_for_failures(turns, failure_metrics),
             silences(turns, transcripts),
             _models(turns, whole),

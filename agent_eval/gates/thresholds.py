@@ -24,6 +24,7 @@ from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.outcomes import is_unexplained_error
+from agent_eval.transcripts.scenario_names import scenario_name
 
 _ROUNDING = Fraction(1, 10**9)
 """Tolerance for values that were stored as floats: a share of 0.7 may be stored as 0.6999…"""
@@ -69,13 +70,14 @@ def means(
     conversation_judgments: pl.DataFrame,
     transcripts: pl.DataFrame,
     metrics: Collection[str],
+    scenarios: Collection[str] = (),
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
     """Return, per pair, the mean of each of these metrics in every scenario.
 
     The means cover the effective judgments of admitted conversations. An answer is open if people disagree, or if
     the metric applies but has no answer because the judge failed, a model is needed, the harness failed, or there
     was nothing to read. `transcripts` may have the column outcome_class of table conversations: a goal that was
-    missed in an error of unknown cause is doubted. Answers of rules in conversations outside the judged sample are omitted.
+    missed in an error of unknown cause is doubted. Benchmark scenarios in `scenarios` have means of their own. Answers of rules in conversations outside the judged sample are omitted.
     """
     columns = [*PAIR, "conversation_id", "metric", "judge", "is_effective", "status", "unscored_reason"]
     is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
@@ -87,7 +89,8 @@ def means(
     )
     lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR, UNEXPLAINED_ERROR])
     is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | lacking
-    scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
+    apart = pl.when(scenario_name().is_in(list(scenarios))).then(scenario_name())
+    scenario = pl.coalesce(apart, "slot", "task_id", "conversation_id").alias("scenario")
     has_classes = "outcome_class" in transcripts.columns
     is_doubted = (is_unexplained_error() if has_classes else pl.lit(value=False)).alias("is_doubted")
     counted = (
@@ -201,13 +204,15 @@ def threshold_findings(
     """
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
-            yield from _of_scenarios(name, limit, means.get(name, {}), rules.max_unscored_share)
+            others = {s: mean for s, mean in means.get(name, {}).items() if not rules.sets_thresholds(s)}
+            if others or not means.get(name):
+                yield from _of_scenarios(name, limit, others, rules.max_unscored_share)
     for name, limit in _said(rules.overall):
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
             if name == GOAL_METRIC and whole.n:
                 whole += Mean(n_open=n_refused)
-            yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
+            yield of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
         if is_score(name):  # both sections may set a limit for a score; the higher one applies
@@ -225,14 +230,15 @@ def _of_scenarios(
     name: str, limit: Fraction, scenarios: Mapping[str, Mean], allowed: Fraction
 ) -> Iterator[GateFinding]:
     if not scenarios:
-        yield _of_mean("threshold", name, name, limit, Mean(), allowed)
+        yield of_mean("threshold", name, name, limit, Mean(), allowed)
     for scenario, mean in sorted(scenarios.items()):
-        yield _of_mean("threshold", name, f"{name} in {scenario}", limit, mean, allowed)
+        yield of_mean("threshold", name, f"{name} in {scenario}", limit, mean, allowed)
 
 
-def _of_mean(
+def of_mean(
     gate: str, name: str, subject: str, limit: Fraction, mean: Mean, allowed: Fraction
 ) -> GateFinding:
+    """Return the finding of a limit on a mean; `allowed` is the allowed share of open answers."""
     n_all = mean.n + mean.n_open
     if mean.n == 0:
         lacking = f"{n_all} answers are open" if n_all else "the metric did not apply or was not asked"

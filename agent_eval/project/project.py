@@ -41,6 +41,7 @@ from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.simulate.agents.endpoints import Allowed
 from agent_eval.simulate.preparation import SimulationSetup
+from agent_eval.simulate.scenarios import LoadedSuite, read_suites
 from agent_eval.simulate.users import USER_TEMPERATURE
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import SpendingCap
@@ -163,6 +164,11 @@ class Project:
             MissingDataError: If the data folder does not exist.
         """
         return agent_ids(self.home.existing_sessions())
+
+    @cached_property
+    def suites(self) -> list[LoadedSuite]:
+        """Return the suites of benchmark scenarios, with the problems of their files."""
+        return read_suites(self.home.scenarios)
 
     @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:

@@ -23,6 +23,7 @@ from agent_eval.settings.gate_spec import Level, Limit
 from agent_eval.simulate.mocks import ConversationMocks, Mock, Resolve
 from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug
 from agent_eval.transcripts.models import Scenario as Slot
+from agent_eval.transcripts.scenario_names import task_of
 
 SUFFIX = ".scenario.yaml"
 SUITE = "suite.yaml"
@@ -236,12 +237,7 @@ class LoadedSuite:
 
     def task_id(self, scenario: BenchmarkScenario) -> str:
         """Return the task of a scenario: it contains its hash, so that results of different texts are never mixed."""
-        return f"{self.name}/{scenario.id}@{scenario.hash[:8]}"
-
-
-def scenario_of(task_id: str) -> str:
-    """Return the part of a task id that names the scenario, without its hash."""
-    return task_id.rpartition("@")[0] or task_id
+        return task_of(self.name, scenario.id, scenario.hash)
 
 
 def read_suites(folder: Path, named: Sequence[str] = ()) -> list[LoadedSuite]:

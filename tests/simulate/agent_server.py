@@ -39,10 +39,11 @@ class Agent(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         with self.server.lock:
-            self.server.requests.append((dict(self.headers), body))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self.server.requests.append((headers, body))
         time.sleep(self.server.latency_s)
         try:
-            FAULTS.get(body.get("model", ""), answer)(self, body)
+            ({"cookie": _cookie} | FAULTS).get(body.get("model", ""), answer)(self, body)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
@@ -141,6 +142,12 @@ def _events(*events: object, ends: bool = True) -> Handler:
 
 def _delta(finish: str | None = None, **delta: object) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def _cookie(agent: Agent, body: dict[str, Any]) -> None:
+    of = {"set_cookie": f"of={body['session_id']}"}
+    choice = {"message": {"content": "Hello."}, "finish_reason": "stop"}
+    agent.send(json.dumps({"choices": [choice]}).encode(), **of)
 
 
 def _raw(body: bytes, status: int = 200, **headers: str) -> Handler:

@@ -6,6 +6,11 @@ from typing import Any
 
 import yaml
 
+from agent_eval.project import Project
+from agent_eval.simulate.preparation import prepared
+from agent_eval.simulate.runner import SimulationReport
+from agent_eval.transcripts.models import Conversation
+
 TOOL = {
     "name": "lookup_order",
     "description": "Return the state of an order.",
@@ -64,3 +69,19 @@ def openai(url: str, model: str = "varied", **more: object) -> dict[str, Any]:
 
 
 EIGHT = {slot.lower().replace("_", "-"): scenario(slot) for slot in SLOTS}
+
+
+def held(root: Path, agent: str) -> list[Conversation]:
+    """Return the conversations of an agent's complete sessions."""
+    files = sorted((root / "data" / "sessions" / agent).glob("[!.]*/conversations.jsonl"))
+    return [
+        Conversation.model_validate_json(line) for file in files for line in file.read_text().splitlines()
+    ]
+
+
+def ran(
+    root: Path, *agents: str, concurrency: int = 40, n_sessions: int = 1, **settings: object
+) -> SimulationReport:
+    """Run all suites of a project against agents."""
+    setup = Project.open(root).with_settings(**settings).simulation_setup()
+    return prepared(setup, agents, n_sessions=n_sessions).run(concurrency=concurrency)

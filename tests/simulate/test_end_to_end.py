@@ -12,6 +12,7 @@ from tests.simulate.suites import EIGHT, openai, scenario, write_agents, write_s
 
 
 def _mock_judged(monkeypatch: pytest.MonkeyPatch, judge: MockJudge) -> None:
+    judge.reset(latency_ms=0, fail_rate=0)
     for name, value in judge.environment.items():
         monkeypatch.setenv(name, value)
 
@@ -47,15 +48,18 @@ def test_the_gate_names_each_scenario_with_its_result(
     good = scenario("D1") | {"slot": None}
     failing = good | {"assertions": [{"trajectory": {"forbidden": ["lookup_order"]}}]}
     rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
-    strict = good | {"thresholds": {"helpfulness": 5}}
+    strict = good | {"thresholds": {"faithfulness": 5}}
     write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict})
     write_agents(root, {"bot": openai(server.url)})
     with mock_judge() as judge:
         _mock_judged(monkeypatch, judge)
+        monkeypatch.setenv("AGENT_EVAL_METRICS", '["helpfulness"]')
         done = invoke("simulate", "bot", "--judge", "openai/mock")
     lines = {name: line for line in done.stdout.splitlines() for name in EXPECTED if f"shop/{name} " in line}
-    assert {name: result for name, result in EXPECTED.items() if f" {result} " not in lines[name]} == {}
-    assert done.exit_code == 1
+    assert {name: result for name, result in EXPECTED.items() if f" {result} " not in lines[name]} == {}, (
+        done.output
+    )
+    assert done.exit_code == 1, done.stdout
 
 
-EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "passed"}
+EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown"}

@@ -7,10 +7,9 @@ import pytest
 
 from agent_eval.project import Project
 from agent_eval.simulate.preparation import prepared
-from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import read_sessions
 from tests.simulate.agent_server import FAULTS, Server
-from tests.simulate.suites import openai, scenario, write_agents, write_suite
+from tests.simulate.suites import held, openai, scenario, write_agents, write_suite
 
 STREAMED = {name for name in FAULTS if name.startswith("stream")}
 CLASSES = {
@@ -23,14 +22,6 @@ CLASSES = {
     "unexplained_error": {"400"},
 }  # fmt: skip
 """Every other kind is not an error: the conversation goes on, and the outcome is for the judges."""
-
-
-def held(root: Path, agent: str) -> list[Conversation]:
-    """Return the stored conversations of an agent, also of sessions in progress."""
-    files = sorted((root / "data" / "sessions" / agent).glob("*/conversations.jsonl"))
-    return [
-        Conversation.model_validate_json(line) for file in files for line in file.read_text().splitlines()
-    ]
 
 
 def test_each_kind_ends_in_bounded_time_in_its_class_and_stops_no_other(root: Path, server: Server) -> None:

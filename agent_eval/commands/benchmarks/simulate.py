@@ -1,4 +1,4 @@
-"""Implement `agent-eval simulate` and `agent-eval scenarios check`."""
+"""Implement `agent-eval simulate`: run scenarios, then with --gate judge them and print a line per scenario."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,12 @@ from agent_eval.commands.terminal.progress import shown_progress
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import one_line
-from agent_eval.formats.refusals import Refusal
 from agent_eval.gates import exit_code
 from agent_eval.project import Project
 from agent_eval.simulate.preparation import Simulation, prepared
 from agent_eval.simulate.runner import SimulationReport
-from agent_eval.simulate.scenarios import LoadedSuite, json_schema, read_suites, scenario_of, unknown_names
 from agent_eval.tables import table
+from agent_eval.transcripts.scenario_names import scenario_of
 
 
 @dataclass(frozen=True)
@@ -88,37 +87,6 @@ def _once(project: Project, out: Console, err: Console, options: Options) -> int
 def _state(folder: Path) -> dict[str, int]:
     files = folder.rglob("*.yaml") if folder.is_dir() else ()
     return {str(path): path.stat().st_mtime_ns for path in files if path.is_file()}
-
-
-def check_scenarios(project: Project, out: Console, suites: Sequence[str], schema_file: Path | None) -> int:
-    """Check all scenario files, print every problem, and return the exit code: 1 if there is one, else 0.
-
-    If `schema_file` is given, write the JSON Schema of scenario files to it.
-    """
-    if schema_file is not None:
-        schema_file.write_text(json_schema() + "\n", encoding="utf-8")
-    loaded = read_suites(project.home.scenarios, suites)
-    problems = [problem for suite in loaded for problem in (*suite.problems, *_names(project, suite))]
-    for problem in problems:
-        at = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        out.print(one_line(f"{at}: {problem.reason}"), markup=False, soft_wrap=True)
-    n = sum(len(suite.scenarios) for suite in loaded)
-    found = f"{n} valid scenarios in {len(loaded)} suites, {len(problems)} problems"
-    out.print(
-        found if loaded else "No suites. Add files data/scenarios/SUITE/ID.scenario.yaml.", markup=False
-    )
-    return 1 if problems else 0
-
-
-def _names(project: Project, suite: LoadedSuite) -> Iterator[Refusal]:
-    known = dict.fromkeys(project.metrics.names)
-    for scenario in suite.scenarios:
-        for name in unknown_names(scenario, known):
-            yield Refusal(
-                f"{suite.name}/{scenario.id}",
-                0,
-                f"{name!r} in thresholds or metrics is not a metric; allowed: {', '.join(known)}",
-            )
 
 
 def print_plan(simulation: Simulation, out: Console) -> None:
