@@ -145,9 +145,8 @@ def _delta(finish: str | None = None, **delta: object) -> dict[str, Any]:
 
 
 def _cookie(agent: Agent, body: dict[str, Any]) -> None:
-    of = {"set_cookie": f"of={body['session_id']}"}
     choice = {"message": {"content": "Hello."}, "finish_reason": "stop"}
-    agent.send(json.dumps({"choices": [choice]}).encode(), **of)
+    agent.send(json.dumps({"choices": [choice]}).encode(), set_cookie=f"of={body['session_id']}")
 
 
 def _raw(body: bytes, status: int = 200, **headers: str) -> Handler:

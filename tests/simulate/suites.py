@@ -80,7 +80,7 @@ def held(root: Path, agent: str) -> list[Conversation]:
 
 
 def ran(
-    root: Path, *agents: str, concurrency: int = 40, n_sessions: int = 1, **settings: object
+    root: Path, *agents: str, concurrency: int = 40, n_sessions: int = 1, **settings: Any
 ) -> SimulationReport:
     """Run all suites of a project against agents."""
     setup = Project.open(root).with_settings(**settings).simulation_setup()

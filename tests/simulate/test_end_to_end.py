@@ -30,7 +30,7 @@ def test_three_sessions_of_eight_slots_are_published_and_a_deterministic_agent_i
     assert n_requests == 2 * 3 * 8 * 3  # agents, sessions, slots; a look-up and two answers
     with mock_judge() as judge:
         _mock_judged(monkeypatch, judge)
-        assert invoke("run", "--judge", "openai/mock").exit_code == 0
+        assert invoke("run", "--judge", "openai/mock", "--methodology", "1.3.0").exit_code == 0
     rows = json.loads(invoke("leaderboard", "--json").stdout)
     of = {row["agent_id"]: row for row in rows}
     assert (of["varied"]["status"], of["varied"]["repeatability_tested"]) == ("published", True)
@@ -48,12 +48,11 @@ def test_the_gate_names_each_scenario_with_its_result(
     good = scenario("D1") | {"slot": None}
     failing = good | {"assertions": [{"trajectory": {"forbidden": ["lookup_order"]}}]}
     rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
-    strict = good | {"thresholds": {"faithfulness": 5}}
+    strict = good | {"thresholds": {"answer_correctness": 0.5}}
     write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict})
     write_agents(root, {"bot": openai(server.url)})
     with mock_judge() as judge:
         _mock_judged(monkeypatch, judge)
-        monkeypatch.setenv("AGENT_EVAL_METRICS", '["helpfulness"]')
         done = invoke("simulate", "bot", "--judge", "openai/mock")
     lines = {name: line for line in done.stdout.splitlines() for name in EXPECTED if f"shop/{name} " in line}
     assert {name: result for name, result in EXPECTED.items() if f" {result} " not in lines[name]} == {}, (

@@ -18,7 +18,7 @@ COMMAND = f"{sys.executable} agent.py"
 
 
 def conversation(
-    root: Path, endpoint: dict[str, Any], opening: str = "Hello.", **settings: object
+    root: Path, endpoint: dict[str, Any], opening: str = "Hello.", **settings: Any
 ) -> Conversation:
     """Return the only conversation with an agent."""
     write_suite(root, {"one": {"opening": opening, "turns": [{"say": "And now?"}]}})
@@ -63,7 +63,7 @@ def test_a_command_runs_once_per_conversation_and_receives_only_named_variables(
     (root / "agent.py").write_text(PROGRAM)
     monkeypatch.chdir(root)
     endpoint = {"kind": "command", "command": COMMAND, "environment": ["TOY_KEY"]}
-    allowed = {"agent_commands": (COMMAND,), "agent_variables": ("TOY_KEY",)}
+    allowed: dict[str, Any] = {"agent_commands": (COMMAND,), "agent_variables": ("TOY_KEY",)}
     said = [m.content for m in conversation(root, endpoint, **allowed).messages if m.role == "assistant"]
     (first, pid, keys), (second, *rest) = ((text or "").split(" ", 2) for text in said)
     assert (first, second, rest, keys) == ("0", "1", [pid, keys], "['TOY_KEY']")
@@ -103,7 +103,7 @@ def test_a_command_that_fails_is_an_error_of_the_agent(
     ],
 )  # fmt: skip
 def test_nothing_runs_and_no_variable_is_read_that_the_settings_do_not_name(
-    root: Path, endpoint: dict[str, Any], settings: dict[str, object], fix: str
+    root: Path, endpoint: dict[str, Any], settings: dict[str, Any], fix: str
 ) -> None:
     with pytest.raises(EndpointError, match=fix):
         conversation(root, endpoint, **settings)

@@ -77,13 +77,14 @@ def test_the_hash_is_of_what_affects_the_conversations(root: Path) -> None:
         "trials": 3,
     }
     assert one.hash == one.model_validate({"id": "a", **EIGHT["d1"], **gates}).hash
-    for change in (
+    changes: tuple[dict[str, object], ...] = (
         {"opening": "Hi."},
         {"seed": 1},
         {"state": {"a": 1}},
         {"assertions": []},
         {"max_turns": 3},
-    ):
+    )
+    for change in changes:
         assert one.hash != one.model_validate({"id": "a", **EIGHT["d1"], **change}).hash
     write_suite(root, {"a": EIGHT["d1"]})
     before = read_suites(root / "data" / "scenarios")[0]
