@@ -166,8 +166,10 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
 
 
 def _forbidden_text(forbidden: object, texts: Sequence[str] | None) -> Row:
-    if not isinstance(forbidden, list) or not all(
-        isinstance(text, str) and text.strip() for text in forbidden
+    if (
+        not isinstance(forbidden, list)
+        or not forbidden
+        or not all(isinstance(text, str) and text.strip() for text in forbidden)
     ):
         return _unknown("text", "forbidden_text is not a list of texts")
     about: Row = {"assertion": f"never says {', '.join(map(repr, forbidden))}"}
