@@ -315,6 +315,7 @@ class Project:
             scenarios=self.home.scenarios,
             sessions=self.home.existing_sessions(),
             agents=self.declared[0],
+            agent_problems=self.declared[1],
             versions=tuple(self.registry.versions),
             allowed=Allowed(s.agent_modules, s.agent_commands, s.agent_variables),
             budget=self.budget,

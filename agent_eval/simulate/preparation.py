@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_eval.errors import ConfigurationError, JudgeError, NotFoundError
+from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.llm.budget import Budget, Price
 from agent_eval.judge.llm.client import Client, LiteLLMClient, problem_of
 from agent_eval.judge.llm.progress import Watch
@@ -52,10 +53,11 @@ class NoUserModelError(ConfigurationError):
 class UndeclaredAgentError(NotFoundError):
     """Raised when an agent that is to be run has no valid entry in agents.yaml."""
 
-    def __init__(self, agent: str, known: Collection[str]) -> None:
+    def __init__(self, agent: str, known: Collection[str], problems: Sequence[Refusal]) -> None:
+        invalid = "".join(f" {p.file}:{p.line}: {p.reason}." for p in problems[:3])
         super().__init__(
             f"Agent {agent!r} has no valid entry in agents.yaml. Agents there: {', '.join(sorted(known)) or 'none'}. Add "
-            "an entry with an endpoint."
+            f"an entry with an endpoint.{invalid}"
         )
 
 
@@ -83,6 +85,7 @@ class SimulationSetup:
     scenarios: Path
     sessions: Path
     agents: Mapping[str, Agent]
+    agent_problems: Sequence[Refusal]  # invalid entries of agents.yaml
     versions: tuple[str, ...]  # methodology versions
     allowed: Allowed
     budget: Budget
@@ -140,7 +143,7 @@ def prepared(
     """
     for name in agents:
         if name not in setup.agents:
-            raise UndeclaredAgentError(name, setup.agents)
+            raise UndeclaredAgentError(name, setup.agents, setup.agent_problems)
     tested = [_tested(setup, setup.agents[name]) for name in dict.fromkeys(agents)]
     loaded = read_suites(setup.scenarios, suites)
     if not loaded:

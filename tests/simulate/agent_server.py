@@ -43,7 +43,7 @@ class Agent(BaseHTTPRequestHandler):
             self.server.requests.append((headers, body))
         time.sleep(self.server.latency_s)
         try:
-            ({"cookie": _cookie} | FAULTS).get(body.get("model", ""), answer)(self, body)
+            (OTHERS | FAULTS).get(body.get("model", ""), answer)(self, body)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
@@ -165,6 +165,10 @@ def _once(calls: list[Any], text: str = "Done.", content: object = None) -> Hand
 
 
 ORDER = {"order": "1042"}
+OTHERS: dict[str, Handler] = {
+    "cookie": _cookie,
+    "echo-key": lambda agent, body: agent.say(f"Your key: {agent.headers['authorization']}"),
+}
 FAULTS: dict[str, Handler] = {
     "500": _raw(b'{"error": "boom"}', 500),
     "502-html": _raw(b"<html>Bad gateway</html>", 502),

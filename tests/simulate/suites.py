@@ -1,5 +1,6 @@
 """Projects with a suite of eight slots, for tests: scenario files and agents.yaml of any endpoint."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ def write_suite(
     folder = root / "data" / "scenarios" / name
     folder.mkdir(parents=True, exist_ok=True)
     for scenario_id, fields in scenarios.items():
-        (folder / f"{scenario_id}.scenario.yaml").write_text(yaml.safe_dump(dict(fields), sort_keys=False))
+        (folder / f"{scenario_id}.scenario.yaml").write_text(
+            yaml.safe_dump(json.loads(json.dumps(fields)), sort_keys=False)
+        )
     if suite:
         (folder / "suite.yaml").write_text(yaml.safe_dump(suite))
     return folder
@@ -56,7 +59,7 @@ def write_suite(
 def write_agents(root: Path, endpoints: Mapping[str, Mapping[str, Any]]) -> None:
     """Write agents.yaml with an endpoint for each agent."""
     entries = [
-        {"agent_id": agent, "category": "customer_service", "endpoint": dict(endpoint)}
+        {"agent_id": agent, "category": "customer_service", "endpoint": json.loads(json.dumps(endpoint))}
         for agent, endpoint in endpoints.items()
     ]
     (root / "data").mkdir(exist_ok=True)

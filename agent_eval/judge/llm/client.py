@@ -203,7 +203,8 @@ class LiteLLMClient:
                 response = await litellm.acompletion(
                     model=self.model, messages=[dict(m) for m in messages], temperature=self.temperature, seed=seed,
                     max_tokens=max_tokens, timeout=self.timeout_s, drop_params=True, num_retries=0, max_retries=0,
-                    **({"tools": [dict(tool) for tool in tools]} if tools else {}),
+                    # without _skip_mcp_handler, litellm needs the package mcp, and could call MCP servers itself
+                    **({"tools": [dict(tool) for tool in tools], "_skip_mcp_handler": True} if tools else {}),
                 )  # fmt: skip
             completion: dict[str, object] = json.loads(response.model_dump_json())
             return completion
