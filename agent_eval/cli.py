@@ -809,8 +809,8 @@ def prompts(
         str | None,
         typer.Option(
             "--metric",
-            help="Metric, or kind of call: turn, conversation, session, scenario or error_deduplication (which names "
-            "error clusters). Default: every call of a run.",
+            help="Metric, or kind of call: turn, conversation, session, scenario, error_deduplication (which names "
+            "error clusters), simulated_user or simulated_user_check. Default: every call of a run.",
         ),
     ] = None,
     agent: Annotated[

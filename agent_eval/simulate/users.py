@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -102,6 +102,25 @@ class _Checked(BaseModel):
     goes_on_after_the_end: bool
 
 
+Answer = TypeVar("Answer", _Said, _Checked)
+
+
+def user_call(scenario: BenchmarkScenario, messages: Sequence[Message]) -> Prompt:
+    """Return the prompt for the next message of a simulated user."""
+    return _prompt(list(prompts.user_prompt(scenario, messages)), _Said)
+
+
+def check_call(scenario: BenchmarkScenario, messages: Sequence[Message]) -> Prompt:
+    """Return the prompt of the check question about a simulated user's messages."""
+    return _prompt(prompts.check_prompt(scenario, messages), _Checked)
+
+
+def _prompt(messages: Sequence[Mapping[str, str]], form: type[BaseModel]) -> Prompt:
+    schema = _strict(form)
+    sent = tuple(dict(m) for m in messages)
+    return Prompt(sent, schema, "reply", (), digest("prompt", sent, schema))
+
+
 @dataclass
 class SlipCount:
     """Count the messages of a simulator and its slips."""
@@ -140,17 +159,13 @@ class Simulator:
         """Return the user of one conversation."""
         return SimulatedUserOf(self, scenario)
 
-    async def ask(self, messages: Sequence[Mapping[str, str]], form: type[BaseModel]) -> BaseModel:
+    async def ask(self, prompt: Prompt, form: type[Answer]) -> Answer:
         """Make a call until it is answered, and return the answer.
 
         Raises:
             NoBudgetError: If a cap is reached.
             SimulatorError: If there is no answer.
         """
-        schema = _strict(form)
-        prompt = Prompt(
-            tuple(dict(m) for m in messages), schema, "reply", (), digest("prompt", messages, schema)
-        )
         detail = ""
         for attempt in range(MOST_TRIES):
             if (why := self.budget.begin_call(self.client.model)) is not None:
@@ -192,10 +207,9 @@ class SimulatedUserOf:
         if not self.said:
             self.said.append(self.scenario.opening)
             return UserMessage(self.scenario.opening, "task")
-        shown = [dict(m) for m in prompts.user_prompt(self.scenario, messages)]
+        prompt = user_call(self.scenario, messages)
         for _ in range(1 + MOST_REPAIRS):
-            answer = await self.simulator.ask(shown, _Said)
-            assert isinstance(answer, _Said)
+            answer = await self.simulator.ask(prompt, _Said)
             self.simulator.slips.n_messages += 1
             if answer.is_done:
                 return None
@@ -205,7 +219,8 @@ class SimulatedUserOf:
                 self.said.append(text)
                 return UserMessage(text, answer.kind)
             self.simulator.slips.slip(slips)
-            shown = [*shown, {"role": "user", "content": prompts.AGAIN.format(slips=", ".join(slips))}]
+            again = {"role": "user", "content": prompts.AGAIN.format(slips=", ".join(slips))}
+            prompt = replace(prompt, messages=(*prompt.messages, again))
         raise SimulatorError(f"simulated user: {', '.join(slips)}")
 
     async def check(self, messages: Sequence[Message]) -> None:
@@ -217,7 +232,7 @@ class SimulatedUserOf:
         """
         if len(self.said) < 2:
             return
-        answer = await self.simulator.ask(prompts.check_prompt(self.scenario, messages), _Checked)
+        answer = await self.simulator.ask(check_call(self.scenario, messages), _Checked)
         slips = [name.replace("_", " ") for name, value in answer.model_dump().items() if value is True]
         if slips:
             self.simulator.slips.slip(slips)

@@ -2,9 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from agent_eval.cli import app
+from agent_eval.commands.benchmarks import simulate
+from agent_eval.errors import AgentEvalError
 from benchmarks.judge_server import MockJudge, mock_judge
 from tests.commands.conftest import invoke, use
 from tests.simulate.agent_server import Server
@@ -62,3 +67,35 @@ def test_the_gate_names_each_scenario_with_its_result(
 
 
 EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown"}
+
+
+def test_a_plan_is_printed_without_a_call_and_errors_name_the_fix(root: Path, server: Server) -> None:
+    write_suite(root, EIGHT)
+    write_agents(root, {"bot": openai(server.url)})
+    done = invoke("simulate", "bot", "--sessions", "3", "--trials", "2", "--dry-run")
+    assert "3 sessions, 48 conversations to hold, 0 finished; at most 96 messages" in done.stdout
+    assert (done.exit_code, server.requests, list((root / "data/sessions").iterdir())) == (0, [], [])
+    for arguments, fix in (
+        (["nobody"], "Add an entry with an endpoint"),
+        (["bot", "--suite", "shops"], "Known: shop"),
+        (["bot", "--scenario", "d9"], "Known: d1, d2"),
+    ):
+        with pytest.raises(AgentEvalError, match=fix):
+            invoke("simulate", *arguments)
+
+
+def test_watch_runs_again_after_a_change(root: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_suite(root, {"one": scenario("D1")})
+    write_agents(root, {"bot": openai(server.url)})
+    changes = iter([{"one": scenario("D2")}, {"one": {"opening": 1}}])
+
+    def edit(_: float) -> None:
+        if (change := next(changes, None)) is None:
+            raise KeyboardInterrupt
+        write_suite(root, change)
+
+    monkeypatch.setattr(simulate, "time", SimpleNamespace(sleep=edit))
+    done = CliRunner().invoke(app, ["simulate", "bot", "--watch"])
+    assert done.exit_code == 130
+    assert len({body["messages"][0]["content"] for _, body in server.requests}) == 2
+    assert "shop/one.scenario.yaml:1: opening is 1" in done.output

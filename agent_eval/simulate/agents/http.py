@@ -29,7 +29,7 @@ from agent_eval.simulate.agents.replies import (
     read_completion,
     read_reply,
 )
-from agent_eval.transcripts.models import Message
+from agent_eval.transcripts.models import Message, MessageToolCall
 
 _OF_SETUP = frozenset({301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410})
 """Statuses that show a wrong address or key, which is not the agent's failure."""
@@ -134,11 +134,12 @@ class HttpAgent:
 
     def cleaned(self, reply: AgentReply) -> AgentReply:
         """Return a reply without the secrets of the headers, which a server may repeat."""
-        return (
-            replace(reply, text=None if reply.text is None else self.hidden(reply.text))
-            if self.secrets
-            else reply
-        )
+        if not self.secrets:
+            return reply
+        calls = (MessageToolCall.model_validate_json(self.hidden(c.model_dump_json())) for c in reply.calls)
+        executed = (Message.model_validate_json(self.hidden(m.model_dump_json())) for m in reply.executed)
+        text = None if reply.text is None else self.hidden(reply.text)
+        return replace(reply, text=text, calls=tuple(calls), executed=tuple(executed))
 
 
 @dataclass
@@ -292,8 +293,3 @@ def _assembled(content: bytes) -> JsonValue:
         message["tool_calls"] = [streamed.calls[i] for i in sorted(streamed.calls)]
     choice: dict[str, JsonValue] = {"message": message, "finish_reason": streamed.finish_reason}
     return {**streamed.rest, "choices": [choice]}
-
-
-def system_message(prompt: str | None) -> tuple[Message, ...]:
-    """Return the system message of an agent's configuration, if there is one."""
-    return () if not prompt else (Message(role="system", content=prompt),)
