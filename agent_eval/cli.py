@@ -37,6 +37,9 @@ store_app = typer.Typer(
 )
 app.add_typer(store_app, name="store")
 
+scenarios_app = typer.Typer(help="Check the scenarios of benchmark suites.", no_args_is_help=True)
+app.add_typer(scenarios_app, name="scenarios")
+
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
 
@@ -209,6 +212,107 @@ def run(
     shown = methodology[-1] if methodology else project.registry.current.version
     print_run(project, out, err, report, version=shown, as_json=as_json)
     raise typer.Exit(report.exit_code)
+
+
+@scenarios_app.command("check")
+def scenarios_check(
+    suite: Annotated[
+        list[str] | None, typer.Option("--suite", help="Check only this suite (repeatable).")
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema", metavar="FILE", help="Also write the JSON Schema of scenario files to FILE."
+        ),
+    ] = None,
+) -> None:
+    """Check the files in data/scenarios and list every problem with file, line and fix.
+
+    Exit code: 0 all scenarios are valid; 1 there are problems.
+    """
+    from agent_eval.commands.benchmarks.scenarios import check_scenarios
+    from agent_eval.commands.terminal.output import consoles
+
+    raise typer.Exit(check_scenarios(_project(), consoles()[0], suite or (), schema))
+
+
+@app.command()
+def simulate(
+    agents: Annotated[
+        list[str], typer.Argument(metavar="AGENT…", help="Ids of agents with an endpoint in agents.yaml.")
+    ],
+    suite: Annotated[
+        list[str] | None, typer.Option("--suite", help="Run only this suite (repeatable). Default: all.")
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            help="Run only this scenario (repeatable). Sessions with a part of a suite fill no slots.",
+        ),
+    ] = None,
+    sessions: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Number of sessions. Three make up a test of repeatability.")
+    ] = 1,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1_000, help="Trials of each scenario in a session. Default: as in the scenario."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed. Another seed begins new sessions.")] = 0,
+    user: Annotated[
+        str | None, typer.Option("--user", help="litellm name of the model that plays simulated users.")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, max=1_000, help="Maximum number of concurrent conversations."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            "--max-cost", min=0, help="Maximum cost of agents, users and judges together, in US dollars."
+        ),
+    ] = None,
+    max_calls: Annotated[
+        int | None,
+        typer.Option(
+            "--max-calls", min=0, help="Maximum number of calls of agents, users and judges together."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be run. Nothing is called or written.")
+    ] = False,
+    gate: Annotated[
+        bool,
+        typer.Option(
+            "--gate", help="Then do the same as `run`, and print one line per scenario with its result."
+        ),
+    ] = False,
+    judge: Annotated[
+        list[str] | None, typer.Option("--judge", help="Judge model for --gate (repeatable).")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Run again whenever a file in data/scenarios changes.")
+    ] = False,
+) -> None:
+    """Run benchmark scenarios against agents and write the conversations to data/sessions.
+
+    A run that was interrupted, or stopped by a cap, continues where it stopped. Exit code: 0 done; 1 some
+    conversations are missing or were lost to the harness, or with --gate a scenario or gate failed; 2 no conversation
+    was held, or with --gate a result is unknown.
+    """
+    from agent_eval.commands.benchmarks.simulate import Options, run_simulation
+    from agent_eval.commands.terminal.output import consoles
+
+    options = Options(
+        tuple(agents), tuple(suite or ()), tuple(scenario or ()), sessions, trials, seed, concurrency,
+        dry_run=dry_run, gate=gate or bool(judge),
+    )  # fmt: skip
+    project = _project().with_settings(
+        judge_model=_models(judge), user_model=user, max_cost_usd=max_cost, max_calls=max_calls
+    )
+    raise typer.Exit(run_simulation(project, *consoles(), options, watch=watch))
 
 
 @app.command("import")
@@ -705,8 +809,8 @@ def prompts(
         str | None,
         typer.Option(
             "--metric",
-            help="Metric, or kind of call: turn, conversation, session, scenario or error_deduplication (which names "
-            "error clusters). Default: every call of a run.",
+            help="Metric, or kind of call: turn, conversation, session, scenario, error_deduplication (which names "
+            "error clusters), simulated_user or simulated_user_check. Default: every call of a run.",
         ),
     ] = None,
     agent: Annotated[

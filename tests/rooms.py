@@ -35,8 +35,8 @@ ROOMS: Mapping[str, Room] = {
     "cli": _room("parses the command line", "commands errors formats methodology project", "typer"),
     "commands": _room(
         "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
-        "clusters definitions defs errors formats gates judge methodology metrics project report scores settings storage tables "
-        "transcripts",
+        "clusters definitions defs errors formats gates judge methodology metrics project report scores settings simulate "
+        "storage tables transcripts",
         "rich",
     ),
     "definitions": _room("is the entry point that Dagster loads", "defs", "dagster"),
@@ -48,7 +48,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "project": _room(
         "manages an open project: its folders, settings and store; its clusters, gates, board history, audits, report and data versions",
-        "clusters errors formats gates judge methodology metrics report scores settings storage tables transcripts",
+        "clusters errors formats gates judge methodology metrics report scores settings simulate storage tables transcripts",
     ),
     "report": _room(
         "renders results: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
@@ -57,6 +57,10 @@ ROOMS: Mapping[str, Room] = {
     "gates": _room(
         "evaluates the gates: whether an agent passes, fails or is unknown",
         "errors judge metrics scores settings tables transcripts",
+    ),
+    "simulate": _room(
+        "runs scenarios against live agents: scenarios, mocks of tools, users, the runner; `agents/` calls agents under test",
+        "errors formats judge scores settings transcripts",
     ),
     "judge": _room(
         "asks the questions of the metrics and collects the answers: engine, rubric, `llm/` (calls to models), `rules/`, `inputs/` (people and recorded verdicts), "

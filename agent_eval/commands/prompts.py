@@ -38,6 +38,8 @@ from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
+from agent_eval.simulate.scenarios import BenchmarkScenario, SimulatedUser
+from agent_eval.simulate.users import check_call, user_call
 from agent_eval.tables import table
 from agent_eval.transcripts.attachments import described
 from agent_eval.transcripts.frames import conversations_from
@@ -222,6 +224,28 @@ NAMED: dict[str, Callable[[Subject], list[Prompt]]] = {
 """Values of --metric that select a kind of call instead of a metric."""
 
 
+def _simulated(subject: Subject) -> BenchmarkScenario:
+    """Return a scenario with the goal, profile and opening of the conversation."""
+    c = subject.conversation
+    opening = next((m.content for m in c.messages if m.role == "user" and m.content), "Hello.")
+    goal = c.goal or "The goal of the scenario."
+    return BenchmarkScenario(
+        id="example",
+        goal=goal,
+        profile=c.profile,
+        knowledge=c.knowledge,
+        opening=opening,
+        user=SimulatedUser(),
+    )
+
+
+OF_USERS: dict[str, Callable[[Subject], list[Prompt]]] = {
+    "simulated_user": lambda subject: [user_call(_simulated(subject), subject.conversation.messages)],
+    "simulated_user_check": lambda subject: [check_call(_simulated(subject), subject.conversation.messages)],
+}
+"""Values of --metric that select a call to the model that plays users; `run` makes no such calls."""
+
+
 def prompts_of(name: str, subject: Subject) -> list[Prompt]:
     """Return the prompts for a kind of call in NAMED, or for one metric in a separate call.
 
@@ -231,12 +255,12 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
         UnknownMetricError: If the name is neither a kind of call nor a metric.
         NotAskedError: If the metric does not apply to the subject.
     """
-    if name in NAMED:
-        return NAMED[name](subject)
+    if name in NAMED or name in OF_USERS:
+        return (NAMED | OF_USERS)[name](subject)
     metrics = {m.name: m for m in subject.metrics if not m.is_measured}
     metrics |= {**subject.universal, **subject.criteria}
     if name not in metrics:
-        raise UnknownMetricError(name, [*NAMED, *metrics])
+        raise UnknownMetricError(name, [*NAMED, *OF_USERS, *metrics])
     metric = metrics[name]
     ask = subject.turn_question if metric.grain == "turn" else subject.question
     return subject.build(ask([metric]))

@@ -150,6 +150,7 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
     for source in (project.declared, project.with_sessions, project.human_ratings, project.verdicts):
         refusals += source[1]
     refusals += cluster_refusals(project)
+    refusals += [problem for suite in project.suites for problem in suite.problems]
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
         project.store.counts(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})

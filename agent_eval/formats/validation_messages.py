@@ -39,6 +39,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     return shorten(_sentence(first, model) + more)
 
 
+def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """Yield every problem with its location, in at most 300 characters each."""
+    for problem in error.errors(include_url=False):
+        yield problem["loc"], shorten(_sentence(problem, model))
+
+
 def shorten(text: str) -> str:
     """Return the text on one line, truncated to 300 characters."""
     line = " ".join(text.split())

@@ -6,14 +6,19 @@ from agent_eval.gates.finding import GateFinding, listed, short, worst
 from agent_eval.settings.gate_spec import Rules
 
 
-def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFinding | None:
+def assertion_finding(
+    rules: Rules, assertion_results: pl.DataFrame, of_conversations: pl.DataFrame | None = None
+) -> GateFinding | None:
     """Return one finding for all assertions of a pair, or None if the gate is switched off, or not configured and without assertions.
 
     With the setting `slotted`, the gate counts the assertions of conversations in a slot and all declared
-    trajectories. It does not count the reference calls of an imported benchmark: they are one of several valid
+    trajectories, and those of the project's own scenarios (`of_conversations`, from `scenarios_of`). It does not count the reference calls of an imported benchmark: they are one of several valid
     solutions, and the declared outcome states whether the task was solved. With `all`, it counts every assertion.
     """
     is_counted = pl.col("slot").is_not_null() | (pl.col("kind") == "trajectory")
+    if of_conversations is not None:
+        own = of_conversations.filter(pl.col("scenario").is_in(list(rules.scenarios)))
+        is_counted |= pl.col("conversation_id").is_in(own["conversation_id"].implode())
     counted = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)
     if rules.assertions == "none":
         return None

@@ -61,23 +61,11 @@ def severity_finding(
     level = rules.fail_on_error_severity
     if level == "none":
         return None
-    failing = SEVERITIES[SEVERITIES.index(level) :]
-    rank = {name: i for i, name in enumerate(SEVERITIES)}
-    found = (
-        error_clusters.filter(pl.col("severity").is_in(list(failing)))
-        .with_columns(rank=pl.col("severity").replace_strict(rank, return_dtype=pl.Int8))
-        .sort("rank", "n_turns", "cluster_id", descending=[True, True, False])
-    )
-    wanted = level if len(failing) == 1 else f"{level} or more severe"
+    found = clusters_at(level, error_clusters)
+    wanted = level if level == SEVERITIES[-1] else f"{level} or more severe"
     if not found.is_empty():
-        named = (
-            f"{row['severity']}: {short(row['title'] or row['label'])} ({row['cluster_id']}, {row['n_turns']} turns, "
-            f"e.g. {row['examples'][0]})"
-            for row in found.iter_rows(named=True)
-        )
-        return GateFinding(
-            "errors", "failed", f"{found.height} error clusters that are {wanted}: {listed(named)}", level
-        )
+        evidence = f"{found.height} error clusters that are {wanted}: {clusters_listed(found)}"
+        return GateFinding("errors", "failed", evidence, level)
     if looked is None:
         return GateFinding("errors", "passed", "nothing to look for: no turn can have a failure", level)
     n, n_judged = looked
@@ -85,3 +73,23 @@ def severity_finding(
     if n_judged == 0 or Fraction(n - n_judged, n) > rules.max_unscored_share:
         return GateFinding("errors", "unknown", f"none {wanted} found, but {judged}", level)
     return GateFinding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)
+
+
+def clusters_at(level: str, error_clusters: pl.DataFrame) -> pl.DataFrame:
+    """Return the error clusters at or above a severity level, the most severe first."""
+    failing = SEVERITIES[SEVERITIES.index(level) :]
+    rank = {name: i for i, name in enumerate(SEVERITIES)}
+    return (
+        error_clusters.filter(pl.col("severity").is_in(list(failing)))
+        .with_columns(rank=pl.col("severity").replace_strict(rank, return_dtype=pl.Int8))
+        .sort("rank", "n_turns", "cluster_id", descending=[True, True, False])
+    )
+
+
+def clusters_listed(error_clusters: pl.DataFrame) -> str:
+    """Return a list of error clusters as text, with an example of each."""
+    return listed(
+        f"{row['severity']}: {short(row['title'] or row['label'])} ({row['cluster_id']}, {row['n_turns']} turns, "
+        f"e.g. {row['examples'][0]})"
+        for row in error_clusters.iter_rows(named=True)
+    )

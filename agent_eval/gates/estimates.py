@@ -14,6 +14,7 @@ from agent_eval.scores.statistics.clustered import clustered_interval
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.scenario_names import gated_scenario
 
 
 class MeanEstimate(NamedTuple):
@@ -37,13 +38,17 @@ def answered_parts(
     transcripts: pl.DataFrame,
     metrics: Collection[str],
     failures: Collection[str],
+    scenarios: Collection[str] = (),
 ) -> pl.DataFrame:
-    """Return the parts of these metrics in admitted conversations, with `scenario`, `session_id`, `cluster` and `part`."""
+    """Return the parts of these metrics in admitted conversations, with `scenario`, `session_id`, `cluster` and `part`.
+
+    `scenarios` are the benchmark scenarios that are kept apart.
+    """
     admitted = transcripts.filter("is_admitted").select(
         *PAIR,
         "conversation_id",
         "session_id",
-        scenario=pl.coalesce("slot", "task_id", "conversation_id"),
+        scenario=gated_scenario(scenarios),
         cluster=pl.coalesce("task_id", "conversation_id"),
     )
     parts = parts_of(turn_judgments, conversation_judgments, metrics, failures, NO_FAILURE)

@@ -21,6 +21,12 @@ from agent_eval.gates.estimates import mean_estimates, score_lower_ends
 from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.judgment_facts import JudgmentFacts
+from agent_eval.gates.scenarios import (
+    clusters_without_scenarios,
+    scenarios_of,
+    severity_findings_of_scenarios,
+    threshold_findings_of_scenarios,
+)
 from agent_eval.gates.silence import Silence, silence_finding
 from agent_eval.gates.thresholds import agent_scores, score_bounds, threshold_findings
 from agent_eval.metrics.metric_set import OF_SILENCE
@@ -75,6 +81,7 @@ def gates(
     metrics: Collection[str] | None = None,
     scales: Mapping[str, tuple[float, float]] | None = None,
     regressions: Mapping[AgentVersion, GateFinding] | None = None,
+    failures: pl.DataFrame | None = None,
     judge_drift: pl.DataFrame | None = None,
     calibration: pl.DataFrame | None = None,
     max_unscored_share: float = 0.05,
@@ -97,6 +104,7 @@ def gates(
         metrics: The names of the metrics that are switched on; by default, all.
         scales: The ends of the scale of each metric with ratings or values; by default 0–1.
         regressions: The finding of the comparison with the baseline, for each pair that has one.
+        failures: Table failures; needed only if a scenario sets a severity of its own.
         judge_drift: Drift per judge model and metric in the latest audits, from `judge.audits.drift`.
         calibration: Agreement of the judges with people, from `judge_standings`.
         max_unscored_share: Allowed share of unscored questions, 0–1, if the rules do not set one.
@@ -115,6 +123,7 @@ def gates(
             estimates_of=estimated_metrics(
                 spec, labelled_metrics(given["turn_judgments"], given["conversation_judgments"])
             ),
+            scenarios=spec.separate_scenarios,
         )
     scores_of = agent_scores(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
@@ -152,7 +161,15 @@ def gates(
             estimates.get(pair),
             lower_ends.get(pair),
         )
-        errors = severity_finding(rules, given["error_clusters"].filter(of_pair), facts.looked.get(pair))
+        of_conversations = scenarios_of(given["transcripts"].filter(of_pair))
+        several += threshold_findings_of_scenarios(
+            rules, facts.means.get(pair, {}), of_conversations, estimates.get(pair)
+        )
+        clusters = given["error_clusters"].filter(of_pair)
+        own_failures = None if failures is None else failures.filter(of_pair)
+        several += severity_findings_of_scenarios(rules, clusters, own_failures, of_conversations)
+        others = clusters_without_scenarios(rules, clusters, own_failures, of_conversations)
+        errors = severity_finding(rules, others, facts.looked.get(pair))
         silence = facts.silent.get(pair, Silence())
         if unasked := [
             gate
@@ -166,7 +183,7 @@ def gates(
             for one in (
                 _of_metrics(errors, rules, off["errors"], asked),
                 _of_metrics(silence_finding(rules, silence), rules, off["silent_turns"], asked),
-                assertion_finding(rules, given["assertion_results"].filter(of_pair)),
+                assertion_finding(rules, given["assertion_results"].filter(of_pair), of_conversations),
                 (regressions or {}).get(pair),
             )
             if one is not None

@@ -45,6 +45,7 @@ class JudgmentFacts:
         failure_metrics: Collection[str],
         mean_of: Collection[str],
         estimates_of: Collection[str] = (),
+        scenarios: Collection[str] = (),
     ) -> "JudgmentFacts":
         """Collect the facts from a part of the judgments, which has all judgments of its conversations.
 
@@ -54,6 +55,7 @@ class JudgmentFacts:
             failure_metrics: The metrics whose labels are failures.
             mean_of: The metrics whose means are needed.
             estimates_of: The metrics for which more than the mean is needed, as labels correct it or an interval is required.
+            scenarios: The benchmark scenarios whose means are kept apart.
         """
         turns, whole = (
             judgments[name] if name in judgments else table(name).empty()
@@ -61,11 +63,11 @@ class JudgmentFacts:
         )
         return cls(
             put_to_a_model(turns, whole),
-            means(turns, whole, transcripts, mean_of),
+            means(turns, whole, transcripts, mean_of, scenarios),
             looked_for_failures(turns, failure_metrics),
             silences(turns, transcripts),
             _models(turns, whole),
-            (answered_parts(turns, whole, transcripts, estimates_of, failure_metrics),)
+            (answered_parts(turns, whole, transcripts, estimates_of, failure_metrics, scenarios),)
             if estimates_of
             else (),
         )

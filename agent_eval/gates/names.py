@@ -47,6 +47,12 @@ def check_names(
         _check("gates.agents", name, agents, "agent")
     for name in spec.methodologies:
         _check("gates.methodologies", name, versions, "version")
+    for name, own in spec.scenarios.items():
+        where = f"Scenario {name}: thresholds"
+        for metric in (*own.thresholds, *(own.metrics or ())):
+            if is_score(metric):
+                raise GateRulesError(f"{where}: {metric!r} is a score of the whole agent. Name a metric.")
+            _check_limit(where, metric, own.thresholds.get(metric), metrics)
     layers = list(spec.layers())
     has_baseline = any(isinstance(layer.baseline, Baseline) for _, layer in layers)
     for where, layer in layers:

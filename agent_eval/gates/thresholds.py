@@ -26,6 +26,7 @@ from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.judging import enters_means
 from agent_eval.transcripts.outcomes import is_unexplained_error
+from agent_eval.transcripts.scenario_names import gated_scenario
 
 _ROUNDING = Fraction(1, 10**9)
 """Tolerance for values that were stored as floats: a share of 0.7 may be stored as 0.6999…"""
@@ -71,13 +72,14 @@ def means(
     conversation_judgments: pl.DataFrame,
     transcripts: pl.DataFrame,
     metrics: Collection[str],
+    scenarios: Collection[str] = (),
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
     """Return, per pair, the mean of each of these metrics in every scenario.
 
     The means cover the effective judgments of admitted conversations. An answer is open if people disagree, or if
     the metric applies but has no answer because the judge failed, a model is needed, the harness failed, or there
     was nothing to read. `transcripts` may have the column outcome_class of table conversations: a goal that was
-    missed in an error of unknown cause is doubted. Answers of rules in conversations outside the judged sample are omitted.
+    missed in an error of unknown cause is doubted. Benchmark scenarios in `scenarios` have means of their own. Answers of rules in conversations outside the judged sample are omitted.
     """
     columns = [*PAIR, "conversation_id", "metric", "judge", "status", "unscored_reason"]
     is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
@@ -89,7 +91,7 @@ def means(
     )
     lacking = pl.col("unscored_reason").is_in([*UNANSWERED, NO_TURNS, HARNESS_ERROR, UNEXPLAINED_ERROR])
     is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | lacking
-    scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
+    scenario = gated_scenario(scenarios).alias("scenario")
     has_classes = "outcome_class" in transcripts.columns
     is_doubted = (is_unexplained_error() if has_classes else pl.lit(value=False)).alias("is_doubted")
     counted = (
@@ -210,13 +212,15 @@ def threshold_findings(
     made = estimates or {}
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
-            yield from _of_scenarios(name, limit, means.get(name, {}), rules, made)
+            others = {s: mean for s, mean in means.get(name, {}).items() if not rules.sets_thresholds(s)}
+            if others or not means.get(name):
+                yield from _of_scenarios(name, limit, others, rules, made)
     for name, limit in _said(rules.overall):
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
             if name == GOAL_METRIC and whole.n:
                 whole += Mean(n_open=n_refused)
-            yield _of_mean("overall", name, name, limit, whole, rules, made.get((name, None)))
+            yield of_mean("overall", name, name, limit, whole, rules, made.get((name, None)))
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
         if is_score(name):  # both sections may set a limit for a score; the higher one applies
@@ -235,21 +239,22 @@ def _of_scenarios(
     name: str, limit: Fraction, scenarios: Mapping[str, Mean], rules: Rules, estimates: MeanEstimates
 ) -> Iterator[GateFinding]:
     if not scenarios:
-        yield _of_mean("threshold", name, name, limit, Mean(), rules, None)
+        yield of_mean("threshold", name, name, limit, Mean(), rules)
     for scenario, mean in sorted(scenarios.items()):
         estimate = estimates.get((name, scenario))
-        yield _of_mean("threshold", name, f"{name} in {scenario}", limit, mean, rules, estimate)
+        yield of_mean("threshold", name, f"{name} in {scenario}", limit, mean, rules, estimate)
 
 
-def _of_mean(
+def of_mean(
     gate: str,
     name: str,
     subject: str,
     limit: Fraction,
     mean: Mean,
     rules: Rules,
-    estimate: MeanEstimate | None,
+    estimate: MeanEstimate | None = None,
 ) -> GateFinding:
+    """Return the finding of a limit on a mean, or on the corrected mean of `estimate`."""
     allowed = rules.max_unscored_share
     if estimate is not None and estimate.n_labels:
         mean = Mean(_near(estimate.value) * mean.n, mean.n, mean.n_open, mean.doubted)

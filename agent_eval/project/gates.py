@@ -20,7 +20,7 @@ from agent_eval.project.calibration import standings
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.project.quality import drawn_metrics, scales
-from agent_eval.settings.gate_spec import Baseline, Rules
+from agent_eval.settings.gate_spec import Baseline, Rules, ScenarioGates
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -57,9 +57,12 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             failure_metrics=failure_metrics,
             mean_of=rules.threshold_names,
             estimates_of=estimates_of,
+            scenarios=rules.separate_scenarios,
         )
         for part in judgments_in_parts(project, pairs, COLUMNS)
     )
+    has_severities = any(own.fail_on_error_severity for own in rules.scenarios.values())
+    failures = project.store.read(table("failures"), pairs) if has_severities else None
     is_demanded = any(layer.calibration for _, layer in rules.layers())
     found = [
         gates(
@@ -70,6 +73,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             metrics=project.metrics.names,
             scales=scales(project),
             pairs=_of_version(pairs, version),
+            failures=failures if failures is None else _of_version(failures, version),
             regressions=_regressions(project, rules, _of_version(pairs, version)),
             judge_drift=latest_drift(project.store.read(table("judge_audits"))),
             calibration=standings(project, [version]) if is_demanded else None,
@@ -84,13 +88,14 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
 def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
     """Evaluate those gates whose inputs are among these rows (by table); names in the rules are not checked."""
     given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
-    settings, failure_metrics = project.settings, _failure_metrics(project)
+    rules, failure_metrics = with_scenarios(project), _failure_metrics(project)
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             {name: part},
             given.get("transcripts", table("transcripts").empty()),
             failure_metrics=failure_metrics,
-            mean_of=settings.gates.threshold_names,
+            mean_of=rules.threshold_names,
+            scenarios=rules.separate_scenarios,
         )
         for name in COLUMNS
         if isinstance(rows := frames.get(name), Rows)
@@ -98,12 +103,27 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
     )
     return gates(
         given,
-        settings.gates,
+        rules,
         facts=facts,
         failure_metrics=failure_metrics,
         metrics=project.metrics.names,
-        max_unscored_share=settings.max_unscored_share,
+        max_unscored_share=project.settings.max_unscored_share,
     )
+
+
+def with_scenarios(project: Project, spec: GateSpec | None = None) -> GateSpec:
+    """Return the gates (default: those in the settings) with those that the project's scenario files set."""
+    rules = project.settings.gates if spec is None else spec
+    of_files = {
+        f"{suite.name}/{scenario.id}": ScenarioGates(
+            thresholds=scenario.thresholds,
+            metrics=scenario.metrics,
+            fail_on_error_severity=scenario.fail_on_error_severity,
+        )
+        for suite in project.suites
+        for scenario in suite.scenarios
+    }
+    return rules.model_copy(update={"scenarios": {**of_files, **rules.scenarios}}) if of_files else rules
 
 
 def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
@@ -112,7 +132,7 @@ def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
     Raises:
         GateRulesError: If a gate has an unknown name, a limit outside its scale, or a margin without a baseline.
     """
-    rules = project.settings.gates if spec is None else spec
+    rules = with_scenarios(project, spec)
     agents = {*project.known_agents(), *project.declared[0]}
     check_names(rules, project.metrics, agents, project.registry.versions)
     return rules
@@ -122,10 +142,13 @@ def gate_versions(
     project: Project, versions: Collection[str], spec: GateSpec | None = None
 ) -> dict[str, str]:
     """Return the data version of the gates and the latest audits, which is the same for all methodology versions."""
-    rules = project.settings.gates if spec is None else spec
+    rules = with_scenarios(project, spec)
     audits = project.store.read(table("judge_audits"), columns=["audit_id"])["audit_id"].max()
     version = digest(
-        "gates", rules.model_dump(mode="json"), project.settings.max_unscored_share, str(audits or "")
+        "gates",
+        rules.model_dump(mode="json", exclude=None if rules.scenarios else {"scenarios"}),
+        project.settings.max_unscored_share,
+        str(audits or ""),
     )
     return dict.fromkeys(versions, version)
 

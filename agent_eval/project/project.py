@@ -39,6 +39,10 @@ from agent_eval.project.answers import AnswerCache
 from agent_eval.project.beside_store import BesideStore, Caps, open_store
 from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
+from agent_eval.simulate.agents.endpoints import Allowed
+from agent_eval.simulate.preparation import SimulationSetup
+from agent_eval.simulate.scenarios import LoadedSuite, read_suites
+from agent_eval.simulate.users import USER_TEMPERATURE
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import SpendingCap
 from agent_eval.tables import table
@@ -162,6 +166,11 @@ class Project:
         return agent_ids(self.home.existing_sessions())
 
     @cached_property
+    def suites(self) -> list[LoadedSuite]:
+        """Return the suites of benchmark scenarios, with the problems of their files."""
+        return read_suites(self.home.scenarios)
+
+    @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
         """Return table human_ratings, read from data/ratings, and the refused lines."""
         return read_ratings(self.home.ratings, self.metrics)
@@ -269,17 +278,52 @@ class Project:
             writing=self.beside_store.writing,
             claiming=self.beside_store.claiming,
             secret=self.prompt_secret,
-            budget=Budget(s.max_calls, s.max_cost_usd, self._ledger, self._why_closed()),
+            budget=self.budget,
             concurrency=s.judge_concurrency,
             max_tokens=s.judge_max_tokens,
             heard=self.heard,
         )
-        in_dollars = [s.max_cost_usd, s.max_cost_usd_per_day, s.max_cost_usd_in_all]
-        in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
-        for model in s.judge_models if any(cap is not None for cap in in_dollars) else ():
+        for model in s.judge_models if self.is_capped_in_dollars else ():
             if self.price_of(model) is None:
                 raise UnknownPriceError(model)
         return runtime
+
+    @cached_property
+    def budget(self) -> Budget:
+        """Return the budget of this project object, which judges, simulated users and agents under test share."""
+        s = self.settings
+        return Budget(s.max_calls, s.max_cost_usd, self._ledger, self._why_closed())
+
+    @property
+    def is_capped_in_dollars(self) -> bool:
+        """Return whether a cap in dollars applies, so that every price must be known."""
+        s = self.settings
+        in_dollars = [s.max_cost_usd, s.max_cost_usd_per_day, s.max_cost_usd_in_all]
+        in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
+        return any(cap is not None for cap in in_dollars)
+
+    def simulation_setup(self) -> SimulationSetup:
+        """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run."""
+        s = self.settings
+        user = None
+        if s.user_model is not None:
+            price = self.price_of(s.user_model)
+            user = LiteLLMClient(
+                s.user_model, USER_TEMPERATURE, s.judge_timeout_s, price, s.judge_max_reply_mb
+            )
+        return SimulationSetup(
+            scenarios=self.home.scenarios,
+            sessions=self.home.existing_sessions(),
+            agents=self.declared[0],
+            agent_problems=self.declared[1],
+            versions=tuple(self.registry.versions),
+            allowed=Allowed(s.agent_modules, s.agent_commands, s.agent_variables),
+            budget=self.budget,
+            is_capped_in_dollars=self.is_capped_in_dollars,
+            price_of=self.price_of,
+            user=user,
+            concurrency=s.agent_concurrency,
+        )
 
     def judge_problems(self) -> list[str]:
         """Return one sentence for each judge model in the settings whose calls cannot succeed, with the reason."""

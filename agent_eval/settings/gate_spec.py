@@ -135,15 +135,29 @@ class Layer(_Closed):
     regression: RegressionLimits | Literal[False] | None = None
 
 
+class ScenarioGates(_Closed):
+    """Define the conditions of a benchmark scenario; its file sets them, and they replace the project's there."""
+
+    thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])
+    metrics: tuple[str, ...] | None = None  # metrics whose thresholds apply; None: all
+    fail_on_error_severity: Level | None = None
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Return whether the scenario's means are compared with thresholds of its own."""
+        return bool(self.thresholds) or self.metrics is not None
+
+
 class GateSpec(Layer):
-    """Define the table `[gates]` with the layers for agents and methodology versions."""
+    """Define the table `[gates]` with the layers for agents and methodology versions, and scenarios by suite/id."""
 
     agents: dict[str, Layer] = Field(default_factory=dict[str, Layer])
     methodologies: dict[str, Layer] = Field(default_factory=dict[str, Layer])
+    scenarios: dict[str, ScenarioGates] = Field(default_factory=dict[str, ScenarioGates])
 
     def rules(self, agent_id: str, version: str, *, max_unscored_share: float = 0.05) -> "Rules":
         """Return the conditions for an agent under a version; `max_unscored_share` is the default of this limit."""
-        found = Rules(max_unscored_share=exact(max_unscored_share))
+        found = Rules(max_unscored_share=exact(max_unscored_share), scenarios=self.scenarios)
         for layer in (self, self.methodologies.get(version), self.agents.get(agent_id)):
             found = found if layer is None else found.with_layer(layer)
         return found
@@ -152,7 +166,13 @@ class GateSpec(Layer):
     def threshold_names(self) -> frozenset[str]:
         """Return the names of all metrics and scores that have a threshold in any layer."""
         layers = [layer for _, layer in self.layers()]
-        return frozenset(name for layer in layers for name in (*layer.thresholds, *layer.overall))
+        of_layers = frozenset(name for layer in layers for name in (*layer.thresholds, *layer.overall))
+        return of_layers.union(*(own.thresholds for own in self.scenarios.values()))
+
+    @property
+    def separate_scenarios(self) -> frozenset[str]:
+        """Return the scenarios with thresholds of their own, whose means are kept apart."""
+        return frozenset(name for name, own in self.scenarios.items() if own.has_thresholds)
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
         """Yield each layer with its name for error messages."""
@@ -181,7 +201,12 @@ class Rules:
     calibration: CalibrationLimits | None = None
     baseline: Baseline | None = None
     regression: RegressionLimits | None = None
+    scenarios: Mapping[str, ScenarioGates] = field(default_factory=dict[str, ScenarioGates])
     configured: frozenset[str] = frozenset()  # keys that a layer sets; the others have their defaults
+
+    def sets_thresholds(self, scenario: str) -> bool:
+        """Return whether a scenario has thresholds of its own."""
+        return scenario in self.scenarios and self.scenarios[scenario].has_thresholds
 
     @property
     def threshold_metrics(self) -> tuple[str, ...]:
@@ -203,6 +228,7 @@ class Rules:
             judge_drift=self.judge_drift if layer.judge_drift is None else layer.judge_drift or None,
             calibration=self.calibration if layer.calibration is None else layer.calibration or None,
             baseline=self.baseline if layer.baseline is None else layer.baseline or None,
+            scenarios=self.scenarios,
             regression=self.regression if layer.regression is None else layer.regression or None,
             configured=self.configured
             | {name for name in Layer.model_fields if getattr(layer, name) is not None},

@@ -58,6 +58,11 @@ class Home:
         return self.sessions
 
     @property
+    def scenarios(self) -> Path:
+        """Return the folder of scenarios, which has one folder per suite."""
+        return self.data / "scenarios"
+
+    @property
     def ratings(self) -> Path:
         """Return the folder of human ratings (*.csv)."""
         return self.data / "ratings"

@@ -164,6 +164,29 @@ class Settings(BaseSettings):
     )
     metrics_off: tuple[str, ...] = Field(default=(), description="Metrics to omit.")
 
+    agent_modules: tuple[str, ...] = Field(
+        default=(),
+        description="Python modules whose functions `agent-eval simulate` may call as agents and as mocks of tools.",
+    )
+    agent_commands: tuple[str, ...] = Field(
+        default=(),
+        description="Commands that `agent-eval simulate` may run as agents, exactly as they are in agents.yaml.",
+    )
+    agent_variables: tuple[str, ...] = Field(
+        default=(),
+        description="Environment variables that endpoints in agents.yaml may use, for example in headers.",
+    )
+    agent_concurrency: int = Field(
+        default=8,
+        ge=1,
+        le=1000,
+        description="Maximum number of concurrent conversations with agents under test.",
+    )
+    user_model: str | None = Field(
+        default=None,
+        description="Model that plays simulated users, as named by litellm. Scripted users need no model.",
+    )
+
     judge_model: str | None = Field(
         default=None,
         description="Judge model as named by litellm; separate several with commas to form an ensemble.",

@@ -25,7 +25,7 @@ _BOARD = ("composite_scores", "reliability", "agents", "judge_calibration")
 MADE_FROM: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_INGESTED, ("agent_sessions",)),
     "transcripts": ("conversations", "sessions", "agents", "judge_config"),
-    "assertion_results": ("conversations", "tool_calls", "transcripts"),
+    "assertion_results": ("conversations", "tool_calls", "turns", "transcripts"),
     "turn_judgments": _JUDGED,
     "conversation_judgments": _JUDGED,
     **dict.fromkeys(("failures", "error_clusters", "error_rates"), _CLUSTERED),

@@ -108,7 +108,7 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "kind",
                 ASSERTION_KIND,
-                "tools (expected calls), trajectory (an object with mode, tools, forbidden) or text",
+                "tools (expected calls), trajectory (an object with mode, tools, forbidden) or text (forbidden texts, or a sentence)",
                 nullable=False,
             ),
             Column("assertion", S, "Requirement in words"),

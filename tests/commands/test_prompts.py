@@ -115,3 +115,12 @@ def test_attachments_follow_the_prompt_if_the_judge_reads_them_and_are_counted_i
     (root / "agent_eval.toml").write_text("judge_multimodal = true\n")
     assert prompt(*where)["attachments"] == [url]
     assert "attachment 1: image, 1 kB, image/png" in CliRunner().invoke(app, ["prompts", *where]).output
+
+
+@pytest.mark.parametrize("name", ["simulated_user", "simulated_user_check"])
+def test_the_prompts_of_simulated_users_are_shown(name: str) -> None:
+    row = prompt("--metric", name)
+    text = json.dumps(row["messages"])
+    assert "WHO YOU ARE" in text
+    assert "YOUR GOAL" in text
+    assert row["schema"]["required"]

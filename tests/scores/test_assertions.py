@@ -14,7 +14,7 @@ AGENT = {"agent_id": "lumen", "conversation_id": "c"}
 CALLS = (("find", {"id": 1, "verbose": True}), ("refund", {"id": 1}))
 
 
-def held(*expected: dict[str, Any], calls: Any = CALLS, **changes: Any) -> pl.DataFrame:
+def held(*expected: dict[str, Any], calls: Any = CALLS, texts: Any = None, **changes: Any) -> pl.DataFrame:
     """Results for one conversation of two turns, one call in each."""
     said = {"session_id": "s", "n_turns": 2, "n_user_messages": 2, "is_admitted": True, "slot": "D1"}
     rows = [
@@ -29,6 +29,12 @@ def held(*expected: dict[str, Any], calls: Any = CALLS, **changes: Any) -> pl.Da
     ]
     given = {"transcripts": rows, "conversations": rows[:1], "tool_calls": made}
     frames: list[Any] = [table(name).frame(of) for name, of in given.items()]
+    if texts is not None:
+        frames.append(
+            table("turns").frame(
+                AGENT | {"turn_index": i, "agent_message": text} for i, text in enumerate(texts)
+            )
+        )
     return assertion_results(*frames).filter(methodology_version="1.3.0")
 
 
@@ -133,3 +139,24 @@ def test_a_demand_that_requires_nothing_is_not_passed(demand: dict[str, Any]) ->
     assert found["result"] == "unknown"
     assert found["reason"] == "it requires nothing: contains needs tools or forbidden calls"
     assert row({"assertions": [demand | {"forbidden": ["delete"]}]})["result"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("turn", "forbidden", "texts", "result"),
+    [
+        (None, ["we  GUARANTEE"], ["Hello.", "We guarantee\nit."], "failed"),
+        (0, ["guarantee"], ["Hello.", "We guarantee it."], "passed"),
+        (1, ["never", "it."], [None, "We guarantee it."], "failed"),
+        (None, ["never"], [None, "We guarantee it."], "passed"),
+        (None, ["never"], None, "unknown"),
+        (None, [], ["Hello.", ""], "unknown"),
+        (None, [" "], ["Hello.", ""], "unknown"),
+        (None, "never", ["Hello.", ""], "unknown"),
+    ],
+)
+def test_forbidden_texts_are_looked_for_in_what_the_agent_said(
+    turn: int | None, forbidden: Any, texts: Any, result: str
+) -> None:
+    found = row({"turn_index": turn, "assertions": [{"forbidden_text": forbidden}]}, texts=texts)
+    assert (found["kind"], found["result"]) == ("text", result)
+    assert (found["reason"] is None) == (result == "passed")

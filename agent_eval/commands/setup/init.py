@@ -10,7 +10,7 @@ from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import one_line
 
 PACKAGE = Path(__file__).parents[2]
-FOLDERS = ("sessions", "ratings", "metrics", "methodologies")
+FOLDERS = ("sessions", "scenarios", "ratings", "metrics", "methodologies")
 _SETTINGS = """\
 # Settings of this project. Each setting can also be set as an environment variable AGENT_EVAL_<NAME>. API keys are read
 # from environment variables only. `agent-eval run --dry-run` estimates the calls and the cost of a run.
@@ -36,6 +36,7 @@ data/*.lock
 data/*.lock.*
 data/report/
 data/.report.*
+data/sessions/*/.*
 """
 _FILES = {"agent_eval.toml": _SETTINGS, "workspace.yaml": _WORKSPACE, ".gitignore": _IGNORED}
 

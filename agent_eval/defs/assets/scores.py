@@ -1,6 +1,7 @@
 """Define the assets that compute scores from ratings, reliability from outcomes, and a summary of all answers."""
 
 import dagster as dg
+import polars as pl
 
 from agent_eval.defs.assets.common import (
     TableEvents,
@@ -46,6 +47,7 @@ _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status",
     "unscored_reason", "is_effective", "is_counted", "label_weight",
 )  # fmt: skip
+_SAID = ("agent_id", "conversation_id", "turn_index", "agent_message")
 _OF_TURNS = (*_ANSWER, "turn_index")
 """The columns of judgments that scores are computed from, without texts and costs."""
 
@@ -79,20 +81,22 @@ def tool_correctness(
     **table_asset("assertion_results"),
     group_name="scores",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT) | {"turns": part_of(_SAID, TO_AGENT)},
 )
 def assertion_results(
     context: dg.AssetExecutionContext,
     transcripts: Transcripts,
     conversations: Conversations,
     tool_calls: ToolCalls,
+    turns: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Check each assertion of field `expected`: expected calls, trajectories and forbidden calls.
+    """Check each assertion of field `expected`: expected calls, trajectories, forbidden calls and forbidden texts.
 
     The gate `assertions` reads these results.
     """
-    checked = {"assertion_results": assertions.assertion_results(transcripts, conversations, tool_calls)}
+    known = (transcripts, conversations, tool_calls, turns)
+    checked = {"assertion_results": assertions.assertion_results(*known)}
     yield from check_and_store(context, checked, transcripts=transcripts)
     at_hand = {"transcripts": transcripts, **checked}
     yield from gate_check_results(context, project, "assertion_results", at_hand)

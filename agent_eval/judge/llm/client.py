@@ -7,6 +7,7 @@ disabled: the engine does the retries, storage and reporting, and litellm's logs
 import asyncio
 import difflib
 import functools
+import json
 import logging
 import math
 import os
@@ -176,6 +177,39 @@ class LiteLLMClient:
             if may_be_form and rung + 1 < len(FORMS) and getattr(error, "status_code", 0) in _MAY_BE_FORM:
                 failed.next_form = rung + 1
             raise failed from None  # the message of the original error may contain a key
+        finally:
+            EXCHANGE.reset(token)
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Mapping[str, object]] = (),
+        max_tokens: int,
+        seed: int | None = None,
+    ) -> dict[str, object]:
+        """Make one call to a model that is an agent under test, and return the chat completion with its tool calls.
+
+        Raises:
+            CallError: If there is no reply.
+        """
+        litellm = imported()
+        _hide_from_logging()
+        _make_known(self.model)
+        exchange = Exchange(int(self.max_reply_mb * MEGABYTE), keeps_calls=True)
+        token = EXCHANGE.set(exchange)
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                response = await litellm.acompletion(
+                    model=self.model, messages=[dict(m) for m in messages], temperature=self.temperature, seed=seed,
+                    max_tokens=max_tokens, timeout=self.timeout_s, drop_params=True, num_retries=0, max_retries=0,
+                    # without _skip_mcp_handler, litellm needs the package mcp, and could call MCP servers itself
+                    **({"tools": [dict(tool) for tool in tools], "_skip_mcp_handler": True} if tools else {}),
+                )  # fmt: skip
+            completion: dict[str, object] = json.loads(response.model_dump_json())
+            return completion
+        except Exception as error:
+            raise self._call_error(litellm, error, exchange) from None
         finally:
             EXCHANGE.reset(token)
 

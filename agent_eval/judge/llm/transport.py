@@ -42,6 +42,9 @@ class Exchange:
     failure: Failure | None = None
     detail: str = ""
     refusal: str | None = None  # text with which the model declined to answer
+    is_tidied: bool = True  # whether a chat completion is reduced to the fields that judges use
+    keeps_calls: bool = False  # whether a reduced completion keeps its tool calls
+    limit: str = "setting judge_max_reply_mb"  # where the size limit is set
 
 
 EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
@@ -127,11 +130,11 @@ async def bounded(
                 "refused",
                 f"the server redirects to {origin}, to which no key is sent; if it is the right server, set it as base URL",
             )
-        body = await _read(response, exchange.most_bytes, refuse)
+        body = await _read(response, exchange, refuse)
     finally:
         with contextlib.suppress(httpx.TransportError):
             await response.aclose()
-    if response.is_success:
+    if response.is_success and exchange.is_tidied:
         body = _tidied(body, response.headers.get("content-type", ""), exchange, refuse)
     kept = [
         (name, value)
@@ -157,7 +160,8 @@ def _other_origin(response: "httpx.Response", request: "httpx.Request") -> str |
 _Refuse = Callable[[Failure, str], Exception]
 
 
-async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes:
+async def _read(response: "httpx.Response", exchange: Exchange, refuse: _Refuse) -> bytes:
+    most = exchange.most_bytes
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in _UNPACKED_BY:
         raise refuse("server", f"the reply is compressed with {encoding[:40]!r}, which was not requested")
@@ -172,9 +176,7 @@ async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes
             if len(body) > bound:
                 if is_error:
                     return bytes(body[:bound])
-                raise refuse(
-                    "unfit", f"the reply is larger than {most / MEGABYTE:g} MB (setting judge_max_reply_mb)"
-                )
+                raise refuse("unfit", f"the reply is larger than {most / MEGABYTE:g} MB ({exchange.limit})")
     except zlib.error:
         raise refuse("server", "the reply is compressed and cannot be decompressed") from None
     return bytes(body)
@@ -204,6 +206,8 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
     refusal = message.get("refusal")
     exchange.refusal = refusal if isinstance(refusal, str) and refusal.strip() else None
     reason = choice.get("finish_reason")
+    calls = message.get("tool_calls") if exchange.keeps_calls else None
+    kept = {"tool_calls": calls} if isinstance(calls, list) and calls else {}
     tidy: dict[str, object] = {
         "id": "",
         "object": "chat.completion",
@@ -213,7 +217,7 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
             {
                 "index": 0,
                 "finish_reason": reason if isinstance(reason, str) else "stop",
-                "message": {"role": "assistant", "content": _content(message.get("content"))},
+                "message": {"role": "assistant", "content": _content(message.get("content")), **kept},
             }
         ],
         "system_fingerprint": _text(value.get("system_fingerprint")),

@@ -5,7 +5,8 @@ There are three kinds of requirements:
 - `tools`: the expected tools of an entry were called, in the given order if it matters. Additional calls are
   allowed here, but lower `tool_correctness`.
 - `trajectory`: an object in `assertions` with `mode`, `tools` and `forbidden`; see `scores.tools.trajectory`.
-- `text`: a sentence in `assertions`. Comparison with a transcript is not implemented, so the result is unknown.
+- `text`: an object in `assertions` with `forbidden_text`: the agent's messages contain none of these texts, ignoring
+  case. A sentence in `assertions` is not compared with the transcript, so its result is unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,15 +26,21 @@ NOTHING_REQUIRED = "it requires nothing: contains needs tools or forbidden calls
 _KEYS = {"mode", "tools", "forbidden"}
 _CONVERSATION = ("agent_id", "conversation_id")
 Calls = Sequence[tuple[int, Mapping[str, object]]]
+Texts = list[tuple[int, str]]
+"""Turn index and text of the agent's messages."""
 Row = dict[str, object]
 
 
 def assertion_results(
-    transcripts: Transcripts, conversations: Conversations, tool_calls: ToolCalls
+    transcripts: Transcripts,
+    conversations: Conversations,
+    tool_calls: ToolCalls,
+    turns: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Return table assertion_results: one row per requirement of the admitted conversations.
 
-    Only the agent's calls are compared.
+    Only the agent's calls are compared. `turns` has agent_id, conversation_id, turn_index and agent_message; without it,
+    forbidden texts are unknown.
     """
     target = table("assertion_results")
     asserting = conversations.filter(has_ground_truth())
@@ -46,6 +53,13 @@ def assertion_results(
     for row in own.sort(*_CONVERSATION, "turn_index", "call_index").iter_rows(named=True):
         call = {"name": row["name"], "arguments": row["arguments"]}
         calls.setdefault((row["agent_id"], row["conversation_id"]), []).append((row["turn_index"], call))
+    texts: dict[tuple[str, str], Texts] = {}
+    if turns is not None:
+        said = turns.join(asserting, on=list(_CONVERSATION), how="semi").sort(*_CONVERSATION, "turn_index")
+        for agent, conversation, turn, message in said.select(
+            *_CONVERSATION, "turn_index", "agent_message"
+        ).iter_rows():
+            texts.setdefault((agent, conversation), []).append((turn, message or ""))
     rows = [
         {"agent_id": agent, "conversation_id": conversation}
         | row
@@ -57,6 +71,7 @@ def assertion_results(
             EXPECTED.validate_json(text),
             calls.get((agent, conversation), []),
             n_turn_indexes(n_turns, n_users),
+            texts.get((agent, conversation)),
             has_user=n_users != 0,
         )
     ]
@@ -78,25 +93,28 @@ def _despite_error(result: object, outcome_class: str | None) -> dict[str, objec
 
 
 def _of_conversation(
-    expected: Sequence[Expected], calls: Calls, n_turns: int, *, has_user: bool
+    expected: Sequence[Expected], calls: Calls, n_turns: int, texts: Texts | None, *, has_user: bool
 ) -> Iterator[Row]:
     numbered = 0
     for entry in expected:
         turn = entry.turn_index
         made = [call for at, call in calls if turn is None or at == turn]
+        said = None if texts is None else [text for at, text in texts if turn is None or at == turn]
         own = of_agent(entry, has_user=has_user)
         demands: list[object] = [*([own] if own is not None else []), *entry.assertions]
         for demand in demands:
             row = _unknown("text", f"turn {turn} is not there: the conversation has {n_turns}")
             if turn is None or turn < n_turns:
-                row = _held(demand, made)
+                row = _held(demand, made, said)
             yield {"turn_index": turn, "assertion_index": numbered} | row
             numbered += 1
 
 
-def _held(demand: object, made: Sequence[Mapping[str, object]]) -> Row:
+def _held(demand: object, made: Sequence[Mapping[str, object]], texts: Sequence[str] | None) -> Row:
     if isinstance(demand, Expected):
         return _tools(demand, made)
+    if isinstance(demand, Mapping) and {*demand} == {"forbidden_text"}:
+        return _forbidden_text(demand["forbidden_text"], texts)
     if isinstance(demand, Mapping):
         return _trajectory(demand, made)
     said = demand if isinstance(demand, str) else f"a {type(demand).__name__}"
@@ -145,6 +163,22 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
     except (MalformedCallError, UnknownModeError) as error:
         return _unknown("trajectory", str(error)) | {"assertion": said}
     return _row("trajectory", said, found.matched, found)
+
+
+def _forbidden_text(forbidden: object, texts: Sequence[str] | None) -> Row:
+    if (
+        not isinstance(forbidden, list)
+        or not forbidden
+        or not all(isinstance(text, str) and text.strip() for text in forbidden)
+    ):
+        return _unknown("text", "forbidden_text is not a list of texts")
+    about: Row = {"assertion": f"never says {', '.join(map(repr, forbidden))}"}
+    if texts is None:
+        return _unknown("text", "the agent's messages are not at hand") | about
+    heard = [" ".join(text.split()).casefold() for text in texts]
+    found = [text for text in forbidden if any(" ".join(text.split()).casefold() in said for said in heard)]
+    reason = f"said: {', '.join(map(repr, found))}" if found else None
+    return about | {"kind": "text", "result": "failed" if found else "passed", "reason": reason, "diff": ""}
 
 
 def _row(kind: str, said: str, is_met: bool, found: TrajectoryMatch) -> Row:

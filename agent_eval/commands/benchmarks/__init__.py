@@ -1,0 +1,1 @@
+"""Commands that run benchmark scenarios against agents, and check the scenarios."""

@@ -1,0 +1,80 @@
+"""Evaluate the gates that a benchmark scenario sets for itself, in place of the project's."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from agent_eval.gates.error_severity import clusters_at, clusters_listed
+from agent_eval.gates.estimates import MeanEstimates
+from agent_eval.gates.finding import GateFinding
+from agent_eval.gates.thresholds import Mean, Means, of_mean
+from agent_eval.settings.gate_spec import Rules
+from agent_eval.transcripts.scenario_names import scenario_name
+
+
+def scenarios_of(transcripts: pl.DataFrame) -> pl.DataFrame:
+    """Return conversation_id and scenario of the admitted conversations with a task."""
+    held = transcripts.filter(pl.col("is_admitted") & pl.col("task_id").is_not_null())
+    return held.select("conversation_id", scenario=scenario_name())
+
+
+def threshold_findings_of_scenarios(
+    rules: Rules, means: Means, of_conversations: pl.DataFrame, estimates: MeanEstimates | None = None
+) -> Iterator[GateFinding]:
+    """Yield a finding per threshold of each scenario that sets its own thresholds and that the agent was given.
+
+    The scenario's thresholds are added to the project's or replace them. A metric without a score is unknown.
+    """
+    for name in sorted({*of_conversations["scenario"]} & rules.scenarios.keys()):
+        own = rules.scenarios[name]
+        if not own.has_thresholds:
+            continue
+        limits = {**rules.thresholds, **own.thresholds}
+        for metric, limit in limits.items():
+            is_chosen = own.metrics is None or metric in own.metrics
+            mean = means.get(metric, {}).get(name, Mean())
+            if limit is not None and is_chosen and (metric in own.thresholds or mean.n or mean.n_open):
+                estimate = (estimates or {}).get((metric, name))
+                yield of_mean("threshold", metric, f"{metric} in {name}", limit, mean, rules, estimate)
+
+
+def clusters_without_scenarios(
+    rules: Rules, error_clusters: pl.DataFrame, failures: pl.DataFrame | None, of_conversations: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the error clusters that occur outside of the scenarios with a severity of their own."""
+    own = _with_severity(rules, of_conversations)
+    if failures is None or own.is_empty():
+        return error_clusters
+    others = failures.join(own, on="conversation_id", how="anti")
+    return error_clusters.filter(pl.col("cluster_id").is_in(others["cluster_id"].implode()))
+
+
+def severity_findings_of_scenarios(
+    rules: Rules,
+    error_clusters: pl.DataFrame,
+    failures: pl.DataFrame | None,
+    of_conversations: pl.DataFrame,
+) -> Iterator[GateFinding]:
+    """Yield a finding for each scenario with a severity of its own: failed if a cluster reaches it, else passed."""
+    own = _with_severity(rules, of_conversations)
+    for name in sorted({*own["scenario"]}):
+        level = rules.scenarios[name].fail_on_error_severity
+        if level is None or level == "none" or failures is None:
+            continue
+        there = failures.join(own.filter(scenario=name), on="conversation_id", how="semi")
+        of = error_clusters.filter(pl.col("cluster_id").is_in(there["cluster_id"].implode()))
+        found = clusters_at(level, of)
+        subject = f"{level} in {name}"
+        if found.is_empty():
+            yield GateFinding(
+                "errors", "passed", f"no error cluster of this scenario is {level} or more severe", subject
+            )
+        else:
+            yield GateFinding(
+                "errors", "failed", f"{found.height} error clusters: {clusters_listed(found)}", subject
+            )
+
+
+def _with_severity(rules: Rules, of_conversations: pl.DataFrame) -> pl.DataFrame:
+    named = [name for name, own in rules.scenarios.items() if own.fail_on_error_severity is not None]
+    return of_conversations.filter(pl.col("scenario").is_in(named))

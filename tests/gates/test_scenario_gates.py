@@ -1,0 +1,96 @@
+"""Gates that a benchmark scenario sets for itself: they replace the project's there and nowhere else."""
+
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.gates.names import GateRulesError, UnknownNameError, check_names
+from agent_eval.gates.scenarios import (
+    clusters_without_scenarios,
+    scenarios_of,
+    severity_findings_of_scenarios,
+    threshold_findings_of_scenarios,
+)
+from agent_eval.gates.thresholds import Mean, threshold_findings
+from agent_eval.metrics.metric_set import DEFAULT
+from agent_eval.settings.gate_spec import GateSpec
+from agent_eval.tables import table
+
+OWN = {"shop/easy": {"thresholds": {"helpfulness": 2}}, "shop/off": {"thresholds": {"helpfulness": False}}}
+PLACES = pl.DataFrame(
+    {"conversation_id": ["c1", "c2", "c3"], "scenario": ["shop/easy", "shop/off", "shop/plain"]}
+)
+
+
+def spec(**more: Any) -> GateSpec:
+    return GateSpec.model_validate({"thresholds": {"helpfulness": 4}, "scenarios": OWN} | more)
+
+
+def mean(value: int, n_open: int = 0) -> Mean:
+    return Mean(Fraction(value), 1, n_open)
+
+
+def test_a_threshold_of_a_scenario_replaces_the_project_s_there_only() -> None:
+    rules = spec().rules("a", "1.3.0")
+    means = {"helpfulness": {"shop/easy": mean(3), "shop/off": mean(1), "shop/plain@0123abcd": mean(3)}}
+    found = [*threshold_findings(rules, means, {}), *threshold_findings_of_scenarios(rules, means, PLACES)]
+    assert {f.subject: f.result for f in found} == {
+        "helpfulness in shop/plain@0123abcd": "failed",
+        "helpfulness in shop/easy": "passed",
+    }
+
+
+def test_a_metric_without_a_score_in_a_scenario_that_was_run_is_unknown() -> None:
+    rules = spec(scenarios={"shop/easy": {"thresholds": {"goal_completion": 1}}}).rules("a", "1.3.0")
+    found = list(threshold_findings_of_scenarios(rules, {}, PLACES))
+    assert [(f.subject, f.result) for f in found] == [("goal_completion in shop/easy", "unknown")]
+    assert list(threshold_findings_of_scenarios(rules, {}, PLACES.clear())) == []
+
+
+def test_metrics_select_whose_thresholds_apply() -> None:
+    own = {"shop/easy": {"metrics": ["coherence"]}}
+    rules = spec(thresholds={"helpfulness": 4, "coherence": 4}, scenarios=own).rules("a", "1.3.0")
+    means = {"helpfulness": {"shop/easy": mean(1)}, "coherence": {"shop/easy": mean(5)}}
+    found = [*threshold_findings(rules, means, {}), *threshold_findings_of_scenarios(rules, means, PLACES)]
+    assert [(f.subject, f.result) for f in found] == [("coherence in shop/easy", "passed")]
+
+
+@pytest.mark.parametrize(
+    ("level", "result", "left"),
+    [("high", "failed", ["E-1"]), ("critical", "passed", ["E-1"]), ("none", None, ["E-1"])],
+)
+def test_a_severity_of_a_scenario_counts_its_own_errors_only(
+    level: str, result: str | None, left: list[str]
+) -> None:
+    rules = spec(scenarios={"shop/easy": {"fail_on_error_severity": level}}).rules("a", "1.3.0")
+    pair = {"agent_id": "a", "methodology_version": "1.3.0"}
+    clusters = table("error_clusters").frame(
+        pair | {"cluster_id": name, "label": "repetition", "severity": "high", "severity_rank": 2, "n_failures": 1,
+                "n_turns": 1, "n_conversations": 1, "examples": ["c1#0"]}
+        for name in ("E-1", "E-2")
+    )  # fmt: skip
+    failures = pl.DataFrame({"conversation_id": ["c1", "c3"], "cluster_id": ["E-2", "E-1"]})
+    found = list(severity_findings_of_scenarios(rules, clusters, failures, PLACES))
+    assert [f.result for f in found] == ([result] if result else [])
+    assert clusters_without_scenarios(rules, clusters, failures, PLACES)["cluster_id"].to_list() == left
+
+
+def test_a_scenario_is_named_by_the_task_without_its_hash() -> None:
+    rows = {
+        "conversation_id": ["c1", "c2", "c3"],
+        "task_id": ["shop/a@0123abcd", None, "x@y"],
+        "is_admitted": [True] * 3,
+    }
+    assert scenarios_of(pl.DataFrame(rows))["scenario"].to_list() == ["shop/a", "x@y"]
+
+
+@pytest.mark.parametrize(
+    ("own", "error"),
+    [({"thresholds": {"composite": 50}}, GateRulesError), ({"thresholds": {"helpfullness": 3}}, UnknownNameError),
+     ({"thresholds": {"helpfulness": 9}}, GateRulesError), ({"metrics": ["nope"]}, UnknownNameError)],
+)  # fmt: skip
+def test_a_wrong_name_or_limit_names_the_scenario(own: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match="Scenario shop/x"):
+        check_names(spec(scenarios={"shop/x": own}), DEFAULT, [], [])

@@ -1,0 +1,101 @@
+"""From an empty folder to a published board: init, simulate, run, gate, in this process and over real HTTP."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.commands.benchmarks import simulate
+from agent_eval.errors import AgentEvalError
+from benchmarks.judge_server import MockJudge, mock_judge
+from tests.commands.conftest import invoke, use
+from tests.simulate.agent_server import Server
+from tests.simulate.suites import EIGHT, openai, scenario, write_agents, write_suite
+
+
+def _mock_judged(monkeypatch: pytest.MonkeyPatch, judge: MockJudge) -> None:
+    judge.reset(latency_ms=0, fail_rate=0)
+    for name, value in judge.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.slow
+def test_three_sessions_of_eight_slots_are_published_and_a_deterministic_agent_is_provisional(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    assert invoke("init", str(tmp_path)).exit_code == 0
+    use(monkeypatch, tmp_path)
+    write_suite(tmp_path, EIGHT, version=1)
+    write_agents(tmp_path, {"varied": openai(server.url), "fixed": openai(server.url, "fixed")})
+    assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
+    n_requests = len(server.requests)
+    assert n_requests == 2 * 3 * 8 * 3  # agents, sessions, slots; a look-up and two answers
+    with mock_judge() as judge:
+        _mock_judged(monkeypatch, judge)
+        assert invoke("run", "--judge", "openai/mock", "--methodology", "1.3.0").exit_code == 0
+    rows = json.loads(invoke("leaderboard", "--json").stdout)
+    of = {row["agent_id"]: row for row in rows}
+    assert (of["varied"]["status"], of["varied"]["repeatability_tested"]) == ("published", True)
+    assert (of["fixed"]["status"], of["fixed"]["repeatability_tested"]) == ("provisional", None)
+    assert invoke("gate", "--agent", "varied").exit_code == 0
+    assert "is a copy of session" in invoke("gate", "--agent", "fixed").stdout
+    assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
+    assert len(server.requests) == n_requests  # nothing is held twice
+
+
+@pytest.mark.slow
+def test_the_gate_names_each_scenario_with_its_result(
+    root: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    good = scenario("D1") | {"slot": None}
+    failing = good | {"assertions": [{"trajectory": {"forbidden": ["lookup_order"]}}]}
+    rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
+    strict = good | {"thresholds": {"answer_correctness": 0.5}}
+    write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict})
+    write_agents(root, {"bot": openai(server.url)})
+    with mock_judge() as judge:
+        _mock_judged(monkeypatch, judge)
+        done = invoke("simulate", "bot", "--judge", "openai/mock")
+    lines = {name: line for line in done.stdout.splitlines() for name in EXPECTED if f"shop/{name} " in line}
+    assert {name: result for name, result in EXPECTED.items() if f" {result} " not in lines[name]} == {}, (
+        done.output
+    )
+    assert done.exit_code == 1, done.stdout
+
+
+EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown"}
+
+
+def test_a_plan_is_printed_without_a_call_and_errors_name_the_fix(root: Path, server: Server) -> None:
+    write_suite(root, EIGHT)
+    write_agents(root, {"bot": openai(server.url)})
+    done = invoke("simulate", "bot", "--sessions", "3", "--trials", "2", "--dry-run")
+    assert "3 sessions, 48 conversations to hold, 0 finished; at most 96 messages" in done.stdout
+    assert (done.exit_code, server.requests, list((root / "data/sessions").iterdir())) == (0, [], [])
+    for arguments, fix in (
+        (["nobody"], "Add an entry with an endpoint"),
+        (["bot", "--suite", "shops"], "Known: shop"),
+        (["bot", "--scenario", "d9"], "Known: d1, d2"),
+    ):
+        with pytest.raises(AgentEvalError, match=fix):
+            invoke("simulate", *arguments)
+
+
+def test_watch_runs_again_after_a_change(root: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_suite(root, {"one": scenario("D1")})
+    write_agents(root, {"bot": openai(server.url)})
+    changes = iter([{"one": scenario("D2")}, {"one": {"opening": 1}}])
+
+    def edit(_: float) -> None:
+        if (change := next(changes, None)) is None:
+            raise KeyboardInterrupt
+        write_suite(root, change)
+
+    monkeypatch.setattr(simulate, "time", SimpleNamespace(sleep=edit))
+    done = CliRunner().invoke(app, ["simulate", "bot", "--watch"])
+    assert done.exit_code == 130
+    assert len({body["messages"][0]["content"] for _, body in server.requests}) == 2
+    assert "shop/one.scenario.yaml:1: opening is 1" in done.output

@@ -1,0 +1,94 @@
+"""Scenario files: each problem is named with file, line, key and fix, and the other files are read."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from agent_eval.simulate.scenarios import BenchmarkScenario, json_schema, read_suites
+from tests.commands.conftest import invoke
+from tests.simulate.suites import EIGHT, write_suite
+
+HEAD = "goal: g\nopening: Hello.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("goal: g\n", 1, "opening is missing"),
+        (HEAD + "slott: D1\n", 3, "unknown key slott; allowed: id, description"),
+        (HEAD + "slot: D6\n", 3, "slot is 'D6'; allowed: 'D1', 'D2'"),
+        (HEAD + "max_turns: 0\n", 3, "max_turns is 0"),
+        (HEAD + "goal: twice\n", 3, "the key goal is given twice (first in line 1)"),
+        (HEAD + "id: other\n", 3, "rename the file to other.scenario.yaml"),
+        (HEAD + "tools:\n  - name: t\n    mock: {constant: 1, error: x}\n", 5, "name one of constant, table"),
+        (HEAD + "tools:\n  - name: t\n  - name: t\n", 1, "tools names 't' twice"),
+        (HEAD + "turns:\n  - say: Hm.\n    kind: chat\n", 5, "turns[0].kind is 'chat'; allowed: 'task'"),
+        (HEAD + "user: {}\nturns:\n  - say: Hm.\n", 1, "turns and user exclude each other"),
+        ("opening: Hello.\nuser: {}\n", 1, "goal is missing: a simulated user needs one"),
+        (HEAD + "assertions:\n  - turn: 1\n    forbidden_text: [x]\n", 1, "assertions[0].turn is 1; allowed: 0 to 0"),
+        (HEAD + "assertions:\n  - turn: 0\n", 4, "name one of trajectory, expected_tools"),
+        (HEAD + "assertions:\n  - trajectory: {mode: contains}\n", 4, "it requires nothing"),
+        (HEAD + "assertions:\n  - trajectory: {tools: [{nam: t}]}\n", 4, "name"),
+        (HEAD + "thresholds:\n  helpfulness: high\n", 4, "expected a number"),
+        (HEAD + "slot: error_injection\n", 1, "injected_error is missing"),
+        ("- a\n", 1, "expected a mapping with the keys"),
+        (HEAD + "x: [\n", 4, "not YAML"),
+    ],
+)  # fmt: skip
+def test_a_problem_is_named_with_file_line_key_and_fix(root: Path, text: str, line: int, reason: str) -> None:
+    folder = write_suite(root, {"good": EIGHT["d1"]})
+    (folder / "bad.scenario.yaml").write_text(text)
+    done = invoke("scenarios", "check")
+    assert done.exit_code == 1
+    problem = next(row for row in done.stdout.splitlines() if row.startswith("shop/bad.scenario.yaml"))
+    assert problem.startswith(f"shop/bad.scenario.yaml:{line}: "), problem
+    assert reason in problem
+    assert "1 valid scenarios in 1 suites" in done.stdout
+
+
+def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: Path) -> None:
+    folder = write_suite(root, {"one": EIGHT["d1"] | {"thresholds": {"helpfullness": 3}}})
+    (folder / "two.yaml").write_text("")
+    (folder / "suite.yaml").write_text("verson: 1\n")
+    shown = invoke("scenarios", "check").stdout
+    assert "shop/two.yaml: is not read; name it ID.scenario.yaml" in shown
+    assert "shop/suite.yaml:1: unknown key verson; allowed: version" in shown
+    assert "'helpfullness' in thresholds or metrics is not a metric" in shown
+
+
+def test_the_json_schema_accepts_what_is_read_and_refuses_what_is_not(root: Path) -> None:
+    assert invoke("scenarios", "check", "--schema", str(root / "s.json")).exit_code == 0
+    schema = json.loads((root / "s.json").read_text())
+    assert schema == json.loads(json_schema())
+    for fields in EIGHT.values():
+        jsonschema.validate(fields, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(EIGHT["d1"] | {"slot": "D9"}, schema)
+
+
+def test_the_hash_is_of_what_affects_the_conversations(root: Path) -> None:
+    one = BenchmarkScenario.model_validate({"id": "a", **EIGHT["d1"]})
+    gates = {
+        "thresholds": {"helpfulness": 4},
+        "metrics": ["helpfulness"],
+        "fail_on_error_severity": "low",
+        "trials": 3,
+    }
+    assert one.hash == one.model_validate({"id": "a", **EIGHT["d1"], **gates}).hash
+    changes: tuple[dict[str, object], ...] = (
+        {"opening": "Hi."},
+        {"seed": 1},
+        {"state": {"a": 1}},
+        {"assertions": []},
+        {"max_turns": 3},
+    )
+    for change in changes:
+        assert one.hash != one.model_validate({"id": "a", **EIGHT["d1"], **change}).hash
+    write_suite(root, {"a": EIGHT["d1"]})
+    before = read_suites(root / "data" / "scenarios")[0]
+    write_suite(root, {"a": EIGHT["d1"] | {"opening": "Hi."}})
+    after = read_suites(root / "data" / "scenarios")[0]
+    assert before.hash != after.hash
+    assert before.task_id(before.scenarios[0]) != after.task_id(after.scenarios[0])
