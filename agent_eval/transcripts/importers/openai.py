@@ -32,8 +32,9 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     trial_of,
 )
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
-from agent_eval.transcripts.importers.shared.histories import PAIR, folded, thread_of
+from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -89,6 +90,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = thread_of(record)
     said = thread.fields()
     return {
+        LEFT_OUT: said.get(LEFT_OUT),
         **{name: text_of(record.get(name)) for name in _TEXTS},
         **{name: record[name] for name in _NATIVE if record.get(name) is not None},
         **_names(record, ids, number),
@@ -104,7 +106,7 @@ def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     """Return the records of one session as one conversation; its cost is known only if that of every record is."""
     thread = Thread()
     more: dict[str, JsonValue] = {}
-    records = [mapping(record) for record in listed(group["records"])]
+    records = in_order([mapping(record) for record in listed(group["records"])])
     costs = [cost for record in records if (cost := paid(record.get("cost_usd"))) is not None]
     for record in records:
         part = thread_of(record)
@@ -118,7 +120,8 @@ def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     key = text_of(group["key"]) or ""
     metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
     name = ids.named(key)
-    return {**said, "metadata": metadata, "conversation_id": name}
+    ended = {"outcome": _outcome(records[-1])} if records and records[-1].get("error") else {}
+    return {**said, **ended, "metadata": metadata, "conversation_id": name}
 
 
 def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:

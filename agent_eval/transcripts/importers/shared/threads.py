@@ -11,6 +11,8 @@ from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.transcripts.importers.base import Fields, listed, without_nulls
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN
+from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
 
@@ -34,6 +36,7 @@ class Thread:
     tools: dict[bytes, dict[str, JsonValue]] = field(default_factory=dict[bytes, dict[str, JsonValue]])
     models: dict[str, None] = field(default_factory=dict[str, None])
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    n_withdrawn: int = 0  # messages of branches that the person went back from
     _keys: list[bytes] = field(default_factory=list[bytes])
     _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # positions of each key
     _instructions: set[bytes] = field(default_factory=set[bytes])  # keys of system and developer messages
@@ -151,6 +154,7 @@ class Thread:
         )
         for text in other.policy:
             self.instruct(text)
+        self.n_withdrawn += other.n_withdrawn
         self.tools |= other.tools
         self.models |= other.models
         _add_metadata(self.metadata, other.metadata)
@@ -172,7 +176,8 @@ class Thread:
             REASONING: reasoning or None,
         }
         tools = list(self.tools.values()) or None
-        return {
+        left_out: Fields = {LEFT_OUT: [WITHDRAWN] * self.n_withdrawn} if self.n_withdrawn else {}
+        return left_out | {
             "messages": messages,
             "tools": tools,
             "metadata": without_nulls({**self.metadata, **own_metadata}),
@@ -183,7 +188,7 @@ def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
     """Yield the messages; reasoning that forms a separate message is moved to the assistant's next message."""
     waiting: list[str] = []
     for message in messages:
-        is_bare = not message.get("content") and not message.get("tool_calls")
+        is_bare = not any(message.get(key) for key in ("content", "tool_calls", "attachments", UNREAD))
         if is_bare and message.get("reasoning") and message["role"] == "assistant":
             waiting.append(str(message["reasoning"]))
             continue
@@ -214,7 +219,7 @@ def message_key(message: Fields) -> bytes:
     role, content = message.get("role"), message.get("content")
     if role == "tool" and message.get("tool_call_id"):
         return canonical(["tool", message["tool_call_id"]])
-    text = content.strip() if isinstance(content, str) else content or ""
+    text = content.strip() if isinstance(content, str) else content or message.get(UNREAD) or ""
     calls = message.get("tool_calls")
     named = [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
     attached = message.get("attachments")
