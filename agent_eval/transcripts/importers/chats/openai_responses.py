@@ -15,7 +15,6 @@ from agent_eval.transcripts.importers.base import (
     listed,
     mapping,
     or_nothing_found,
-    reward_outcome,
     text_of,
     without_nulls,
 )
@@ -164,5 +163,5 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         whole.follow(part)
     if not whole.messages:
         raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
-    ended: Fields = {"outcome": reward_outcome(NAME, None, None, ("error", error))} if error else {}
-    return ended | whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+    whole.failure = (f"{NAME} error", text_of(error) or "") if error else None
+    return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from pydantic import JsonValue
 
@@ -30,7 +29,6 @@ from agent_eval.transcripts.importers.rules.unread import described, not_read
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.threads import Thread
-from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "claude-code"
 EXPECTED = 'lines of a Claude Code session: {"type": "user" | "assistant", "sessionId": …, "message": {…}}'
@@ -220,6 +218,7 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     thread.extend(told_apart(messages))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages of the user or the agent")
+    thread.failure = _failure(thread.messages)
     key = text_of(group.get("key")) or str(number)
     spoken = [line for line in lines if _is_spoken(line)]
     if any(
@@ -228,17 +227,15 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
         names = [key, next((text_of(line.get("uuid")) for line in spoken), None)]
         thread.metadata[SOURCE_SESSIONS] = [name for name in names if name is not None]
     named: Fields = {"conversation_id": ids.named(key), LEFT_OUT: [*left_out.elements()]}
-    return thread.fields() | named | _outcome(thread.messages)
+    return thread.fields() | named
 
 
-def _outcome(messages: Sequence[Fields]) -> Fields:
-    """Return the outcome if an error of the model's API ended the session."""
+def _failure(messages: Sequence[Fields]) -> tuple[str, str] | None:
+    """Return the error of the model's API that ended the session, or None."""
     last = next((m for m in reversed(messages) if m["role"] in ("user", "assistant")), {})
     if last.get("role") != "assistant" or last.get("is_error") is not True:
-        return {}
-    said = str(last.get("content") or "API error")
-    fields = {"error": said[:300], "outcome_class": class_of_error(said), "basis": "error"}
-    return {"outcome": {**fields, "source": f"{NAME} isApiErrorMessage"}}
+        return None
+    return f"{NAME} isApiErrorMessage", str(last.get("content") or "API error")
 
 
 def _uuid(line: _Line) -> str | None:
@@ -331,16 +328,12 @@ def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fi
     waiting: list[str] = []
     for index, line in enumerate(lines):
         attachment = mapping(line.get("attachment"))
-        if line.get("type") == "attachment" and attachment.get("type") == "queued_command":
-            if attachment.get("commandMode", "prompt") == "prompt":
-                message = {
-                    "role": "user",
-                    "content": attachment.get("prompt"),
-                    "timestamp": line.get("timestamp"),
-                }
-                new = native_messages([cast("JsonValue", message)])
-                found.setdefault(index, []).extend(new)
-                said.update(str(m.get("content")).strip() for m in new)
+        is_queued = line.get("type") == "attachment" and attachment.get("type") == "queued_command"
+        if is_queued and attachment.get("commandMode", "prompt") == "prompt":
+            when, prompt = line.get("timestamp"), attachment.get("prompt")
+            new = native_messages([{"role": "user", "content": prompt, "timestamp": when}])
+            found.setdefault(index, []).extend(new)
+            said.update(str(m.get("content")).strip() for m in new)
     for index, line in enumerate(lines):
         text = line.get("content")
         if line.get("type") != "queue-operation":

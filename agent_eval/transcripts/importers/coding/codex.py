@@ -25,7 +25,6 @@ from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.threads import Thread
-from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "codex"
 EXPECTED = (
@@ -119,13 +118,11 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         raise NotThisFormatError("the session contains no messages or calls")
     if names:
         thread.metadata[SOURCE_SESSIONS] = names
+    thread.failure = None if error is None else (f"{NAME} error", error)
     named: Fields = {
         LEFT_OUT: left_out,
         "conversation_id": ids.named(text_of(group.get("key")) or str(number)),
     }
-    if error is not None:
-        fields = {"error": error[:300], "outcome_class": class_of_error(error), "basis": "error"}
-        named["outcome"] = {**fields, "source": f"{NAME} error"}
     return thread.fields() | named
 
 

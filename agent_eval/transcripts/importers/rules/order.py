@@ -5,6 +5,7 @@ contradicts itself is refused.
 """
 
 import datetime
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -148,7 +149,7 @@ def in_time_order(
             f"{len(items)} has no time; give each entry a time, or write the oldest first"
         )
     timed = [(time, item) for item, time in zip(items, times, strict=True) if time is not None]
-    if all(later[0] <= earlier[0] for earlier, later in zip(timed, timed[1:], strict=False)):
+    if all(later[0] <= earlier[0] for earlier, later in itertools.pairwise(timed)):
         timed.reverse()
     return [*free, *(item for _, item in sorted(timed, key=lambda pair: pair[0]))]
 
@@ -184,3 +185,12 @@ def refuse_results_before_calls(messages: Iterable[Fields]) -> None:
                     "write the oldest message first, or give each message a time"
                 )
             called |= {name} if isinstance(name, str) else set()
+
+
+def sortable(value: JsonValue) -> float:
+    """Return a time as seconds since 1970, by which steps are sorted; minus infinity for a missing or invalid time."""
+    try:
+        when = point_in_time(value)
+    except NotThisFormatError:
+        return float("-inf")
+    return float("-inf") if when is None else when.timestamp()

@@ -4,17 +4,19 @@ Model calls repeat the history of the conversation; repeated messages are added 
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
-from agent_eval.transcripts.importers.base import Fields, listed, without_nulls
+from agent_eval.transcripts.importers.base import Fields, error_text, listed, without_nulls
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
+from agent_eval.transcripts.outcomes import class_of_error
 
 POLICY = "policy"
 """Key of `metadata`: instructions that the source stores separately from the messages."""
@@ -36,6 +38,9 @@ class Thread:
     tools: dict[bytes, dict[str, JsonValue]] = field(default_factory=dict[bytes, dict[str, JsonValue]])
     models: dict[str, None] = field(default_factory=dict[str, None])
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    failure: tuple[str, str] | None = (
+        None  # what ended the conversation: the place in the source, and the error
+    )
     n_withdrawn: int = 0  # messages of branches that the person went back from
     _keys: list[bytes] = field(default_factory=list[bytes])
     _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # positions of each key
@@ -43,8 +48,8 @@ class Thread:
     _waiting: dict[str, list[dict[str, JsonValue]]] = field(
         default_factory=dict[str, list[dict[str, JsonValue]]]
     )
-    _answered: set[object] = field(default_factory=set[object])
-    _called: set[object] = field(default_factory=set[object])
+    _answered: Counter[object] = field(default_factory=Counter[object])
+    _called: Counter[object] = field(default_factory=Counter[object])
     _n_noted: int = 0
 
     def keys(self) -> list[bytes]:
@@ -117,10 +122,10 @@ class Thread:
         """
         self._note()
         call_id = message.get("tool_call_id")
-        if call_id is not None and call_id in self._answered:
+        if call_id is not None and self._answered[call_id] >= max(self._called[call_id], 1):
             return
         if call_id is None or call_id not in self._called:
-            waiting = [c for c in self._waiting.get(name or "", ()) if c.get("id") not in self._answered]
+            waiting = [c for c in self._waiting.get(name or "", ()) if not self._is_answered(c)]
             exact = (c for c in waiting if parsed(c.get("arguments")) == parsed(arguments))
             found = next(exact, waiting[0] if waiting else None)
             if found is None:
@@ -131,14 +136,18 @@ class Thread:
                 self._waiting[name or ""] = [c for c in waiting if c is not found]
         self.extend([{**message, "tool_call_id": call_id}])
 
+    def _is_answered(self, call: dict[str, JsonValue]) -> bool:
+        name = call.get("id")
+        return name is not None and self._answered[name] >= self._called[name]
+
     def _note(self) -> None:
         """Record the tool calls and results in the messages that were added since this method last ran."""
         for message in self.messages[self._n_noted :]:
             if message.get("role") == "tool" and message.get("tool_call_id") is not None:
-                self._answered.add(message["tool_call_id"])
+                self._answered[message["tool_call_id"]] += 1
             calls = message.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
-                self._called.add(call.get("id"))
+                self._called[call.get("id")] += 1
                 self._waiting.setdefault(str(call.get("name") or ""), []).append(call)
         self._n_noted = len(self.messages)
 
@@ -155,6 +164,7 @@ class Thread:
         for text in other.policy:
             self.instruct(text)
         self.n_withdrawn += other.n_withdrawn
+        self.failure = other.failure
         self.tools |= other.tools
         self.models |= other.models
         _add_metadata(self.metadata, other.metadata)
@@ -176,8 +186,14 @@ class Thread:
             REASONING: reasoning or None,
         }
         tools = list(self.tools.values()) or None
-        left_out: Fields = {LEFT_OUT: [WITHDRAWN] * self.n_withdrawn} if self.n_withdrawn else {}
-        return left_out | {
+        more: Fields = {LEFT_OUT: [WITHDRAWN] * self.n_withdrawn} if self.n_withdrawn else {}
+        if self.failure is not None:
+            place, error = self.failure
+            more["outcome"] = {
+                **{"error": error_text(error), "outcome_class": class_of_error(error)},
+                **{"source": place, "basis": "error"},
+            }
+        return more | {
             "messages": messages,
             "tools": tools,
             "metadata": without_nulls({**self.metadata, **own_metadata}),
