@@ -80,6 +80,11 @@ def _is_ragas(record: Record) -> bool:
     return bool(rows) and all("metric_input" in row and "metric_output" in row for row in rows)
 
 
+def _is_qwen(record: Record) -> bool:
+    message = mapping(record.get("message"))
+    return {"uuid", "sessionId", "type"} <= record.keys() and "parts" in message and "content" not in message
+
+
 def _is_openclaw(record: Record) -> bool:
     is_header = record.get("type") == "session" and "version" in record and "cwd" in record
     return is_header or (record.get("type") == "message" and "parentId" in record)
@@ -117,6 +122,11 @@ UNSUPPORTED = (
         "openclaw",
         "its session log is a tree of entries, which is not supported; export the traces with OpenTelemetry and import otel-genai",
         _is_openclaw,
+    ),
+    Unsupported(
+        "qwen-code session",
+        f"its session log resembles that of Claude Code, but is not supported; {_CHAT}",
+        _is_qwen,
     ),
     Unsupported(
         "langfuse ChatML check",

@@ -99,14 +99,14 @@ def _numbered(messages: Sequence[Fields]) -> Iterable[Fields]:
         if isinstance(calls, list) and calls:
             own = [call for call in calls if isinstance(call, dict)]
             renamed: list[object] = []
+            for call in own if is_new_step else ():
+                waiting.pop(str(call.get("id")), None)
             for call in own:
                 name = call.get("id")
                 new = {key: value for key, value in call.items() if key != FAILED}
                 if isinstance(name, str):
                     n_uses[name] = n_uses.get(name, 0) + 1
                     new["id"] = last[name] = name if n_uses[name] == 1 else f"{name}#{n_uses[name]}"
-                    if is_new_step:
-                        waiting.pop(name, None)
                     waiting.setdefault(name, deque()).append(new["id"])
                     failing |= {new["id"]} if call.get(FAILED) else set()
                 renamed.append(new)

@@ -145,9 +145,11 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
     roots = [o for o in observations if o.get("parentObservationId") is None]
     opening = _opening(trace, roots)
     if not found.calls:
-        whole = next((o for o in (trace, *roots) if o.get("input") or o.get("output")), {})
-        found.calls += as_one_exchange(_call(whole))
-    found.error = next((error for root in roots if (error := _error(root))), None)
+        outer = next((o for o in (trace, *roots) if o.get("input") or o.get("output")), {})
+        found.calls += as_one_exchange(_call(outer))
+    steps = ("GENERATION", "TOOL")
+    whole = [root for root in roots if root.get("type") not in steps and not _is_tool(root)]
+    found.error = next((error for root in whole if (error := _error(root))), None)
     thread = thread_of_trace(found)
     if opening is not None and not any(m["role"] == "user" for m in thread.messages):
         before = thread_of_trace(Trace(calls=[opening]))

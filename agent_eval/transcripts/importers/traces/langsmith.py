@@ -66,8 +66,10 @@ def _runs(source: Source, threads: Threads | None = None) -> Iterator[Item]:
                 run = {**around, "trace_id": threads.trace(_part(around))}
             yield Record(record.number, run, size)
             own = {"trace_id": around.get("trace_id"), "parent_run_id": around.get("id")}
-            for child in map(mapping, listed(around.get("child_runs"))):
-                waiting.append({**child, **{k: v for k, v in own.items() if child.get(k) is None}})
+            children = map(mapping, listed(around.get("child_runs")))
+            waiting += [
+                {**child, **{k: v for k, v in own.items() if child.get(k) is None}} for child in children
+            ]
             size = 0
 
 
@@ -109,7 +111,8 @@ def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
     roots = [run for run in runs if text_of(run.get("parent_run_id")) not in kinds]
     if not found.calls:
         found.calls += [part for run in roots[:1] for part in as_one_exchange(_call(run))]
-    found.error = next((error for run in roots if (error := _error(run))), None)
+    whole = [run for run in roots if run.get("run_type") not in ("llm", "tool")]
+    found.error = next((error for run in whole if (error := _error(run))), None)
     return thread_of_trace(found)
 
 
