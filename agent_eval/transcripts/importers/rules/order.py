@@ -50,8 +50,8 @@ def point_in_time(value: JsonValue) -> datetime.datetime | None:
         if isinstance(value, str):
             text = value.strip()
             if dotted := _DOTTED.fullmatch(text):
-                day, month, year, *clock = (int(part or 0) for part in dotted.groups())
-                return datetime.datetime(year, month, day, *clock, tzinfo=datetime.UTC)
+                day, month, year, hour, minute, second = (int(part or 0) for part in dotted.groups())
+                return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
             try:
                 return parse_timestamp(text)
             except ValueError:

@@ -202,9 +202,9 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
             yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}
             return
-        said = value.get("role", value.get("from", kind or None))
+        speaker = value.get("role", value.get("from", kind or None))
         raise NotThisFormatError(
-            f"message {index + 1} has the unknown role {str(said)[:40]!r}; allowed: {', '.join(_SAID_ROLES)}"
+            f"message {index + 1} has the unknown role {str(speaker)[:40]!r}; allowed: {', '.join(_SAID_ROLES)}"
         )
     else:
         for step in steps({**value, "role": found}):
@@ -281,8 +281,9 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     name = value.get("name") if isinstance(value.get("name"), str) else None
     beside: Fields = {UNREAD: parts.unread} if parts.unread else {}
     if role == "tool":
-        if name is None and _known_role(said := value.get("role")) is None and isinstance(said, str):
-            name = said
+        speaker = value.get("role")
+        if name is None and isinstance(speaker, str) and _known_role(speaker) is None:
+            name = speaker
         more = mapping(value.get("additional_kwargs")).get("tool_call_id")
         call_id = text_of(value.get("tool_call_id") or value.get("id") or more) or _first_id(value)
         text = error_said(value) if parts.text is None else parts.text
