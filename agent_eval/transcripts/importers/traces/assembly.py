@@ -126,9 +126,16 @@ def _read(
     try:
         return reader(thread, value)
     except NotThisFormatError:
-        if any(map(is_message, listed(parsed(value)))):
+        if _is_history(parsed(value)):
             raise
         return [{"role": "developer", "content": None, UNREAD: [f"{role} message of an unknown form"]}]
+
+
+def _is_history(value: JsonValue) -> bool:
+    """Return whether a value is a list with a message, a list of such lists, or an object with one."""
+    lists = map(parsed, value.values()) if isinstance(value, dict) else [value]
+    entries = [entry for found in lists for entry in listed(found)]
+    return any(is_message(entry) or any(map(is_message, listed(entry))) for entry in entries)
 
 
 def session_thread(traces: Iterable[Trace]) -> Thread:
