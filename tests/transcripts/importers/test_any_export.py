@@ -268,7 +268,7 @@ KINDS = (
 @pytest.mark.parametrize("seed", range(20))
 def test_every_part_is_stored_or_named(seed: int, tmp_path: Path) -> None:
     """Parts in = parts stored + parts named, whatever the parts and their order."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     marks = [f"mark{n}x" for n in range(chance.randint(1, 40))]
     messages: list[dict[str, Any]] = [{"role": U, "content": [part(chance.choice(KINDS[:2]), "q")]}]
     left = list(marks)

@@ -73,8 +73,20 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "o
 _REASONING_PARTS = frozenset(
     {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text", "thought"}
 )
-_EMPTY_PARTS = frozenset({"step-start", "text", "output_text", "input_text", "thinking", "reasoning"})
-"""Types of parts that may be empty."""
+_BESIDE_TEXT = frozenset(
+    {
+        "type",
+        "thought",
+        "signature",
+        "thoughtSignature",
+        "thought_signature",
+        "cache_control",
+        "annotations",
+        "id",
+        "index",
+    }
+)
+"""Keys of a part that say nothing without its text."""
 _CALL_PARTS = frozenset(
     {
         "tool_use",
@@ -355,7 +367,8 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data", "thought"))
         said = [text for text in texts if isinstance(text, str) and text][:1]
         found.reasoning += said
-        found.unread += [] if said or kind in _EMPTY_PARTS else [not_read("part of type", kind or "thought")]
+        is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
+        found.unread += [] if said or is_empty else [not_read("part of type", kind or "thought")]
     elif (attachment := attachment_of(dict(part))) is not None:
         found.texts.append(attachment.placeholder)
         found.attachments.append(attachment.model_dump())
@@ -380,13 +393,13 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         texts = (part.get(key) for key in ("text", "content"))
         said = [text for value in texts if (text := _value(value)) is not None][:1]
         found.texts += said
-        is_empty = part.keys() <= {"type", "thoughtSignature", "thought_signature"} or kind in _EMPTY_PARTS
+        is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         if not said and not is_empty:
             keys = ", ".join(sorted(part)[:4])
             found.unread.append(
                 not_read("part of type", kind) if kind else not_read("part with the keys", keys)
             )
-    elif kind not in _EMPTY_PARTS:
+    elif kind != "step-start":
         found.unread.append(not_read("part of type", kind))
 
 

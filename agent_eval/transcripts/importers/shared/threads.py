@@ -173,13 +173,16 @@ class Thread:
         """Return the conversation's fields in native form: messages, tools and metadata."""
         reasoning: list[JsonValue] = []
         messages: list[Fields] = []
-        for message in _joined_reasoning(self.messages):
+        unspoken: list[str] = []
+        for message in _joined_reasoning(self.messages, unspoken):
             plain = {key: value for key, value in message.items() if key not in ("reasoning", "model")}
             if text := message.get("reasoning"):
                 reasoning.append({"message_index": len(messages), "text": str(text)})
             if isinstance(model := message.get("model"), str):
                 self.models.setdefault(model)
             messages.append(plain)
+        if unspoken:
+            reasoning.append({"message_index": max(len(messages) - 1, 0), "text": "\n".join(unspoken)})
         own_metadata: dict[str, JsonValue] = {
             POLICY: "\n\n".join(self.policy) or None,
             MODELS: [*self.models] or None,
@@ -200,8 +203,11 @@ class Thread:
         }
 
 
-def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
-    """Yield the messages; reasoning that forms a separate message is moved to the assistant's next message."""
+def _joined_reasoning(messages: Iterable[Fields], unspoken: list[str]) -> Iterable[Fields]:
+    """Yield the messages; reasoning that forms a separate message is moved to the assistant's next message.
+
+    If no message follows, the reasoning is added to `unspoken`.
+    """
     waiting: list[str] = []
     for message in messages:
         is_bare = not any(message.get(key) for key in ("content", "tool_calls", "attachments", UNREAD))
@@ -213,6 +219,7 @@ def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
             message = {**message, "reasoning": "\n".join([*waiting, *own])}
             waiting = []
         yield message
+    unspoken += waiting
 
 
 def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
