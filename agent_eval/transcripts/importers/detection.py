@@ -12,7 +12,8 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.benchmarks import inspect
-from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Format, Record, Unsupported
+from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record, Unsupported
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.csv_rows import columns
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of

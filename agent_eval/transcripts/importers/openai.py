@@ -32,6 +32,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     trial_of,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
@@ -167,3 +168,19 @@ def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     cost = paid(record.get("cost_usd"))
     costs: dict[str, JsonValue] = {} if cost is None else {_COST: cost}
     return {**costs, **mapping(record.get("metadata")), **unknown, **note}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content=(
+        '`{"messages": […]}` or lists of messages; pairs of request and response; completions; one '
+        "message per line or CSV row"
+    ),
+    conversation=(
+        "a record; the records with the same `session_id` or `thread_id`; the messages with the "
+        "same `conversation_id`"
+    ),
+)
+"""This format, as `catalog` registers it."""

@@ -45,6 +45,7 @@ from agent_eval.transcripts.importers.base import (
     whole_truth,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.messages import chat_messages
 from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
@@ -374,3 +375,15 @@ def _profile(scenario: Mapping[str, JsonValue]) -> str | None:
 
 def _paragraphs(*parts: JsonValue) -> str | None:
     return "\n\n".join(text for part in parts if (text := text_of(part))) or None
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="result files of tau2, or `results.json` beside a folder `simulations`",
+    conversation="a simulation",
+    is_document=True,
+    task_set=domain,
+)
+"""This format, as `catalog` registers it."""

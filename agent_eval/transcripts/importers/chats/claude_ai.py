@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
@@ -62,3 +63,13 @@ def _message(value: Mapping[str, JsonValue]) -> JsonValue:
     files = [file for key in ("attachments", "files") for file in listed(value.get(key))]
     when = value.get("created_at")
     return {"role": value.get("sender"), "content": content, "attachments": files, "timestamp": when}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`conversations.json` of claude.ai's data export, also in its zip",
+    conversation="a chat",
+)
+"""This format, as `catalog` registers it."""

@@ -18,6 +18,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.order import (
     in_time_order,
     messages_in_time_order,
@@ -165,3 +166,17 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
     whole.failure = (f"{NAME} error", text_of(error) or "") if error else None
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content=(
+        'responses of the Responses API, pairs `{"request": {"input": …}, "response": …}`, lists of items'
+    ),
+    conversation=(
+        "responses linked by `previous_response_id`, or with the same `conversation` or `session_id`"
+    ),
+)
+"""This format, as `catalog` registers it."""

@@ -22,6 +22,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.order import in_time_order
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.shared.dialects import native_messages
@@ -142,3 +143,13 @@ def _call(call: Mapping[str, JsonValue]) -> Fields:
         "arguments": call.get("arguments"),
     }
     return {**named, **mapping(mapping(call.get("extra")).get(OWN))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="Harbor trajectories, ATIF-v1.0 to v1.8",
+    conversation="a trajectory; each embedded subagent trajectory",
+)
+"""This format, as `catalog` registers it."""

@@ -22,6 +22,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, ended_in
 from agent_eval.transcripts.importers.rules.order import parents_first
 from agent_eval.transcripts.importers.rules.speakers import told_apart
@@ -402,3 +403,13 @@ def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
 def _listed(message: Fields, key: str) -> list[object]:
     value = message.get(key)
     return value if isinstance(value, list) else []
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="session logs of Claude Code (`.jsonl`)",
+    conversation="a session; each of its subagents",
+)
+"""This format, as `catalog` registers it."""

@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
@@ -161,3 +162,13 @@ def _item(item: Mapping[str, JsonValue], model: JsonValue, timestamp: JsonValue)
         if isinstance(timestamp, str):
             message.setdefault("timestamp", timestamp)
         yield message
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="session logs of Codex (`rollout-….jsonl`)",
+    conversation="a session",
+)
+"""This format, as `catalog` registers it."""

@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
@@ -127,3 +128,13 @@ def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     yield {"role": "assistant", "content": text_of(step.get("response") or step.get("thought")), **calls}
     if step.get("observation") is not None:
         yield {"role": "tool", "tool_call_id": f"step-{index}", "content": text_of(step.get("observation"))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`.traj` files of SWE-agent",
+    conversation="a run",
+)
+"""This format, as `catalog` registers it."""

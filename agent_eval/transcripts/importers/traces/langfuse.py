@@ -21,6 +21,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.order import in_time_order, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
@@ -247,3 +248,13 @@ def _tool_name(observation: Mapping[str, JsonValue]) -> str | None:
     """Return the tool of an observation; the GenAI conventions name its span `execute_tool <tool>`."""
     name = text_of(observation.get("name"))
     return None if name is None else name.removeprefix("execute_tool ").strip() or name
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content='`{"trace", "observations"}`, traces with their observations, or observations',
+    conversation="a trace; the traces with the same `sessionId`",
+)
+"""This format, as `catalog` registers it."""

@@ -18,6 +18,7 @@ from agent_eval.transcripts.importers.base import (
     paid,
     text_of,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import Threads, TracePart
 from agent_eval.transcripts.importers.rules.order import sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
@@ -191,3 +192,13 @@ def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
 
 def _text(run: Mapping[str, JsonValue], key: str) -> str:
     return text_of(run.get(key)) or ""
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="runs of LangSmith, from its API, its SDK or a CSV file",
+    conversation="a trace; the traces of one thread",
+)
+"""This format, as `catalog` registers it."""

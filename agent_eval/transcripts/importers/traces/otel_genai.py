@@ -23,6 +23,7 @@ from agent_eval.transcripts.importers.base import (
     or_nothing_found,
     text_of,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.traces import otel_attributes as otel
 from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, session_thread
@@ -293,3 +294,13 @@ def _iso(when: int) -> str | None:
         return datetime.datetime.fromtimestamp(when / 1e9, datetime.UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="OTLP JSON, spans as printed by SDKs, or the attributes of a span",
+    conversation="a trace; the traces with the same `session.id` or `gen_ai.conversation.id`",
+)
+"""This format, as `catalog` registers it."""
