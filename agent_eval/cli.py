@@ -326,12 +326,14 @@ def import_(
         ),
     ],
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="PATH…", help="Files (also .gz and .zip), folders or patterns, or - for standard input."
         ),
-    ],
-    agent: Annotated[str, typer.Option("--agent", help="Id of the agent. Allowed characters: a-z 0-9 . _ -")],
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="Id of the agent. Allowed characters: a-z 0-9 . _ -")
+    ] = None,
     category: Annotated[
         str | None, typer.Option(help="Category of the agent in the methodology, e.g. customer_service.")
     ] = None,
@@ -359,20 +361,33 @@ def import_(
             help="CSV file with task_id, slot and disclosures that assigns conversations to benchmark slots.",
         ),
     ] = None,
+    is_trial: Annotated[
+        bool,
+        typer.Option(
+            "--try",
+            help="Write nothing: print the format, the counts, the first conversation with its roles, and what is not read. "
+            "FORMAT and --agent can be omitted.",
+        ),
+    ] = False,
 ) -> None:
     """Import transcripts into data/sessions, one session per file. Importing a file twice changes nothing.
 
     Exit code: 0 all records were imported; 1 files or records were rejected, outcomes could not be determined, or
     earlier conversations were removed; 2 nothing was imported.
     """
-    from agent_eval.commands.imports import import_transcripts
+    from agent_eval.commands.imports import import_transcripts, parsed_arguments, try_import
     from agent_eval.commands.terminal.output import consoles
 
+    format_name, given = parsed_arguments(format_name, paths or [], agent, is_trial=is_trial)
+    if is_trial or agent is None:
+        raise typer.Exit(
+            try_import(*consoles(), format_name=format_name, paths=given, agent_id=agent or "agent")
+        )
     code = import_transcripts(
         _project(),
         *consoles(),
         format_name=format_name,
-        paths=paths,
+        paths=given,
         agent_id=agent,
         category=category,
         session_id=session,

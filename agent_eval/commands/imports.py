@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -15,10 +16,12 @@ from agent_eval.transcripts.importers import FORMATS, ImportReport, UnknownForma
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.inputs import STDIN, input_files, spooled
 from agent_eval.transcripts.importers.slots import read_slots
-from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.models import Agent, Conversation
 from agent_eval.transcripts.outcomes import contradicting_components, unreadable_rewards
 
 SHOWN = 20
+MOST_MESSAGES = 40
+_LONGEST = 100  # characters of a message that are shown
 
 
 class OtherCategoryError(InputError):
@@ -54,6 +57,34 @@ class UnknownCategoryError(NotFoundError):
         super().__init__(
             f"Category {category!r} has no template in any methodology version. Categories: {', '.join(known)}."
         )
+
+
+class MissingArgumentError(InputError):
+    """Raised when an import lacks its files or its agent."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} is missing. Use: agent-eval import auto PATH… --agent ID, or agent-eval import --try PATH…."
+        )
+
+
+def parsed_arguments(
+    format_name: str, paths: Sequence[str], agent_id: str | None, *, is_trial: bool
+) -> tuple[str, list[str]]:
+    """Return the format and the paths of an import; a trial without a format uses `auto`.
+
+    Raises:
+        MissingArgumentError: If there is no path, or no agent and no trial.
+    """
+    given = [*paths]
+    if is_trial and format_name != AUTO and format_name not in FORMATS:
+        given = [format_name, *given]
+        format_name = AUTO
+    if not given:
+        raise MissingArgumentError("PATH")
+    if agent_id is None and not is_trial:
+        raise MissingArgumentError("--agent")
+    return format_name, given
 
 
 def import_transcripts(
@@ -115,10 +146,60 @@ def import_transcripts(
             raise NotImportedError(reports[0])
         err.print("Nothing was imported.")
         return 2
+    if (turn := _first_turn(reports)) is not None:
+        out.print(one_line(turn), markup=False, soft_wrap=True)
     _print_summary(out, reports, agent_id, is_alone=len(files) == 1)
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     clean = [_is_clean(err, one, project.settings.success_reward) for one in reports]
     return 0 if all(clean) and not unmet else 1
+
+
+def try_import(out: Console, err: Console, *, format_name: str, paths: Sequence[str], agent_id: str) -> int:
+    """Print what an import would understand, without writing to the project; return the exit code of the import."""
+    if format_name != AUTO and format_name not in FORMATS:
+        raise UnknownFormatError(format_name, [*FORMATS, AUTO])
+    with standard_input(paths) as stdin, TemporaryDirectory(prefix="agent-eval-") as folder:
+        files = input_files(paths, stdin)
+        found = import_files(format_name, files, sessions_folder=Path(folder), agent_id=agent_id)
+        reports = list(_announced(err, found, agent_id, is_alone=False))
+    for one in reports:
+        if (report := one.report) is None:
+            continue
+        counts = f"{_n(report.n_imported, 'conversation')}, {_n(report.n_turns, 'turn')}, {report.n_refused:,} rejected"
+        out.print(one_line(f"{one.name} ({one.format_name}): {counts}"), markup=False, soft_wrap=True)
+        if report.first is not None:
+            _show(out, report.first)
+    out.print("Nothing was written. To import, omit --try.")
+    clean = [one.is_skipped if one.report is None else not one.report.refusals for one in reports]
+    n_imported = sum(one.report.n_imported for one in reports if one.report)
+    return 2 if not n_imported else 0 if all(clean) else 1
+
+
+def _show(out: Console, conversation: Conversation) -> None:
+    """Print the messages of a conversation with their roles."""
+    out.print(one_line(f"  conversation {conversation.conversation_id}:"), markup=False, soft_wrap=True)
+    for message in conversation.messages[:MOST_MESSAGES]:
+        calls = "".join(f" [calls {call.name}]" for call in message.tool_calls)
+        failed = " [error]" if message.is_error else ""
+        said = f"  {message.role:>9}: {_shown(message.content)}{calls}{failed}"
+        out.print(one_line(said), markup=False, soft_wrap=True)
+    if (n_more := len(conversation.messages) - MOST_MESSAGES) > 0:
+        out.print(f"  … and {_n(n_more, 'more message')}.")
+
+
+def _shown(text: str | None) -> str:
+    plain = " ".join((text or "").split())
+    return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 1]}…"
+
+
+def _first_turn(reports: Sequence[FileReport]) -> str | None:
+    """Return the first turn of the import as it was understood, or None if there is none."""
+    first = next((one.report.first for one in reports if one.report and one.report.first), None)
+    turn = next((turn for turn in first.turns() if turn.user_message), None) if first else None
+    if turn is None:
+        return None
+    calls = f", after {_n(len(turn.tool_calls), 'call')}" if turn.tool_calls else ""
+    return f"First turn: user: {_shown(turn.user_message)!r} – agent{calls}: {_shown(turn.agent_message)!r}"
 
 
 @contextmanager
@@ -151,7 +232,7 @@ def _announced(
         if report.n_known and report.n_imported:
             held = f"{_n(report.n_known, 'conversation')} of {one.name}"
             err.print(
-                one_line(f"{held}: already in other sessions of {agent_id}and not imported again."),
+                one_line(f"{held}: already in other sessions of {agent_id} and not imported again."),
                 markup=False,
                 soft_wrap=True,
             )

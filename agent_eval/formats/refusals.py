@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 
 REPEATED = "the same as record"
+NOT_READ = "not read:"
+"""Prefix of the reason for parts of a record that were not read, although the record was imported."""
 MORE_REFUSED = "more records were refused"
 _MORE = re.compile(rf"([\d,]+) {MORE_REFUSED}")
 
@@ -18,8 +20,11 @@ class Refusal:
 
 
 def n_records(line: int, reason: str) -> int:
-    """Return the number of records that a refusal represents; 0 for a whole file or a copy of an imported record."""
-    if reason.startswith(REPEATED):
+    """Return the number of records that a refusal represents.
+
+    It is 0 for a whole file, a copy of an imported record, and parts of an imported record.
+    """
+    if reason.startswith((REPEATED, NOT_READ)):
         return 0
     if line > 0:
         return 1

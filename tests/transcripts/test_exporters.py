@@ -34,7 +34,7 @@ spoken = st.fixed_dictionaries(
     optional={
         "name": names,
         "is_error": st.booleans(),
-        "timestamp": st.sampled_from(["2026-01-01T00:00:00Z", "yesterday"]),
+        "timestamp": st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01 00:00+00:00"]),
         "latency_ms": st.floats(0, 1e6),
         "usage": st.dictionaries(st.sampled_from(["input_tokens", "other"]), st.integers(0, 9), max_size=2),
         "cost_usd": costs,

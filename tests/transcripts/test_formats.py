@@ -434,9 +434,10 @@ def test_variants_of_chat_messages_are_understood(take: Take) -> None:
         {"role": "function", "name": "f", "content": {"ok": True}},
         {"role": "assistant", "content": None, "refusal": "I cannot.", "annotations": []},
     ]
-    _, (c,) = take("openai", lines([messages]))
+    report, (c,) = take("openai", lines([messages]))
+    assert ["'image_url'" in refusal.reason for refusal in report.refusals] == [True]
     assert c["messages"] == [
-        {"role": "user", "content": "see\n[image_url]"},
+        {"role": "user", "content": "see"},
         {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "not json"}]},
         {"role": "tool", "name": "f", "content": '{"ok": true}'},
         {"role": "assistant", "content": "I cannot."},

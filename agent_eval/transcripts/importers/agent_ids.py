@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.refusals import NOT_READ, Refusal
 from agent_eval.formats.streams import Record, json_lines
 from agent_eval.transcripts.importers.base import SOURCE_SESSIONS, Found, listed, mapping
 from agent_eval.transcripts.models import Conversation, id_key
@@ -86,7 +86,9 @@ class FileContent:
             self._conversations.update(f"{origin.format_name} {origin.number} {origin.record}\n".encode())
 
     def refuse(self, file: str, line: int, reason: str) -> None:
-        """Add a rejected record."""
+        """Add a rejected record; parts that were not read do not belong to the content."""
+        if reason.startswith(NOT_READ):
+            return
         self.file, self._is_empty = self.file or file, False
         self._refusals.update(f"{line} {reason}\n".encode())
 

@@ -11,7 +11,7 @@ from agent_eval.transcripts.importers.agent_ids import AgentIds
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.importers.import_errors import InvalidAgentIdError
-from agent_eval.transcripts.importers.importing import ImportReport, import_file
+from agent_eval.transcripts.importers.importing import ImportReport, import_file, kept_session_id
 from agent_eval.transcripts.importers.inputs import InputFile, session_ids
 from agent_eval.transcripts.importers.slots import Slots
 
@@ -62,7 +62,12 @@ def import_files(
     if not is_slug(agent_id):
         raise InvalidAgentIdError(agent_id)
     ids = AgentIds(sessions_folder / agent_id)
-    names = [session_id] if session_id is not None and len(files) == 1 else session_ids(files)
+    is_named = session_id is not None and len(files) == 1
+    found_names = [
+        kept_session_id(sessions_folder / agent_id, n, f.file)
+        for n, f in zip(session_ids(files), files, strict=True)
+    ]
+    names = [session_id] if is_named and session_id is not None else found_names
 
     def imported(file: InputFile, path: Path | ZipMember, session: str) -> FileReport:
         name = None if format_name == AUTO else format_name

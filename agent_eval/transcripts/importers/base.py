@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -19,6 +19,16 @@ from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.formats.zip_members import ZipMember
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.settling import settled
+from agent_eval.transcripts.importers.rules.unread import described
+from agent_eval.transcripts.importers.rules.values import Fields as Fields
+from agent_eval.transcripts.importers.rules.values import NotThisFormatError as NotThisFormatError
+from agent_eval.transcripts.importers.rules.values import listed as listed
+from agent_eval.transcripts.importers.rules.values import mapping as mapping
+from agent_eval.transcripts.importers.rules.values import number_of as number_of
+from agent_eval.transcripts.importers.rules.values import text_of as text_of
+from agent_eval.transcripts.importers.rules.values import without_nulls as without_nulls
 from agent_eval.transcripts.models import Conversation, id_key
 from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error, final_exception
 
@@ -31,12 +41,6 @@ DEFINITION_REFUSED = "task_definition_refused"
 SOURCE_SESSIONS = "source_sessions"
 """Key of `metadata`: ids (list of strings) of the conversation's session in the source; other files may continue it."""
 _Item = TypeVar("_Item")
-Fields = dict[str, object]
-"""A conversation in native form, before it is validated."""
-
-
-class NotThisFormatError(Exception):
-    """Raised when a record or a whole file is not in the format; the message describes the expected form."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,11 @@ def conversations(
             yield record
             continue
         try:
-            yield _converted(source, format_name, record, convert, ids)
+            conversation, unread, left_out = _converted(source, format_name, record, convert, ids)
+            if reason := described(unread):
+                yield Refusal(source.file, record.number, reason)
+            yield from map(LeftOut, left_out)
+            yield conversation
         except NotThisFormatError as error:
             yield Refusal(source.file, record.number, shorten(str(error)))
         except ValidationError as error:
@@ -156,12 +164,16 @@ def conversations(
             yield Refusal(source.file, record.number, fault_of(format_name, error))
 
 
-def _converted(source: Source, format_name: str, record: Record, convert: Convert, ids: Ids) -> Conversation:
+def _converted(
+    source: Source, format_name: str, record: Record, convert: Convert, ids: Ids
+) -> tuple[Conversation, list[str], list[str]]:
+    """Return the conversation of a record, its parts that were not read, and the reasons of those left out."""
     if not isinstance(record.value, dict):
         raise NotThisFormatError("the record is not a JSON object")
     sha = hashlib.sha256(canonical(record.value)).hexdigest()
     origin = f"{format_name}:{source.file}#{record.number} sha256:{sha}"
-    fields = convert(record.value, ids, record.number)
+    fields, unread = settled(convert(record.value, ids, record.number))
+    left_out = fields.pop(LEFT_OUT, None)
     conversation = Conversation.model_validate(fields | {"source": origin})
     if problem := conversation.problem():
         raise NotThisFormatError(problem)
@@ -172,7 +184,7 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
             f"conversation_id {name[:80]!r} occurs earlier in the file; only the first one is imported"
         )
     ids.claim(name)
-    return conversation
+    return conversation, unread, [str(reason) for reason in left_out] if isinstance(left_out, list) else []
 
 
 def unrepeated(
@@ -238,27 +250,6 @@ def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) ->
         yield record
     if is_empty:
         yield Refusal(source.file, 0, f"the file contains no records; expected {expected}")
-
-
-def mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    """Return the value if it is an object, else an empty object."""
-    return value if isinstance(value, dict) else {}
-
-
-def listed(value: JsonValue) -> list[JsonValue]:
-    """Return the value if it is a list, else an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def text_of(value: JsonValue) -> str | None:
-    """Return a string unchanged, None for null, and any other value as JSON."""
-    return value if value is None or isinstance(value, str) else dumps(value)
-
-
-def number_of(value: JsonValue) -> float | None:
-    """Return the value if it is a number and not a boolean, else None."""
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**300
-    return float(cast("float", value)) if is_one else None
 
 
 def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
@@ -329,11 +320,6 @@ def paid(value: JsonValue) -> float | None:
     """Return a recorded cost; None for 0, which sources write if the price is unknown."""
     cost = number_of(value)
     return cost if cost is not None and cost > 0 else None
-
-
-def without_nulls(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the entries whose value is not null."""
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def yes_or_no(value: JsonValue) -> bool | None:

@@ -10,45 +10,20 @@ from agent_eval.transcripts.importers.base import Importer, Source, listed, mapp
 from agent_eval.transcripts.importers.benchmarks import agentest, fair_forge, inspect, whowhen
 from agent_eval.transcripts.importers.chats import chatgpt, claude_ai, openai_responses, sharegpt
 from agent_eval.transcripts.importers.coding import atif, claude_code, codex, mini_swe_agent, swe_agent
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.traces import langfuse, langsmith, otel_genai
 
 Record = Mapping[str, JsonValue]
-
-
-@dataclass(frozen=True)
-class Format:
-    """Describe a format by its reader and a function that tests whether a record is in the format."""
-
-    name: str
-    read: Importer
-    looks_like: Callable[[Record], bool]
-    is_document: bool = False  # a file is one object that contains the records in an array
-
-
-RECOGNISED = (
-    Format(inspect.NAME, inspect.read, inspect.looks_like, is_document=True),
-    Format(atif.NAME, atif.read, atif.looks_like),
-    Format(tau2.NAME, tau2.read, tau2.looks_like, is_document=True),
-    Format(tau_bench.NAME, tau_bench.read, tau_bench.looks_like),
-    Format(whowhen.NAME, whowhen.read, whowhen.looks_like),
-    Format(agentest.NAME, agentest.read, agentest.looks_like, is_document=True),
-    Format(fair_forge.NAME, fair_forge.read, fair_forge.looks_like),
-    Format(sharegpt.NAME, sharegpt.read, sharegpt.looks_like),
-    Format(swe_agent.NAME, swe_agent.read, swe_agent.looks_like),
-    Format(mini_swe_agent.NAME, mini_swe_agent.read, mini_swe_agent.looks_like),
-    Format(claude_code.NAME, claude_code.read, claude_code.looks_like),
-    Format(codex.NAME, codex.read, codex.looks_like),
-    Format(chatgpt.NAME, chatgpt.read, chatgpt.looks_like),
-    Format(claude_ai.NAME, claude_ai.read, claude_ai.looks_like),
-    Format(langsmith.NAME, langsmith.read, langsmith.looks_like),
-    Format(langfuse.NAME, langfuse.read, langfuse.looks_like),
-    Format(otel_genai.NAME, otel_genai.read, otel_genai.looks_like),
-    Format(openai_responses.NAME, openai_responses.read, openai_responses.looks_like),
-    Format(openai.NAME, openai.read, openai.looks_like),
+_MODULES = (
+    *(inspect, atif, tau2, tau_bench, whowhen, agentest, fair_forge, sharegpt, swe_agent, mini_swe_agent),
+    *(claude_code, codex, chatgpt, claude_ai, langsmith, langfuse, otel_genai, openai_responses, openai),
 )
+RECOGNISED: tuple[Format, ...] = tuple(module.FORMAT for module in _MODULES)
 """All formats, in the order in which `import auto` tests them; the first match is used."""
 FORMATS: Mapping[str, Importer] = {entry.name: entry.read for entry in RECOGNISED}
-TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain, inspect.NAME: inspect.task}
+TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {
+    entry.name: entry.task_set for entry in RECOGNISED if entry.task_set is not None
+}
 """Functions that read the task set from a file, for formats that contain it."""
 
 
@@ -78,6 +53,11 @@ def _exchange(*alternatives: str) -> Callable[[Record], bool]:
 def _is_ragas(record: Record) -> bool:
     rows = [mapping(next(iter(listed(value)), None)) for value in record.values()]
     return bool(rows) and all("metric_input" in row and "metric_output" in row for row in rows)
+
+
+def _is_qwen(record: Record) -> bool:
+    message = mapping(record.get("message"))
+    return {"uuid", "sessionId", "type"} <= record.keys() and "parts" in message and "content" not in message
 
 
 def _is_openclaw(record: Record) -> bool:
@@ -117,6 +97,11 @@ UNSUPPORTED = (
         "openclaw",
         "its session log is a tree of entries, which is not supported; export the traces with OpenTelemetry and import otel-genai",
         _is_openclaw,
+    ),
+    Unsupported(
+        "qwen-code session",
+        f"its session log resembles that of Claude Code, but is not supported; {_CHAT}",
+        _is_qwen,
     ),
     Unsupported(
         "langfuse ChatML check",

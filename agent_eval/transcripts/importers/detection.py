@@ -12,7 +12,8 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.benchmarks import inspect
-from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Format, Record, Unsupported
+from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record, Unsupported
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.csv_rows import columns
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
@@ -20,6 +21,7 @@ from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, rec
 LARGEST_SAMPLE = 20 * MEGABYTE
 """Largest JSON value, in bytes, that detection reads entirely; of a larger value, only the keys are read."""
 _LINES = 50
+_LONGEST_HEADER = 1000
 _PACKED = {
     b"PK\x03\x04": "a zip archive in an archive; unpack it first",
     b"PAR1": "a Parquet file; write it as JSON lines",
@@ -35,7 +37,7 @@ _UTF32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 _OTHER = {b"\x89PNG": "a picture", b"%PDF": "a PDF document", b"\x7fELF": "a program"}
 
 
-_TABLE = "CSV with the columns role and content (and conversation_id), or messages"
+_TABLE = "CSV with the columns role (or sender, speaker, author) and content (or message, text, body, utterance), or messages"
 _AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one per line'
 
 
@@ -113,7 +115,10 @@ def _no_json(head: bytes) -> str | None:
         return "it is binary, not JSON"
     if columns(head):
         return None
-    return f"it is not JSON; expected an object, an array or JSON lines, or {_TABLE}"
+    line = head.lstrip().partition(b"\n")[0].decode("utf-8", "replace").strip()
+    is_table = any(line.count(separator) for separator in ",;\t") and len(line) <= _LONGEST_HEADER
+    named = f"; its columns are {line!r}" if is_table else ""
+    return f"it is not JSON; expected an object, an array or JSON lines, or {_TABLE}{named}"
 
 
 def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal]]:

@@ -62,7 +62,9 @@ from agent_eval.transcripts.models import Conversation, Session
 from agent_eval.transcripts.outcomes import is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION, read_session_file
 
-_ENDINGS = (".gz", ".jsonl", ".ndjson", ".json", ".eval", ".traj", ".trajectory")
+_EARLIER_ENDINGS = (".gz", ".jsonl", ".ndjson", ".json", ".eval", ".traj", ".trajectory")
+"""Endings that earlier releases removed; a session that was named by them keeps its id."""
+_ENDINGS = (*_EARLIER_ENDINGS, ".csv", ".tsv", ".txt", ".log", ".stdin", ".zip")
 _HEAD = 64 * 1024
 
 
@@ -85,6 +87,7 @@ class ImportReport:
     n_removed: int = 0  # conversations of `n_before` that were removed, matched by conversation_id
     n_known: int = 0  # conversations that other sessions of the agent already contain
     continued: tuple[str, ...] = ()  # sessions whose conversations the file continues
+    first: Conversation | None = None  # the first conversation as it was understood
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,8 @@ def import_file(
         raise InvalidAgentIdError(agent_id)
     source = Source(path, "", name)
     session = default_session_id(source.file) if session_id is None else session_id
+    if session_id is None:
+        session = kept_session_id(sessions_folder / agent_id, session, source.file)
     if not is_slug(session):
         raise InvalidSessionIdError(session)
     if isinstance(path, Path):
@@ -192,7 +197,20 @@ def _own_task_set(format_name: str, source: Source) -> str | None:
 
 
 def default_session_id(file: str) -> str:
-    """Return a slug of a file's name without extensions such as .gz and .json, or 'session' if it is empty."""
+    """Return a slug of a file's name without extensions such as .gz and .csv, or 'session' if it is empty."""
+    return _slug(file)
+
+
+def kept_session_id(agent_folder: Path, session_id: str, file: str) -> str:
+    """Return the id of the session that an earlier release imported from a file, if it exists, else `session_id`."""
+    ending = next((e for e in _ENDINGS if file.lower().removesuffix(".gz").endswith(e)), None)
+    if ending is None or ending in _EARLIER_ENDINGS:
+        return session_id
+    earlier = f"{session_id}{ending}"[:128]
+    return earlier if (agent_folder / earlier).is_dir() else session_id
+
+
+def _slug(file: str) -> str:
     name = file.lower()
     while name.endswith(_ENDINGS):
         name = name.rpartition(".")[0]
@@ -276,6 +294,7 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
         n_removed=len(seen.not_seen) if is_changed else 0,
         n_known=seen.n_known,
         continued=tuple(continued),
+        first=seen.first,
     )
 
 
@@ -322,6 +341,7 @@ class _Seen:
     left_out: Counter[str] = field(default_factory=Counter[str])
     definitions_left_out: Counter[str] = field(default_factory=Counter[str])
     n_known: int = 0
+    first: Conversation | None = None
     held_by: list[str] = field(default_factory=list[str])  # sessions that contain the known conversations
     continuing: dict[str, dict[str, list[Conversation]]] = field(
         default_factory=dict[str, dict[str, list[Conversation]]]
@@ -334,6 +354,7 @@ class _Seen:
                 self.left_out[item.reason] += 1
                 continue
             if isinstance(item, Conversation):
+                self.first = self.first or item
                 self.not_seen.discard(item.conversation_id)
                 self.ids[item.conversation_id] = KnownConversation.of(item)
                 if (reason := item.metadata.get(DEFINITION_REFUSED)) is not None:

@@ -17,6 +17,7 @@ from agent_eval.formats.json_text import clean
 from agent_eval.formats.streams import LARGEST_UNZIPPED, MEGABYTE
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.formats.zip_members import ZipMember, is_zip, members
+from agent_eval.transcripts.importers import tau2
 from agent_eval.transcripts.importers.benchmarks import inspect
 from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
 from agent_eval.transcripts.importers.importing import default_session_id
@@ -63,7 +64,14 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
             raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
         if len(found) > MOST_FILES:
             raise NoTranscriptsError(Path(text), f"contains more than {MOST_FILES:,} files")
-    return _each_once(found)
+    return _without_parts(_each_once(found))
+
+
+def _without_parts(files: list[InputFile]) -> list[InputFile]:
+    """Drop the simulations of a tau2 folder, which are read with the results.json beside their folder."""
+    paths = [file.path for file in files if isinstance(file.path, Path) and file.path.name == tau2.INDEX]
+    parts = {os.path.realpath(part) for path in paths for part in tau2.simulation_files(path)}
+    return [f for f in files if not isinstance(f.path, Path) or os.path.realpath(f.path) not in parts]
 
 
 def _each_once(files: Sequence[InputFile]) -> list[InputFile]:

@@ -32,8 +32,10 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     trial_of,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
-from agent_eval.transcripts.importers.shared.histories import PAIR, folded, thread_of
+from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -89,6 +91,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = thread_of(record)
     said = thread.fields()
     return {
+        LEFT_OUT: said.get(LEFT_OUT),
         **{name: text_of(record.get(name)) for name in _TEXTS},
         **{name: record[name] for name in _NATIVE if record.get(name) is not None},
         **_names(record, ids, number),
@@ -104,7 +107,7 @@ def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     """Return the records of one session as one conversation; its cost is known only if that of every record is."""
     thread = Thread()
     more: dict[str, JsonValue] = {}
-    records = [mapping(record) for record in listed(group["records"])]
+    records = in_order([mapping(record) for record in listed(group["records"])])
     costs = [cost for record in records if (cost := paid(record.get("cost_usd"))) is not None]
     for record in records:
         part = thread_of(record)
@@ -118,7 +121,8 @@ def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     key = text_of(group["key"]) or ""
     metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
     name = ids.named(key)
-    return {**said, "metadata": metadata, "conversation_id": name}
+    ended = {"outcome": _outcome(records[-1])} if records and records[-1].get("error") else {}
+    return {**said, **ended, "metadata": metadata, "conversation_id": name}
 
 
 def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -164,3 +168,19 @@ def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     cost = paid(record.get("cost_usd"))
     costs: dict[str, JsonValue] = {} if cost is None else {_COST: cost}
     return {**costs, **mapping(record.get("metadata")), **unknown, **note}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content=(
+        '`{"messages": […]}` or lists of messages; pairs of request and response; completions; one '
+        "message per line or CSV row"
+    ),
+    conversation=(
+        "a record; the records with the same `session_id` or `thread_id`; the messages with the "
+        "same `conversation_id`"
+    ),
+)
+"""This format, as `catalog` registers it."""

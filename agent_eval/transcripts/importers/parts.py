@@ -14,6 +14,7 @@ from pydantic import JsonValue, ValidationError
 from agent_eval.formats.atomic_files import sync_stream
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.streams import Record, json_lines
+from agent_eval.formats.timestamps import seconds
 from agent_eval.transcripts.importers.agent_ids import RecordOrigin
 from agent_eval.transcripts.importers.base import SOURCE_SESSIONS, listed, mapping
 from agent_eval.transcripts.importers.session_files import (
@@ -110,7 +111,7 @@ def merged(parts: Sequence[Conversation]) -> Conversation:
     times = [next((m.timestamp for m in part.messages if m.timestamp), None) for part in parts]
     ordered = list(parts)
     if all(times):
-        ordered = [p for _, p in sorted(zip(times, parts, strict=True), key=lambda pair: str(pair[0]))]
+        ordered = [p for _, p in sorted(zip(times, parts, strict=True), key=lambda pair: seconds(pair[0]))]
     whole = reduce(_followed, ordered)
     return parts[0].model_copy(
         update={"messages": whole.messages, "tools": whole.tools, "metadata": whole.metadata}
@@ -120,8 +121,11 @@ def merged(parts: Sequence[Conversation]) -> Conversation:
 def _followed(first: Conversation, second: Conversation) -> Conversation:
     mine, theirs = _keys(first.messages), _keys(second.messages)
     known = set(mine)
+    n_forked = _n_forked(second, mine, theirs)
     if len(theirs) < len(mine) and mine[: len(theirs)] == theirs:
         new: list[int] = []
+    elif n_forked:
+        new = list(range(n_forked, len(theirs)))
     elif _are_timed(first) and _are_timed(second) and theirs[: len(mine)] != mine:
         left = Counter(zip(mine, (m.timestamp for m in first.messages), strict=True))
         new = []
@@ -158,6 +162,18 @@ def _n_shared(second: Conversation, mine: Sequence[bytes], theirs: Sequence[byte
         if n == len(mine) or sum(message.role == "user" for message in second.messages[:n]) >= _SURE:
             return n
     return 0
+
+
+def _n_forked(second: Conversation, mine: Sequence[bytes], theirs: Sequence[bytes]) -> int:
+    """Return the number of messages at the beginning of both parts that are equal, if they contain an exchange.
+
+    A fork repeats the history of its parent, often with the times of the fork.
+    """
+    n = next(
+        (i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs))
+    )
+    roles = [message.role for message in second.messages[:n]]
+    return n if "user" in roles and "assistant" in roles[roles.index("user") :] else 0
 
 
 def _metadata(first: Conversation, second: Conversation, added: Sequence[int]) -> dict[str, JsonValue]:

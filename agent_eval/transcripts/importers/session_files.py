@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent_eval.formats.atomic_files import sync_folder, sync_stream
 from agent_eval.formats.json_text import dumps
-from agent_eval.formats.refusals import MORE_REFUSED, Refusal
+from agent_eval.formats.refusals import MORE_REFUSED, NOT_READ, Refusal
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES
 
@@ -35,19 +35,20 @@ def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tupl
 
     Return the number of conversations, the number of rejected records, and the listed rejected records.
     """
-    n_imported = n_refused = 0
+    n_imported = n_refused = n_more = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:
         for item in found:
             if isinstance(item, Refusal):
-                n_refused += 1
-                if n_refused <= MOST_TOLD:
+                n_refused += not item.reason.startswith(NOT_READ)
+                n_more += len(refusals) >= MOST_TOLD
+                if len(refusals) < MOST_TOLD:
                     refusals.append(item)
             else:
                 stream.write(line_of(item))
                 n_imported += 1
         sync_stream(stream)
-    if n_more := n_refused - len(refusals):
+    if n_more:
         reason = f"{n_more:,} {MORE_REFUSED}; the first {MOST_TOLD:,} are listed one by one"
         refusals.append(Refusal(refusals[-1].file, 0, reason))
     if refusals:

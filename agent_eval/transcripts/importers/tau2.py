@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from json import JSONDecoder
+from pathlib import Path
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
+from agent_eval.formats.json_arrays import TruncatedJsonError, top_level_keys
 from agent_eval.formats.json_text import loads
-from agent_eval.formats.streams import BREAKS, opened
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, Record, opened
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
@@ -42,11 +45,14 @@ from agent_eval.transcripts.importers.base import (
     whole_truth,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.messages import chat_messages
 from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
 
 NAME = "tau2"
-EXPECTED = "a JSON object with the arrays tasks and simulations"
+EXPECTED = "a JSON object with the arrays tasks and simulations, or results.json beside a folder simulations"
+SIMULATIONS, INDEX = "simulations", "results.json"
 ACTION_MATCHES = "action_matches"
 """Key of `metadata`: the result of the file's own check of each expected call, in order."""
 _KEPT = ("termination_reason", "duration", "seed")
@@ -95,15 +101,45 @@ def read(source: Source) -> Iterator[Found]:
     def convert(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
         return _conversation(record, ids, number, definitions, orders)
 
-    simulations = unrepeated(
-        source, array_records(source, "simulations.item"), "messages", names=["id", "trial"]
-    )
+    simulations = unrepeated(source, _simulations(source), "messages", names=["id", "trial"])
     return conversations(source, NAME, or_nothing_found(source, simulations, EXPECTED), convert)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
-    """Return whether a document is a tau2 result file."""
-    return "simulations" in value
+    """Return whether a document is a tau2 result file, the index of a folder of simulations, or a simulation."""
+    is_index = {"info", "tasks"} <= value.keys()
+    return "simulations" in value or is_index or _is_simulation(value)
+
+
+def simulation_files(path: Path) -> list[Path]:
+    """Return the files in `simulations/` beside a results.json; empty for any other file."""
+    is_index = path.name == INDEX and (path.parent / SIMULATIONS).is_dir()
+    return sorted((path.parent / SIMULATIONS).glob("*.json")) if is_index else []
+
+
+def _is_simulation(value: Mapping[str, JsonValue]) -> bool:
+    return {"task_id", "messages", "reward_info", "termination_reason"} <= value.keys()
+
+
+def _simulations(source: Source) -> Iterator[Record | Refusal]:
+    """Yield the simulations of a result file, of the folder beside its index, or of a file with one simulation."""
+    try:
+        with opened(source.path) as stream:
+            keys = set(top_level_keys(stream))
+    except (*BREAKS, TruncatedJsonError):
+        keys = {SIMULATIONS}
+    if SIMULATIONS in keys:
+        yield from array_records(source, f"{SIMULATIONS}.item")
+    elif "task_id" in keys:
+        yield from records_of(source, EXPECTED)
+    else:
+        files = simulation_files(source.path) if isinstance(source.path, Path) else []
+        for number, path in enumerate(files, start=1):
+            for record in records_of(Source(path, source.session_id, source.name), EXPECTED):
+                if isinstance(record, Record):
+                    yield Record(number, record.value, record.size)
+                else:
+                    yield Refusal(f"{SIMULATIONS}/{path.name}", number, record.reason)
 
 
 def domain(source: Source) -> str | None:
@@ -339,3 +375,15 @@ def _profile(scenario: Mapping[str, JsonValue]) -> str | None:
 
 def _paragraphs(*parts: JsonValue) -> str | None:
     return "\n\n".join(text for part in parts if (text := text_of(part))) or None
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="result files of tau2, or `results.json` beside a folder `simulations`",
+    conversation="a simulation",
+    is_document=True,
+    task_set=domain,
+)
+"""This format, as `catalog` registers it."""

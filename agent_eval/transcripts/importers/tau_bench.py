@@ -25,6 +25,7 @@ from agent_eval.transcripts.importers.base import (
     whole_truth,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.messages import chat_messages
 
 NAME = "tau-bench"
@@ -80,3 +81,13 @@ def _metadata(record: Mapping[str, JsonValue], error: JsonValue, trial: object) 
             **reward_note(record.get("reward")),
         }
     )
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="result files of tau-bench: an array of trials",
+    conversation="a trial",
+)
+"""This format, as `catalog` registers it."""

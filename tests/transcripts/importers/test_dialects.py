@@ -132,9 +132,11 @@ def test_a_tool_of_the_ai_sdk_that_failed_or_has_not_answered() -> None:
     assert called["tool_calls"] == [{"id": "c1", "name": "weather", "arguments": CITY}]
 
 
-def test_what_is_no_text_is_named_in_brackets_and_an_unknown_role_is_refused() -> None:
+def test_a_part_that_cannot_be_read_is_named_and_an_unknown_role_is_refused() -> None:
     content: Any = [{"type": "image_url"}, {"type": "text", "text": "See."}]
     (message,) = native_messages([{"role": "user", "content": content}])
-    assert message["content"] == "[image_url]\nSee."
-    with pytest.raises(NotThisFormatError, match="message 0 has no known role; allowed: assistant, dev"):
+    assert (message["content"], message["unread"]) == ("See.", ["part of type 'image_url'"])
+    with pytest.raises(
+        NotThisFormatError, match="message 1 has the unknown role 'narrator'; allowed: assistant, dev"
+    ):
         native_messages([{"role": "narrator", "content": "x"}])

@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "Discord": (text({"guild": {}, "channel": {}, "messages": [{"content": "Hi", "author": {"name": "n"}}]}), "discord export: it does not identify the agent"),
     "Slack": (text([{"type": "message", "user": "U", "text": "Hi", "ts": "1.1"}]), "slack export: "),
     "Phoenix": (lines([{"name": "llm", "context.trace_id": "t"}]), "phoenix table of spans: "),
-    "other CSV": (b"Datum;Kunde\n1;a\n", "it is not JSON; expected an object, an array or JSON lines, or CSV with the columns role and content"),
+    "other CSV": (b"Datum;Kunde\n1;a\n", "it is not JSON; expected an object, an array or JSON lines, or CSV with the columns role (or sender"),
     "tar": (tar(), "it is a tar archive; unpack it first"),
     "UTF-32": (TWO.decode().encode("utf-32"), "it is UTF-32; save it as UTF-8"),
     "Latin-1": ('{"messages": [{"role": "user", "content": "Grüße"}]}\n'.encode("latin-1"), "none of its records are JSON; record 1: not UTF-8 at byte 46"),

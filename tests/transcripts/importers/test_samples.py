@@ -208,7 +208,7 @@ def test_langfuse_orders_by_time_maps_costs_and_keeps_scores_of_the_source(tmp_p
 
 def test_langfuse_traces_of_one_session_are_one_conversation(tmp_path: Path) -> None:
     def trace(name: str, question: str) -> dict[str, Any]:
-        call = {"id": name, "traceId": name, "type": "GENERATION", "parentObservationId": None, "startTime": "2026",
+        call = {"id": name, "traceId": name, "type": "GENERATION", "parentObservationId": None, "startTime": "2026-01-01",
                 "input": [{"role": "user", "content": question}], "output": "Yes."}  # fmt: skip
         return {"trace": {"id": name, "sessionId": "talk"}, "observations": [call]}
 
@@ -425,8 +425,10 @@ def test_a_page_of_langfuses_api_and_single_observations_are_traces(tmp_path: Pa
         assert spoken(one("langfuse", tmp_path, json.dumps(content).encode())) == ASKED
 
 
-def test_what_a_trace_has_in_no_known_form_is_kept_as_its_json(tmp_path: Path) -> None:
+def test_what_a_trace_has_in_no_known_form_is_named_and_no_text(tmp_path: Path) -> None:
     call = {"id": "g", "type": "GENERATION", "input": [{"order": 7}], "output": {"text": "It left."}}
     trace = {"trace": {"id": "t"}, "observations": [call]}
-    conversation = one("langfuse", tmp_path, json.dumps(trace).encode())
-    assert spoken(conversation) == [("user", '[{"order": 7}]', [], None), ("assistant", "It left.", [], None)]
+    refusal, conversation = read_all("langfuse", json.dumps(trace).encode(), tmp_path)
+    assert "1 × user message of an unknown form" in str(refusal)
+    assert isinstance(conversation, Conversation)
+    assert spoken(conversation) == [("assistant", "It left.", [], None)]

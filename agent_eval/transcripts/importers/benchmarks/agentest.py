@@ -25,6 +25,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
     yes_or_no,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
 NAME = "agentest"
@@ -135,3 +136,14 @@ def _scores(evaluation: Mapping[str, JsonValue], turn_index: int | None) -> list
         else {"name": name, "turn_index": turn_index, "value": said}
         for name, said in evaluation.items()
     ]
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="results with `scenarios`",
+    conversation="a conversation of a scenario",
+    is_document=True,
+)
+"""This format, as `catalog` registers it."""

@@ -18,6 +18,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
@@ -102,3 +103,13 @@ def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
             "results_used": bool(made.get("final_answer_uses_tools")) if made.get("tools_used") else None,
         }
     ]
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content='`{"session_id", "conversation": [{"query", "assistant"}]}`',
+    conversation="a session",
+)
+"""This format, as `catalog` registers it."""

@@ -30,6 +30,7 @@ from agent_eval.transcripts.importers.base import (
     whole_truth,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
@@ -243,3 +244,15 @@ def _reward(value: JsonValue) -> float | None:
         return reward_of(value)
     grade = _GRADES.get(value, _WORDS.get(value.strip().lower()))
     return reward_of(value) if grade is None else grade
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`.eval` archives and `.json` logs",
+    conversation="one epoch of a sample",
+    is_document=True,
+    task_set=task,
+)
+"""This format, as `catalog` registers it."""

@@ -22,6 +22,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
     yes_or_no,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
@@ -98,3 +99,13 @@ def _message(value: Mapping[str, JsonValue]) -> Fields:
     )
     message: Fields = {"role": native, "content": text}
     return message | ({"name": name} if name and native != "user" else {})
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content='`{"question", "history", "mistake_agent"}`',
+    conversation="a run of several agents",
+)
+"""This format, as `catalog` registers it."""

@@ -23,6 +23,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.dialects import ROLES, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -120,3 +121,13 @@ def _beside(message: Mapping[str, JsonValue]) -> Fields:
     if when is None or not 0 < when < 1e11:
         return known
     return known | {"timestamp": as_text(datetime.datetime.fromtimestamp(when, datetime.UTC))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`conversations.json` of ChatGPT's data export, also in its zip",
+    conversation="a chat",
+)
+"""This format, as `catalog` registers it."""

@@ -19,6 +19,8 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -50,7 +52,8 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     if not isinstance(messages, list):
         raise NotThisFormatError(f"chat_messages is missing or not a list; expected {EXPECTED}")
     thread = Thread()
-    thread.extend(native_messages([_message(mapping(value)) for value in messages]))
+    ordered, thread.n_withdrawn = spoken_in_order(messages, record.get("current_leaf_message_uuid"))
+    thread.extend(native_messages([_message(mapping(value)) for value in ordered]))
     thread.metadata = without_nulls({"title": record.get("name") or None})
     return thread.fields() | {"conversation_id": ids.named(text_of(record.get("uuid")) or str(number))}
 
@@ -60,3 +63,13 @@ def _message(value: Mapping[str, JsonValue]) -> JsonValue:
     files = [file for key in ("attachments", "files") for file in listed(value.get(key))]
     when = value.get("created_at")
     return {"role": value.get("sender"), "content": content, "attachments": files, "timestamp": when}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`conversations.json` of claude.ai's data export, also in its zip",
+    conversation="a chat",
+)
+"""This format, as `catalog` registers it."""

@@ -18,6 +18,13 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.order import (
+    in_time_order,
+    messages_in_time_order,
+    parents_first,
+    time_of,
+)
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
@@ -34,8 +41,8 @@ _SESSION = ("session_id", "conversation_id", "thread_id")
 
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations of a log; responses are linked by `previous_response_id` or `conversation`."""
-    root: dict[str, str] = {}
-    records = grouped(source, lambda: _items(source), lambda value: _key(mapping(value), root))
+    chains = _Chains(source)
+    records = grouped(source, lambda: _items(source), lambda value: chains.key(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
@@ -70,36 +77,106 @@ def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Ma
     return request or record, response or record
 
 
-def _key(record: Mapping[str, JsonValue], root: dict[str, str]) -> str | None:
-    """Return the id of the response chain's first response, of the API's conversation, or of the log's session."""
+class _Chains:
+    """Know the conversation of each response: any response of a chain may name it, in any order of the file."""
+
+    def __init__(self, source: Source) -> None:
+        self._before: dict[str, str] = {}
+        self._named: dict[str, str] = {}
+        found = [mapping(item.value) for item in _items(source) if isinstance(item, Record)]
+        for record in found:
+            own, before = _own(record), _before(record)
+            if own and before:
+                self._before.setdefault(own, before)
+        for record in found:
+            if named := _session(record):
+                self._named.setdefault(self._root(record) or named, named)
+
+    def key(self, record: Mapping[str, JsonValue]) -> str | None:
+        """Return the id of the API's conversation, of the log's session, or of the first response of the chain."""
+        root = self._root(record)
+        return _session(record) or (self._named.get(root, root) if root else None)
+
+    def _root(self, record: Mapping[str, JsonValue]) -> str | None:
+        at = _own(record) or _before(record)
+        seen = set[str]()
+        while at is not None and at in self._before and at not in seen:
+            seen.add(at)
+            at = self._before[at]
+        return at
+
+
+def _own(record: Mapping[str, JsonValue]) -> str | None:
+    return text_of(_parts(record)[1].get("id"))
+
+
+def _before(record: Mapping[str, JsonValue]) -> str | None:
     request, response = _parts(record)
-    own = text_of(response.get("id"))
-    before = text_of(response.get("previous_response_id") or request.get("previous_response_id"))
+    return text_of(response.get("previous_response_id") or request.get("previous_response_id"))
+
+
+def _session(record: Mapping[str, JsonValue]) -> str | None:
+    request, response = _parts(record)
     named = response.get("conversation", request.get("conversation"))
     places = (record, mapping(record.get("metadata")), mapping(request.get("metadata")))
     session = next((text for place in places for key in _SESSION if (text := text_of(place.get(key)))), None)
-    known = text_of(mapping(named).get("id") or (named if isinstance(named, str) else None)) or session
-    found = known or (root.get(before, before) if before else own)
-    if own and found:
-        root[own] = found
-    return found
+    return text_of(mapping(named).get("id") or (named if isinstance(named, str) else None)) or session
+
+
+def _time(record: Mapping[str, JsonValue]) -> JsonValue:
+    request, response = _parts(record)
+    return next((time for place in (response, record, request) if (time := time_of(place)) is not None), None)
+
+
+def _in_order(messages: list[Fields], record: Mapping[str, JsonValue]) -> list[Fields]:
+    """Return the items of a list in the order of their times.
+
+    Raises:
+        NotThisFormatError: If the API's list has no times and begins with the agent and ends with the user.
+    """
+    spoken = [str(m["role"]) for m in messages if m["role"] in ("user", "assistant", "tool")]
+    is_untimed = not any(m.get("timestamp") for m in messages)
+    if record.get("object") == "list" and is_untimed and spoken[:1] != ["user"] and spoken[-1:] == ["user"]:
+        raise NotThisFormatError(
+            "the list begins with the agent and ends with the user, and has no times; the API lists the newest first: "
+            "request it with order=asc"
+        )
+    return messages_in_time_order(messages)
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     whole = Thread()
-    for record in map(mapping, listed(group.get("records"))):
+    records = in_time_order([*map(mapping, listed(group.get("records")))], _time)
+    error: JsonValue = None
+    for record in parents_first(records, _own, _before):
         part = Thread()
         request, response = _parts(record)
         items = record.get("items", record.get("data"))
         if isinstance(items, list):
-            part.extend(sent(part, items))
+            part.extend(_in_order(sent(part, items), record))
         else:
             inputs = {key: request.get(key) for key in ("input", "instructions", "tools")}
             part.extend(sent(part, without_nulls(inputs)))
             part.extend(replied(part, dict(response)))
-        if error := response.get("error"):
-            part.metadata["error"] = error
+        error = (
+            response.get("error") or (response.get("status") == "failed" and "the response failed") or None
+        )
         whole.follow(part)
     if not whole.messages:
         raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
+    whole.failure = (f"{NAME} error", text_of(error) or "") if error else None
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content=(
+        'responses of the Responses API, pairs `{"request": {"input": …}, "response": …}`, lists of items'
+    ),
+    conversation=(
+        "responses linked by `previous_response_id`, or with the same `conversation` or `session_id`"
+    ),
+)
+"""This format, as `catalog` registers it."""

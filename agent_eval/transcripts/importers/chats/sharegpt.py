@@ -17,6 +17,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -81,3 +82,13 @@ def _thought(text: str) -> tuple[str | None, str]:
     """Split a text into the thought before it, in <think> tags, and the rest."""
     found = _THOUGHT.match(text)
     return (found[1].strip() or None, text[found.end() :]) if found else (None, text)
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content='`{"conversations": [{"from", "value"}]}`',
+    conversation="a record",
+)
+"""This format, as `catalog` registers it."""

@@ -22,6 +22,9 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.order import in_time_order
+from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -62,8 +65,11 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = Thread()
     agent = mapping(record.get("agent"))
     thread.know_tools(agent.get("tool_definitions"))
-    for i, step in enumerate(steps):
-        thread.extend(_step(mapping(step), i, agent.get("model_name")))
+    ordered = in_time_order(
+        [*enumerate(steps)], lambda pair: mapping(pair[1]).get("timestamp"), _is_instruction
+    )
+    found = [m for i, step in ordered for m in _step(mapping(step), i, agent.get("model_name"))]
+    thread.extend(found if mapping(record.get("extra")).get(OWN) else told_apart(found))
     totals = mapping(record.get("final_metrics"))
     extra = mapping(record.get("extra"))
     own = mapping(extra.get(OWN))
@@ -80,6 +86,10 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     said = thread.fields()
     name = text_of(record.get("trajectory_id")) or text_of(record.get("session_id")) or str(number)
     return {"conversation_id": ids.named(name), **said, **_own(own, said)}
+
+
+def _is_instruction(pair: tuple[int, JsonValue]) -> bool:
+    return mapping(pair[1]).get("source") == "system"
 
 
 def _own(own: Mapping[str, JsonValue], said: Fields) -> Fields:
@@ -133,3 +143,13 @@ def _call(call: Mapping[str, JsonValue]) -> Fields:
         "arguments": call.get("arguments"),
     }
     return {**named, **mapping(mapping(call.get("extra")).get(OWN))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="Harbor trajectories, ATIF-v1.0 to v1.8",
+    conversation="a trajectory; each embedded subagent trajectory",
+)
+"""This format, as `catalog` registers it."""

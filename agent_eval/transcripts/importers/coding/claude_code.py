@@ -1,9 +1,11 @@
 """Read Claude Code session logs (`~/.claude/projects/…/*.jsonl`): lines {"type": "user" | "assistant", "sessionId", "message"}."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
+from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record, json_lines
 from agent_eval.transcripts.importers.base import (
     SOURCE_SESSIONS,
@@ -20,73 +22,351 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, ended_in
+from agent_eval.transcripts.importers.rules.order import parents_first
+from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.importers.rules.unread import described, not_read
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "claude-code"
 EXPECTED = 'lines of a Claude Code session: {"type": "user" | "assistant", "sessionId": …, "message": {…}}'
+WITHDRAWN = (
+    "lines of a Claude Code session belong to a branch that the person went back from, and are omitted"
+)
+UNSENT = "prompts were queued and never reached the agent, and are omitted"
 _META = ("cwd", "gitBranch", "version")
+_BY_PROGRAM = frozenset(
+    {
+        *(
+            "summary",
+            "system",
+            "file-history-snapshot",
+            "progress",
+            "attachment",
+            "queue-operation",
+            "custom-title",
+        ),
+        *(
+            "ai-title",
+            "agent-name",
+            "agent-color",
+            "agent-setting",
+            "last-prompt",
+            "mode",
+            "permission-mode",
+            "tag",
+        ),
+        *(
+            "pr-link",
+            "hook",
+            "saved_hook_context",
+            "worktree-state",
+            "content-replacement",
+            "marble-origami-commit",
+        ),
+        *("task-summary", "session-start", "bridge_status", "started", "result", "speculation-accept"),
+        *("relocated", "frame-link", "bridge-session", "atis-latch"),
+    }
+)
+"""Types of lines by which the program keeps its own state."""
+
+_Line = Mapping[str, JsonValue]
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the sessions of a log as one conversation each; a subagent (isSidechain) is a separate conversation."""
-    records = grouped(source, lambda: _spoken(source), lambda value: text_of(mapping(value).get("session")))
-    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+    """Yield the sessions of a log as one conversation each; a subagent (isSidechain) is a separate conversation.
+
+    A session is the branch that it ended in: prompts that the person went back from are omitted with their answers.
+    """
+    agents = _agents(source)
+    records = grouped(
+        source, lambda: _lines(source, agents), lambda value: text_of(mapping(value).get("session"))
+    )
+    yield from conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+    if unknown := described(_unknown(source)):
+        yield Refusal(source.file, 0, unknown)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a line belongs to a Claude Code session."""
-    has_message = isinstance(value.get("message"), dict) and value.get("type") in ("user", "assistant")
-    return "sessionId" in value and (has_message or "uuid" in value)
+    message = value.get("message")
+    has_message = isinstance(message, dict) and value.get("type") in ("user", "assistant")
+    is_other_tool = isinstance(message, dict) and "parts" in message and "content" not in message
+    return "sessionId" in value and not is_other_tool and (has_message or "uuid" in value)
 
 
-def _spoken(source: Source) -> Iterator[Item]:
-    """Yield the lines that contain a message, each with its session."""
+def _is_spoken(line: _Line) -> bool:
+    return line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
+
+
+def _unknown(source: Source) -> list[str]:
+    """Return a description of each line of an unknown type."""
+    found: list[str] = []
     for record in json_lines(source.path, source.file):
         line = mapping(record.value) if isinstance(record, Record) else {}
+        kind = line.get("type")
+        if isinstance(record, Record) and not _is_spoken(line) and kind not in _BY_PROGRAM:
+            found.append(not_read("line of type", kind))
+    return found
+
+
+def _agents(source: Source) -> dict[int, str]:
+    """Return the subagent of each line of a side chain, by the line's number.
+
+    Lines of one subagent are linked by their parents, by the calls that they answer, and by `agentId`, which only some
+    of them carry. A line without any link belongs to the subagent of the line before it.
+    """
+    chain: dict[str, int] = {}  # session, and uuid, call or agent → component
+    of_line: dict[int, int] = {}
+    merged: dict[int, int] = {}
+    named: dict[int, str] = {}
+    last: dict[str, int] = {}
+
+    def root(component: int) -> int:
+        while component in merged:
+            component = merged[component]
+        return component
+
+    for record in json_lines(source.path, source.file):
+        line = mapping(record.value) if isinstance(record, Record) else {}
+        if not isinstance(record, Record) or line.get("isSidechain") is not True:
+            continue
+        session = text_of(line.get("sessionId")) or "session"
+        blocks = [mapping(block) for block in listed(mapping(line.get("message")).get("content"))]
+        calls = (block.get("id", block.get("tool_use_id")) for block in blocks)
+        uuid, agent = text_of(line.get("uuid")), text_of(line.get("agentId"))
+        links = [
+            f"{session} {kind} {name}"
+            for kind, name in [
+                *[("uuid", uuid), ("uuid", text_of(line.get("parentUuid"))), ("agent", agent)],
+                *(("call", text_of(call)) for call in calls),
+            ]
+            if name is not None
+        ]
+        known = {root(chain[link]) for link in links if link in chain}
+        starts = "parentUuid" in line and line["parentUuid"] is None
+        if not known and agent is None and not starts and session in last:
+            known = {root(last[session])}
+        first = min(known, default=record.number)
+        for other in known - {first}:
+            merged[other] = first
+            named.setdefault(first, named[other]) if other in named else None
+        chain |= dict.fromkeys(links, first)
+        of_line[record.number] = last[session] = first
+        if agent is not None:
+            named.setdefault(first, agent)
+    names = {component: named.get(root(component)) for component in of_line.values()}
+    unnamed = dict.fromkeys(root(c) for c in of_line.values() if names[c] is None)
+    numbers = {c: "subagent" if i == 0 else f"subagent-{i + 1}" for i, c in enumerate(unnamed)}
+    return {number: names[c] or numbers[root(c)] for number, c in of_line.items()}
+
+
+def _lines(source: Source, agents: Mapping[int, str]) -> Iterator[Item]:
+    """Yield the lines, each with its session or subagent; only sessions in which somebody speaks are yielded."""
+    spoken = {
+        _session(record, agents)
+        for record in json_lines(source.path, source.file)
+        if isinstance(record, Record) and _is_spoken(mapping(record.value))
+    }
+    for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
             yield record
-        elif line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict):
-            session = text_of(line.get("sessionId")) or "session"
-            if line.get("isSidechain") is True:
-                session = f"{session}/{text_of(line.get('agentId')) or 'subagent'}"
-            yield Record(record.number, {"session": session, "line": dict(line)}, record.size)
+        elif isinstance(record.value, dict) and (session := _session(record, agents)) in spoken:
+            yield Record(record.number, {"session": session, "line": record.value}, record.size)
 
 
-def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+def _session(record: Record, agents: Mapping[int, str]) -> str:
+    session = text_of(mapping(record.value).get("sessionId")) or "session"
+    return f"{session}/{agents[record.number]}" if record.number in agents else session
+
+
+def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
-    dropped = {
+    lines = parents_first(lines, _uuid, _parent)
+    kept = _kept(lines)
+    left_out = Counter({WITHDRAWN: sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))})
+    prompts = _queued(kept, left_out)
+    thread = Thread()
+    messages: list[Fields] = []
+    of_id: dict[str, Fields] = {}
+    last_id: JsonValue = None
+    seen = set[str]()
+    superseded = {
         uuid for line in lines for uuid in listed(line.get("supersedesUuids")) if isinstance(uuid, str)
     }
-    seen = set[str]()
-    thread = Thread()
-    last_id: JsonValue = None
-    for line in lines:
-        uuid = text_of(line.get("uuid"))
-        if uuid is not None and (uuid in seen or uuid in dropped):
+    for index, line in enumerate(kept):
+        messages += prompts.get(index, ())
+        uuid = _uuid(line)
+        if not _is_spoken(line) or uuid in seen or uuid in superseded:
             continue
         seen |= {uuid} if uuid else set()
         message = mapping(line.get("message"))
         found = _messages(line, message)
-        own_id = message.get("id")
-        if found and own_id is not None and own_id == last_id and thread.messages:
-            found = _joined(thread.messages, found)
-        thread.extend(found)
+        own_id = text_of(message.get("id"))
+        if own_id is not None and found:
+            if own_id == last_id and messages:
+                found = _joined(messages, found)
+            for new in found:  # each line repeats the usage of the whole message; the last one counts
+                if new.get("usage") is not None and own_id in of_id:
+                    of_id[own_id].pop("usage", None)
+            of_id[own_id] = messages[-1] if not found else found[0]
+        messages += found
         last_id = own_id if message.get("role") == "assistant" else None
         thread.metadata = {**without_nulls({key: text_of(line.get(key)) for key in _META}), **thread.metadata}
+    thread.extend(told_apart(messages))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages of the user or the agent")
+    thread.failure = _failure(thread.messages)
     key = text_of(group.get("key")) or str(number)
+    spoken = [line for line in lines if _is_spoken(line)]
     if any(
         line.get("sessionId") is not None for line in lines
     ):  # a copied history keeps the id of its first line
-        names = [key, next((text_of(line.get("uuid")) for line in lines), None)]
+        names = [key, next((text_of(line.get("uuid")) for line in spoken), None)]
         thread.metadata[SOURCE_SESSIONS] = [name for name in names if name is not None]
-    return thread.fields() | {"conversation_id": ids.named(key)}
+    named: Fields = {"conversation_id": ids.named(key), LEFT_OUT: [*left_out.elements()]}
+    return thread.fields() | named
 
 
-def _messages(line: Mapping[str, JsonValue], message: Mapping[str, JsonValue]) -> list[Fields]:
+def _failure(messages: Sequence[Fields]) -> tuple[str, str] | None:
+    """Return the error of the model's API that ended the session, or None."""
+    last = next((m for m in reversed(messages) if m["role"] in ("user", "assistant")), {})
+    if last.get("role") != "assistant" or last.get("is_error") is not True:
+        return None
+    return f"{NAME} isApiErrorMessage", str(last.get("content") or "API error")
+
+
+def _uuid(line: _Line) -> str | None:
+    return text_of(line.get("uuid"))
+
+
+def _parent(line: _Line) -> str | None:
+    return text_of(line.get("parentUuid")) or text_of(line.get("logicalParentUuid"))
+
+
+def _kept(lines: list[_Line]) -> list[_Line]:
+    """Return the lines without those of branches that the person went back from.
+
+    A line outside of the last branch stays if it answers a call of the branch or is a part of one of its messages
+    (parallel calls branch too), or if the log does not say from where it branches.
+    """
+    spoken = [line for line in lines if _is_spoken(line)]
+    branch = ended_in(lines, _uuid, _parent, _uuid(spoken[-1]) if spoken else None)
+    if branch is None:
+        return lines
+    known = {uuid: line for line in lines if (uuid := _uuid(line)) is not None}
+    on_branch = [known[uuid] for uuid in branch]
+    own_ids = {text_of(mapping(line.get("message")).get("id")) for line in on_branch} - {None}
+    own_calls = {name for line in on_branch for name in _called(line)}
+    own_calls |= {
+        name
+        for line in lines
+        if text_of(mapping(line.get("message")).get("id")) in own_ids
+        for name in _called(line)
+    }
+    starts_with_prompt = any(
+        "parentUuid" in line and _is_prompt(line) for line in on_branch if _parent(line) is None
+    )
+
+    def stays(line: _Line) -> bool:
+        uuid = _uuid(line)
+        if uuid is None or uuid in branch:
+            return True
+        message = mapping(line.get("message"))
+        is_result = any(block.get("type") == "tool_result" for block in _blocks(line))
+        is_own = bool(_answered(line) & own_calls) or (is_result and _parent(line) in branch)
+        if is_own or text_of(message.get("id")) in own_ids:
+            return True
+        first, seen = line, set[str]()
+        while (parent := _parent(first)) in known and parent not in branch and str(parent) not in seen:
+            seen.add(str(parent))
+            first = known[str(parent)]
+        if _parent(first) in branch:
+            return False
+        is_root = "parentUuid" in first and _parent(first) is None and _is_prompt(first)
+        return not (is_root and starts_with_prompt)
+
+    return [line for line in lines if stays(line)]
+
+
+def _is_prompt(line: _Line) -> bool:
+    return line.get("type") == "user" and line.get("isCompactSummary") is not True and not _answered(line)
+
+
+def _blocks(line: _Line) -> list[Mapping[str, JsonValue]]:
+    return [mapping(block) for block in listed(mapping(line.get("message")).get("content"))]
+
+
+def _called(line: _Line) -> set[str]:
+    return {
+        name
+        for block in _blocks(line)
+        if block.get("type") == "tool_use" and (name := text_of(block.get("id")))
+    }
+
+
+def _answered(line: _Line) -> set[str]:
+    return {name for block in _blocks(line) if (name := text_of(block.get("tool_use_id")))}
+
+
+def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fields]]:
+    """Return the prompts that were typed while the agent worked, by the index of the line that delivers them.
+
+    A queued prompt is delivered as an attachment, or as a line of the user, which is read with the others. If neither
+    exists, it is delivered when it leaves the queue; if it never leaves it, the agent did not get it.
+    """
+    found: dict[int, list[Fields]] = {}
+    said = Counter(
+        text.strip()
+        for line in lines
+        if line.get("type") == "user"
+        for m in native_messages([dict(mapping(line.get("message")))] if _is_spoken(line) else [])
+        if isinstance(text := m.get("content"), str)
+    )
+    waiting: list[str] = []
+    for index, line in enumerate(lines):
+        attachment = mapping(line.get("attachment"))
+        is_queued = line.get("type") == "attachment" and attachment.get("type") == "queued_command"
+        if is_queued and attachment.get("commandMode", "prompt") == "prompt":
+            when, prompt = line.get("timestamp"), attachment.get("prompt")
+            new = native_messages([{"role": "user", "content": prompt, "timestamp": when}])
+            found.setdefault(index, []).extend(new)
+            said.update(str(m.get("content")).strip() for m in new)
+    for index, line in enumerate(lines):
+        text = line.get("content")
+        if line.get("type") != "queue-operation":
+            continue
+        operation = line.get("operation")
+        if operation == "enqueue" and isinstance(text, str) and text.strip():
+            waiting.append(text.strip())
+        elif operation == "popAll":
+            left_out[UNSENT] += sum(not said[prompt] for prompt in waiting)
+            waiting.clear()
+        elif operation in ("dequeue", "remove") and waiting:
+            own = text.strip() if isinstance(text, str) else waiting[0]
+            prompt = waiting.pop(waiting.index(own) if own in waiting else 0)
+            if said[prompt] > 0:
+                said[prompt] -= 1
+            elif not _is_by_program(prompt):
+                when = line.get("timestamp")
+                found.setdefault(index, []).append({"role": "user", "content": prompt, "timestamp": when})
+    left_out[UNSENT] += sum(not said[prompt] for prompt in waiting)
+    return found
+
+
+def _is_by_program(prompt: str) -> bool:
+    """Return whether a queued text is a notification of the program rather than a prompt."""
+    return told_apart([{"role": "user", "content": prompt}])[0]["role"] != "user"
+
+
+def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
+    if "parts" in message and "content" not in message:
+        raise NotThisFormatError(
+            "the messages of the session have `parts` instead of `content`; it is the log of another tool"
+        )
     timed: dict[str, JsonValue] = {
         **message,
         "timestamp": line.get("timestamp"),
@@ -108,11 +388,11 @@ def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
     merged = {**first, **last}
     texts = [text for m in (last, first) if isinstance(text := m.get("content"), str) and text]
     merged["content"] = "\n".join(texts) or None
-    calls = [*_listed(last, "tool_calls"), *_listed(first, "tool_calls")]
-    thoughts = [str(m["reasoning"]) for m in (last, first) if m.get("reasoning")]
-    merged |= ({"tool_calls": calls} if calls else {}) | (
-        {"reasoning": "\n".join(thoughts)} if thoughts else {}
-    )
+    for key in ("tool_calls", "unread"):
+        if both := [*_listed(last, key), *_listed(first, key)]:
+            merged[key] = both
+    if thoughts := [str(m["reasoning"]) for m in (last, first) if m.get("reasoning")]:
+        merged["reasoning"] = "\n".join(thoughts)
     for key in ("usage", "finish_reason"):  # the last line has the final values
         if first.get(key) is not None:
             merged[key] = first[key]
@@ -123,3 +403,13 @@ def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
 def _listed(message: Fields, key: str) -> list[object]:
     value = message.get(key)
     return value if isinstance(value, list) else []
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="session logs of Claude Code (`.jsonl`)",
+    conversation="a session; each of its subagents",
+)
+"""This format, as `catalog` registers it."""

@@ -1,6 +1,5 @@
 """Read OpenAI Codex session logs (`rollout-….jsonl`): lines {"timestamp", "type", "payload"}, older ones without payload."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
@@ -20,6 +19,10 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -29,17 +32,19 @@ EXPECTED = (
     'lines of a Codex session: {"timestamp": …, "type": "session_meta" | "response_item" | …, "payload": {…}}'
 )
 _KINDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+WITHDRAWN = "messages of a Codex session belong to turns that the person rolled back, and are omitted"
 _META = ("cwd", "cli_version", "originator", "model_provider")
-_BY_PROGRAM = re.compile(
-    r"\s*(<(environment_context|user_instructions|turn_aborted|permissions|skills|INSTRUCTIONS)\b|# AGENTS\.md)"
+_STATE = frozenset(
+    {"ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "world_state"}
 )
-"""Prefixes of messages with role user that Codex itself wrote."""
+"""Types of items that contain nothing that was said or done."""
+_HELD_ELSEWHERE = frozenset({"compacted", "turn_context", "session_meta", "event_msg", "world_state"})
 
 
 def read(source: Source) -> Iterator[Found]:
     """Yield the sessions of a log as one conversation each.
 
-    User messages that Codex itself wrote get the role developer.
+    User messages that Codex itself wrote get the role developer. Turns that the person rolled back are omitted.
     """
     records = grouped(source, lambda: _marked(source), lambda value: text_of(mapping(value).get("session")))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
@@ -77,6 +82,9 @@ def _meta(line: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     thread = Thread()
+    messages: list[Fields] = []
+    left_out: list[str] = []
+    error: str | None = None
     model: JsonValue = None
     names: list[JsonValue] = []
     for line in (mapping(mapping(value).get("line")) for value in listed(group.get("records"))):
@@ -95,22 +103,72 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         elif line.get("type") == "event_msg" and payload.get("type") == "token_count":
             usage = mapping(payload.get("info")).get("total_token_usage")
             thread.metadata |= without_nulls({"usage": usage})
+        elif line.get("type") == "event_msg":
+            error = _event(payload, messages, left_out) or error
         item = payload if line.get("type") == "response_item" else line if "payload" not in line else {}
-        if is_message(dict(item)):
-            thread.extend(_item(item, model, line.get("timestamp")))
+        if meta or item.get("type") in _STATE or item.get("record_type") == "state":
+            continue
+        if item:
+            new = list(_item(item, model, line.get("timestamp")))
+            error = None if any(m["role"] == "assistant" for m in new) else error
+            messages += new
+        elif line.get("type") not in _HELD_ELSEWHERE:
+            messages.append(_unknown("line", line.get("type")))
+    thread.extend(told_apart(messages))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages or calls")
     if names:
         thread.metadata[SOURCE_SESSIONS] = names
-    return thread.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+    thread.failure = None if error is None else (f"{NAME} error", error)
+    named: Fields = {
+        LEFT_OUT: left_out,
+        "conversation_id": ids.named(text_of(group.get("key")) or str(number)),
+    }
+    return thread.fields() | named
+
+
+def _event(event: Mapping[str, JsonValue], messages: list[Fields], left_out: list[str]) -> str | None:
+    """Apply an event to the messages if it is a rollback; return the text of an error."""
+    kind = event.get("type")
+    if kind == "thread_rolled_back":
+        n_turns = event.get("num_turns")
+        _roll_back(messages, n_turns if isinstance(n_turns, int) else 1, left_out)
+    elif kind == "error":
+        return text_of(event.get("message")) or "error"
+    return None
+
+
+def _roll_back(messages: list[Fields], n_turns: int, left_out: list[str]) -> None:
+    """Remove the last turns, which the person withdrew."""
+    prompts = [
+        i for i, m in enumerate(messages) if m["role"] == "user" and told_apart([m])[0]["role"] == "user"
+    ]
+    begins = prompts[-n_turns:][0] if n_turns > 0 and prompts else len(messages)
+    left_out += [WITHDRAWN for m in messages[begins:] if m["role"] in ("user", "assistant")]
+    del messages[begins:]
+
+
+def _unknown(what: str, kind: JsonValue) -> Fields:
+    return {"role": "developer", "content": None, UNREAD: [not_read(f"{what} of type", kind)]}
 
 
 def _item(item: Mapping[str, JsonValue], model: JsonValue, timestamp: JsonValue) -> Iterator[Fields]:
+    if not is_message(dict(item)):
+        yield _unknown("item", item.get("type"))
+        return
     for message in native_messages([dict(item)]):
-        if message["role"] == "user" and _BY_PROGRAM.match(str(message.get("content"))):
-            message["role"] = "developer"
         if message["role"] == "assistant" and isinstance(model, str):
             message.setdefault("model", model)
         if isinstance(timestamp, str):
             message.setdefault("timestamp", timestamp)
         yield message
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="session logs of Codex (`rollout-….jsonl`)",
+    conversation="a session",
+)
+"""This format, as `catalog` registers it."""

@@ -24,6 +24,8 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.coding.swe_agent import outcome_of
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -73,6 +75,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Field
     for index, value in enumerate(values):
         if mapping(value).get("role") != "exit":
             thread.extend(_message(mapping(value), index, thread))
+    thread.messages = told_apart(thread.messages)
     thread.metadata = without_nulls(
         {
             "exit_status": text_of(info.get("exit_status")),
@@ -126,3 +129,13 @@ def _failure(content: JsonValue, extra: Mapping[str, JsonValue]) -> Fields:
     if code is None and isinstance(content, str) and (found := _OUTPUT.match(content)):
         code = found[1]
     return {} if code is None else {"is_error": str(code) != "0"}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`.traj.json` files of mini-swe-agent",
+    conversation="a run",
+)
+"""This format, as `catalog` registers it."""

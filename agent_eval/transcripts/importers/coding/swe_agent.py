@@ -1,7 +1,6 @@
 """Read SWE-agent trajectories (`<instance>.traj`): {"trajectory": […], "history": […], "info": {…}, …}."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from pydantic import JsonValue
@@ -20,6 +19,8 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -64,7 +65,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Field
     replay = mapping(parsed(record.get("replay_config")))
     problem = mapping(replay.get("problem_statement"))
     thread = Thread()
-    thread.extend(_numbered(m for i, entry in enumerate(history) for m in _entry(mapping(entry), i)))
+    entries = [(i, e) for i, value in enumerate(history) if (e := mapping(value)).get("is_demo") is not True]
+    first = next((i for i, entry in entries if entry.get("role") == "assistant"), len(history))
+    thread.extend(told_apart([m for i, entry in entries for m in _entry(entry, i, is_task=i < first)]))
     if not history:
         thread.extend(m for i, step in enumerate(steps) for m in _step(mapping(step), i))
     thread.metadata = without_nulls(
@@ -100,34 +103,14 @@ def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
     return by_exit | {"error": status, "outcome_class": class_of_error(status)}
 
 
-def _numbered(messages: Iterable[Fields]) -> Iterator[Fields]:
-    """Yield the messages with unique call ids, because SWE-agent's demonstrations and replays reuse ids."""
-    n_uses = Counter[str]()
-    for message in messages:
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call.get("id"), str):
-                n_uses[call["id"]] += 1
-                call["id"] = _nth(call["id"], n_uses[call["id"]])
-        if isinstance(answered := message.get("tool_call_id"), str) and n_uses[answered] > 1:
-            message["tool_call_id"] = _nth(answered, n_uses[answered])
-        yield message
-
-
-def _nth(call_id: str, n: int) -> str:
-    return call_id if n == 1 else f"{call_id}#{n}"
-
-
-def _entry(entry: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    """Yield the messages of a history entry, except demonstrations; a command's output is a tool result."""
-    if entry.get("is_demo") is True:
-        return
+def _entry(entry: Mapping[str, JsonValue], index: int, *, is_task: bool) -> Iterator[Fields]:
+    """Yield the messages of a history entry; a command's output, which follows a command, is a tool result."""
     calls = listed(entry.get("tool_calls"))
     if entry.get("role") == "assistant" and not calls and isinstance(entry.get("action"), str):
         yield from _step({**entry, "response": entry.get("content"), "observation": None}, index)
     elif (
         entry.get("role") == "user"
-        and index > 1
+        and not is_task
         and entry.get("message_type", "observation") == "observation"
     ):
         yield native_messages([{**entry, "role": "tool"}])[0]
@@ -145,3 +128,13 @@ def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     yield {"role": "assistant", "content": text_of(step.get("response") or step.get("thought")), **calls}
     if step.get("observation") is not None:
         yield {"role": "tool", "tool_call_id": f"step-{index}", "content": text_of(step.get("observation"))}
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="`.traj` files of SWE-agent",
+    conversation="a run",
+)
+"""This format, as `catalog` registers it."""

@@ -8,12 +8,22 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, text_of
+from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages, parsed
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 _MESSAGES = ("messages", "input", "contents", "chat_history", "history")
 _INSTRUCTIONS = ("instructions", "system", "systemInstruction", "system_instruction", "system_prompt")
 _TOOLS = ("tools", "functions")
+_PROMPTS = ("prompt", "query", "question", "text", "user_input", "user_message")
+_SETTINGS = (
+    *("model", "temperature", "max_tokens", "stream", "stop", "config", "tool_choice", "response_format"),
+    "kwargs",
+)
+_REPLIES = (
+    *("text", "content", "generated_text", "answer", "response", "raw", "output", "result", "completion"),
+    *("final_answer", "reply", "message"),
+)
 
 
 def sent(thread: Thread, value: JsonValue) -> list[Fields]:
@@ -39,8 +49,16 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
     )
     if isinstance(inner, list | str):
         return sent(thread, _unnested(inner))
-    prompt = parsed(value.get("prompt", value.get("query", value.get("question"))))
+    prompt = next((value[key] for key in _PROMPTS if value.get(key) is not None), None)
+    known = {*_INSTRUCTIONS, *_TOOLS, *_MESSAGES, *_PROMPTS, *_SETTINGS}
+    if prompt is None and (rest := sorted(value.keys() - known)):
+        return [_unknown("input", rest)]
     return [] if prompt is None else sent(thread, prompt)
+
+
+def _unknown(side: str, keys: list[str]) -> Fields:
+    unread = [not_read(f"{side} with the keys", ", ".join(keys[:4]))]
+    return {"role": "developer", "content": None, UNREAD: unread}
 
 
 def replied(thread: Thread, value: JsonValue) -> list[Fields]:
@@ -61,6 +79,8 @@ def replied(thread: Thread, value: JsonValue) -> list[Fields]:
         return _measured(native_messages(listed(value["output"]), "assistant"), value)
     if choices := listed(value.get("choices")) or listed(value.get("candidates")):
         return _measured(_choice(mapping(choices[0])), value)
+    if isinstance(value.get("content"), dict) and not is_message(value):  # a candidate of Gemini
+        return _measured(_choice(value), value)
     if isinstance(value.get("message"), dict):  # Ollama
         return _measured(native_messages([value["message"]], "assistant"), value)
     if is_message(value):
@@ -79,16 +99,12 @@ def _reply_item(item: JsonValue) -> list[Fields]:
         call = {**fields, "type": "tool-call"}
         return native_messages([{"role": "assistant", "content": [call]}])
     calls = fields.get("toolCalls", fields.get("tool_calls"))
-    text = next(
-        (
-            t
-            for key in ("text", "content", "generated_text", "answer", "response", "raw")
-            if (t := text_of(fields.get(key)))
-        ),
-        None,
-    )
+    text = next((t for key in _REPLIES if isinstance(t := fields.get(key), str) and t), None)
     if text is None and not calls:
-        return [{"role": "assistant", "content": text_of(item)}] if fields else []
+        if isinstance(parts := fields.get("content", fields.get("parts")), list | dict):
+            return native_messages([{"role": "assistant", "content": parts}])
+        is_empty = not any(value not in (None, "", [], {}) for value in fields.values())
+        return [] if is_empty else [_unknown("output", sorted(fields))]
     message: dict[str, JsonValue] = {
         "role": "assistant",
         "content": text,

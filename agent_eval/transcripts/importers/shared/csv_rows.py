@@ -10,12 +10,8 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, LONGEST_LINE, Record, broken, opened
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import Source
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.dialects import SYNONYMS, parsed
 
-_SYNONYMS = {
-    **dict.fromkeys(("role", "sender", "speaker", "author"), "role"),
-    **dict.fromkeys(("content", "message", "text", "body", "utterance"), "content"),
-}
 _WHOLE = frozenset({"messages", "conversation", "request", "request_body", "run_type", "traceId"})
 _PAIRS = (("prompt", "completion"), ("prompt", "response"), ("question", "answer"), ("input", "output"))
 _FLAGS: dict[str, JsonValue] = {"true": True, "false": False}
@@ -74,7 +70,7 @@ def _keys(names: list[str]) -> list[str]:
     """Return the keys for the columns; the columns of a message's role and text become `role` and `content`."""
     found: list[str] = []
     for name in names:
-        key = _SYNONYMS.get(name.lower(), name)
+        key = SYNONYMS.get(name.lower(), name)
         found.append(name if key in found else key)
     return found
 

@@ -29,12 +29,34 @@ from agent_eval.transcripts.importers.base import (
     paid,
     text_of,
 )
+from agent_eval.transcripts.importers.rules.failures import error_said, failed
+from agent_eval.transcripts.importers.rules.order import time_of
+from agent_eval.transcripts.importers.rules.settling import FAILED
+from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unread_of
 from agent_eval.transcripts.importers.shared.steps import is_stepped, steps
 
 ROLES: Mapping[str, str] = {
-    **dict.fromkeys(("user", "human", "HumanMessage", "HumanMessageChunk"), "user"),
     **dict.fromkeys(
-        ("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
+        (
+            *(
+                "user",
+                "human",
+                "HumanMessage",
+                "HumanMessageChunk",
+                "customer",
+                "visitor",
+                "client",
+                "caller",
+            ),
+            *("guest", "end_user", "enduser", "end-user", "lead", "contact", "person"),
+        ),
+        "user",
+    ),
+    **dict.fromkeys(
+        (
+            *("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
+            *("admin", "operator", "support", "virtual_assistant", "virtual-agent", "ai_agent", "llm"),
+        ),
         "assistant",
     ),
     **dict.fromkeys(("system", "SystemMessage"), "system"),
@@ -42,10 +64,29 @@ ROLES: Mapping[str, str] = {
     **dict.fromkeys(("tool", "function", "observation", "ipython", "ToolMessage", "FunctionMessage"), "tool"),
 }
 """Role name in a source format → native role."""
+SYNONYMS: Mapping[str, str] = {
+    **dict.fromkeys(("sender", "speaker", "author"), "role"),
+    **dict.fromkeys(("message", "text", "body", "utterance"), "content"),
+}
+"""Key of a message or column of a table → the key that it stands for."""
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "output-text"})
 _REASONING_PARTS = frozenset(
-    {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text"}
+    {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text", "thought"}
 )
+_BESIDE_TEXT = frozenset(
+    {
+        "type",
+        "thought",
+        "signature",
+        "thoughtSignature",
+        "thought_signature",
+        "cache_control",
+        "annotations",
+        "id",
+        "index",
+    }
+)
+"""Keys of a part that say nothing without its text."""
 _CALL_PARTS = frozenset(
     {
         "tool_use",
@@ -100,6 +141,7 @@ class _Parts:
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[Fields] = field(default_factory=list[Fields])
     results: list[Fields] = field(default_factory=list[Fields])
+    unread: list[str] = field(default_factory=list[str])
 
     @property
     def text(self) -> str | None:
@@ -127,13 +169,22 @@ def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fie
 def is_foreign(message: Mapping[str, JsonValue]) -> bool:
     """Return whether the role, the parts or the blocks of a message differ from OpenAI's chat form."""
     content = message.get("content")
-    kinds = {_kind(part) for part in content} if isinstance(content, list) else set[str]()
-    is_other = not kinds.isdisjoint(_CALL_PARTS | _RESULT_PARTS | _REASONING_PARTS)
+    is_other = isinstance(content, list) and not all(map(_is_plain, content))
     role = message.get("role")
-    is_renamed = isinstance(role, str) and ROLES.get(role.lower(), role) != role and role != "function"
+    is_other = is_other or (isinstance(content, dict) and role not in ("tool", "function"))
+    is_other = is_other or ("content" not in message and not SYNONYMS.keys().isdisjoint(message))
+    is_other = is_other or bool(message.get("invalid_tool_calls"))
+    is_renamed = isinstance(role, str) and _role(message) not in (role, None) and role != "function"
     is_typed = role is None and _role(_opened(dict(message))) is not None
     is_listed = isinstance(message.get("parts"), list) or is_stepped(message)
     return is_other or is_renamed or is_typed or is_listed
+
+
+def _is_plain(part: JsonValue) -> bool:
+    """Return whether a part of a message's content is a text or an attachment, as in OpenAI's chat form."""
+    is_text = _kind(part) == "text" and isinstance(mapping(part).get("text"), str)
+    is_text = is_text and not mapping(part).get("thought")
+    return isinstance(part, str) or is_text or attachment_of(part) is not None
 
 
 def is_message(value: JsonValue) -> bool:
@@ -160,8 +211,13 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         if said := "\n".join(filter(None, texts)):
             yield {"role": "assistant", "content": None, "reasoning": said}
     elif (found := _role(value)) is None:
-        names = ", ".join(sorted(set(ROLES.values())))
-        raise NotThisFormatError(f"message {index} has no known role; allowed: {names}")
+        if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
+            yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}
+            return
+        speaker = value.get("role", value.get("from", kind or None))
+        raise NotThisFormatError(
+            f"message {index + 1} has the unknown role {str(speaker)[:40]!r}; allowed: {', '.join(_SAID_ROLES)}"
+        )
     else:
         for step in steps({**value, "role": found}):
             yield from _spoken(step, found)
@@ -173,7 +229,28 @@ def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         return {"type": value.get("type"), **inner}
     if isinstance(inner := value.get("kwargs"), dict) and "lc" in value:
         return {**inner, "type": next(reversed(listed(value.get("id"))), None)}
-    return value
+    return with_known_keys(value)
+
+
+def with_known_keys(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a message with the keys `role` and `content` for their synonyms; a message that has them is unchanged."""
+    if {"role", "content"} <= value.keys() or SYNONYMS.keys().isdisjoint(value):
+        return value
+    known = dict(value)
+    for key, meant in SYNONYMS.items():
+        is_speaker = meant == "role" and _known_role(_speaker(known.get(key))) is not None
+        is_text = meant == "content" and isinstance(known.get(key), str) and "parts" not in known
+        is_text = is_text and ("role" in known or "from" in known)
+        if meant not in known and "from" not in known and is_speaker:
+            known[meant] = _speaker(known.pop(key))
+        elif meant not in known and is_text:
+            known[meant] = known.pop(key)
+    return known
+
+
+def _speaker(value: JsonValue) -> JsonValue:
+    """Return the role in the author of a message, which is a text or an object with a role or a type."""
+    return mapping(value).get("role", mapping(value).get("type")) if isinstance(value, dict) else value
 
 
 def _kind(value: JsonValue) -> str:
@@ -183,8 +260,20 @@ def _kind(value: JsonValue) -> str:
 
 
 def _role(value: Mapping[str, JsonValue]) -> str | None:
-    named = value.get("role") or value.get("from") or value.get("type")
-    return ROLES.get(named, ROLES.get(named.lower())) if isinstance(named, str) else None
+    """Return the native role of a message, or None if it is unknown.
+
+    The message with the result of a call has the role tool, even if the source writes the tool's name as its role.
+    """
+    known = _known_role(value.get("role") or value.get("from") or value.get("type"))
+    is_result = known is None and isinstance(value.get("role"), str) and value.get("tool_call_id")
+    return "tool" if is_result else known
+
+
+def _known_role(named: JsonValue) -> str | None:
+    return ROLES.get(named, ROLES.get(named.strip().lower())) if isinstance(named, str) else None
+
+
+_SAID_ROLES = (*sorted(set(ROLES.values())), "and words for them such as human, customer, bot")
 
 
 def is_chat_message(value: JsonValue) -> bool:
@@ -196,29 +285,35 @@ def is_chat_message(value: JsonValue) -> bool:
 def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     """Yield the tool results in a message with a role, then the message itself."""
     parts = _parts(value)
-    parts.calls += _calls(value)
+    _add_calls(value, parts)
     reasoning = [
         text for key in ("reasoning_content", "reasoning", "thinking") if (text := _said(value.get(key)))
     ]
     parts.reasoning += reasoning[:1]
     name = value.get("name") if isinstance(value.get("name"), str) else None
+    beside: Fields = {UNREAD: parts.unread} if parts.unread else {}
     if role == "tool":
-        beside = mapping(value.get("additional_kwargs")).get("tool_call_id")
-        call_id = text_of(value.get("tool_call_id") or value.get("id") or beside) or _first_id(value)
-        own: Fields = {"role": "tool", "content": parts.text, "tool_call_id": call_id, **parts.attached}
+        speaker = value.get("role")
+        if name is None and isinstance(speaker, str) and _known_role(speaker) is None:
+            name = speaker
+        more = mapping(value.get("additional_kwargs")).get("tool_call_id")
+        call_id = text_of(value.get("tool_call_id") or value.get("id") or more) or _first_id(value)
+        text = error_said(value) if parts.text is None else parts.text
+        own: Fields = {"role": "tool", "content": text, "tool_call_id": call_id, **parts.attached}
         results = parts.results or [own]
         for result in results:
             named = {"name": name} if name and "name" not in result else {}
-            yield {**named, **measured(value), **result, **_failed(value)}
+            yield {**named, **measured(value), **result, **_failed(value), **beside}
+            beside = {}
         return
-    message: Fields = {"role": role, "content": parts.text, **parts.attached}
+    message: Fields = {"role": role, "content": parts.text, **parts.attached, **beside}
     message |= {"name": name} if name else {}
     message |= {"tool_calls": parts.calls} if parts.calls else {}
     message |= {"reasoning": "\n".join(parts.reasoning)} if parts.reasoning else {}
     if isinstance(model := value.get("model"), str):
         message["model"] = model
-    is_shown = parts.texts or parts.calls or parts.reasoning or not parts.results
-    when: Fields = {"timestamp": said} if (said := text_of(value.get("timestamp"))) else {}
+    is_shown = parts.texts or parts.calls or parts.reasoning or parts.unread or not parts.results
+    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
     answers = [{**when, **result} for result in parts.results]
     if role != "assistant":
         yield from answers
@@ -234,9 +329,7 @@ def _first_id(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def _failed(value: Mapping[str, JsonValue]) -> Fields:
-    said = next((value[key] for key in ("is_error", "isError") if isinstance(value.get(key), bool)), None)
-    if said is None and (isinstance(value.get("error"), dict) or value.get("status") == "error"):
-        said = True
+    said = failed(value)
     return {} if said is None else {"is_error": said}
 
 
@@ -258,6 +351,8 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
             found.texts.append(part)
         elif isinstance(part, dict):
             _take(part, found)
+        elif isinstance(part, list):
+            found.unread.append("list of parts within the parts")
         elif part is not None:
             found.texts.append(text_of(part) or "")
     found.attachments += native_attachments(value)
@@ -268,44 +363,82 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
 
 def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
     kind = _kind(dict(part))
-    if (attachment := attachment_of(dict(part))) is not None:
+    if part.get("thought") is True or kind in _REASONING_PARTS:
+        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data", "thought"))
+        said = [text for text in texts if isinstance(text, str) and text][:1]
+        found.reasoning += said
+        is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
+        found.unread += [] if said or is_empty else [not_read("part of type", kind or "thought")]
+    elif (attachment := attachment_of(dict(part))) is not None:
         found.texts.append(attachment.placeholder)
         found.attachments.append(attachment.model_dump())
-    elif isinstance(call := part.get("functionCall", part.get("function_call")), dict):
-        found.calls.append(_call(call))
-    elif isinstance(answer := part.get("functionResponse", part.get("function_response")), dict):
-        found.results.append(_result(answer))
-    elif isinstance(call := part.get("toolUse", part.get("tool_call")), dict):
-        found.calls.append(_call(call))
+    elif isinstance(call := _inner(part, "functionCall", "function_call", "toolUse", "tool_call"), dict):
+        _add_call(call, found)
+    elif isinstance(answer := _inner(part, "functionResponse", "function_response", "toolResult"), dict):
+        _add_result(answer, found)
     elif isinstance(answer := part.get("tool_call_result"), dict):  # Haystack
-        found.results.append(
-            _result({**mapping(answer.get("origin")), "is_error": answer.get("error"), **answer})
-        )
-    elif isinstance(answer := part.get("toolResult"), dict):
-        found.results.append(_result(answer))
-    elif kind in _CALL_PARTS and _call_name(part):
-        found.calls.append(_call(part))
-    elif kind in _RESULT_PARTS:
-        found.results.append(_result(part))
-    elif kind in _REASONING_PARTS:
-        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data"))
-        found.reasoning += [text for text in texts if isinstance(text, str) and text][:1]
-    elif kind == "refusal":
-        found.texts.append(text_of(part.get("refusal")) or "[refusal]")
+        _add_result({**mapping(answer.get("origin")), "is_error": answer.get("error"), **answer}, found)
+    elif isinstance(code := _inner(part, "executableCode", "executable_code"), dict):
+        found.calls.append({"id": None, "name": "code_execution", "arguments": dict(code)})
+    elif isinstance(answer := _inner(part, "codeExecutionResult", "code_execution_result"), dict):
+        outcome = str(answer.get("outcome", "OUTCOME_OK"))
+        _add_result({"output": answer.get("output"), "is_error": outcome != "OUTCOME_OK"}, found)
+    elif (kind in _CALL_PARTS or kind.endswith("tool_use")) and _call_name(part):
+        _add_call(part, found)
+    elif kind in _RESULT_PARTS or kind.endswith("tool_result"):
+        _add_result(part, found)
+    elif kind == "refusal" and isinstance(refusal := part.get("refusal", part.get("text")), str):
+        found.texts.append(refusal)
     elif kind in _TEXT_PARTS or not kind:
         texts = (part.get(key) for key in ("text", "content"))
-        found.texts.append(
-            next((text for text in texts if isinstance(text, str)), None) or text_of(dict(part)) or ""
-        )
+        said = [text for value in texts if (text := _value(value)) is not None][:1]
+        found.texts += said
+        is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
+        if not said and not is_empty:
+            keys = ", ".join(sorted(part)[:4])
+            found.unread.append(
+                not_read("part of type", kind) if kind else not_read("part with the keys", keys)
+            )
+    elif kind != "step-start":
+        found.unread.append(not_read("part of type", kind))
+
+
+def _inner(part: Mapping[str, JsonValue], *keys: str) -> JsonValue:
+    return next((part[key] for key in keys if isinstance(part.get(key), dict)), None)
+
+
+def _value(text: JsonValue) -> str | None:
+    """Return the text of a part; threads of the Assistants API store it as {"value": …}."""
+    text = mapping(text).get("value") if isinstance(text, dict) else text
+    return text if isinstance(text, str) else None
+
+
+def _add_call(value: Mapping[str, JsonValue], found: _Parts) -> None:
+    """Add a call; one without a name is not read."""
+    call = _call(value)
+    if isinstance(call["name"], str) and call["name"]:
+        found.calls.append(call)
     else:
-        found.texts.append(f"[{kind}]")
+        found.unread.append("call without a name")
 
 
-def _calls(value: Mapping[str, JsonValue]) -> list[Fields]:
+def _add_result(value: Mapping[str, JsonValue], found: _Parts) -> None:
+    result = _result(value)
+    found.unread += unread_of(result)
+    found.results.append({key: item for key, item in result.items() if key != UNREAD})
+
+
+def _add_calls(value: Mapping[str, JsonValue], found: _Parts) -> None:
+    """Add the calls beside the content of a message, also those whose arguments are not JSON."""
     more = mapping(value.get("additional_kwargs"))
-    named = listed(value.get("tool_calls")) or listed(more.get("tool_calls"))
+    calls = parsed(value.get("tool_calls"))
+    named = listed([calls] if isinstance(calls, dict) else calls)
+    if isinstance(calls, str) and calls.strip():
+        found.unread.append("tool_calls that are a text")
+    named = [*named, *listed(value.get("invalid_tool_calls"))] or listed(more.get("tool_calls"))
     legacy = value.get("function_call") or more.get("function_call")
-    return [_call(mapping(call)) for call in named or ([legacy] if legacy else [])]
+    for call in named or ([legacy] if legacy else []):
+        _add_call(mapping(parsed(call)), found)
 
 
 def _call_name(value: Mapping[str, JsonValue]) -> JsonValue:
@@ -332,6 +465,8 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
     kind = str(value.get("type"))
     call = _call(value)
     call["name"] = call["name"] or kind.removesuffix("_call")
+    if failed({key: value[key] for key in ("status", "state") if key in value}):
+        call[FAILED] = True
     if call["arguments"] is None:
         call["arguments"] = (
             value.get("action") or value.get("query") or value.get("queries") or value.get("code")
@@ -355,15 +490,29 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
     keys = ("content", "response", "output", "result", "tools")
     content = next((value[key] for key in keys if value.get(key) is not None), value.get("text"))
     name = value.get("name") or value.get("toolName")
-    message: Fields = {"role": "tool", "tool_call_id": _id(value), "content": result_text(content)}
-    return message | attached(content) | ({"name": name} if isinstance(name, str) else {}) | _failed(value)
+    message: Fields = {"role": "tool", "tool_call_id": _id(value), **result_fields(content)}
+    is_error = _failed(value) or _failed(mapping(content))
+    if message["content"] is None and is_error:
+        message["content"] = error_said(value) or text_of(value.get("status"))
+    return message | ({"name": name} if isinstance(name, str) else {}) | is_error
+
+
+def result_fields(value: JsonValue) -> Fields:
+    """Return the fields of a message with a tool result: content, attachments, and parts that were not read."""
+    unread = [not_read("part of type", _kind(part)) for part in _blocks(value) if _plain(part) is None]
+    return {"content": result_text(value), **attached(value), **({UNREAD: unread} if unread else {})}
+
+
+def _blocks(value: JsonValue) -> list[JsonValue]:
+    """Return the content blocks of a tool result; empty if the result is a text or other data."""
+    parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
+    return parts if all(isinstance(part, str) or _is_block(part) for part in parts) else []
 
 
 def result_text(value: JsonValue) -> str | None:
     """Return a tool result as a string: the text of its blocks, or else its JSON."""
-    parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
-    if parts and all(isinstance(part, str) or _is_block(part) for part in parts):
-        return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in parts)
+    if parts := _blocks(value):
+        return "\n".join(text for part in parts if (text := _plain(part)) is not None) or None
     if isinstance(value, dict) and value.get("type") in (
         "text",
         "json",
@@ -393,8 +542,9 @@ def _plain(part: JsonValue) -> str | None:
     if (attachment := attachment_of(part)) is not None:
         return attachment.placeholder
     fields = mapping(part)
-    texts = (fields.get(key) for key in ("text", "content"))
-    return next((text for text in texts if isinstance(text, str)), None)
+    texts = (_value(fields.get(key)) for key in ("text", "content"))
+    cited = [text for key in ("title", "url") if isinstance(text := fields.get(key), str)]
+    return next((text for text in texts if text is not None), "\n".join(cited) or None)
 
 
 def parsed(value: JsonValue) -> JsonValue:
@@ -420,7 +570,7 @@ def measured(value: Mapping[str, JsonValue]) -> Fields:
     seconds = number_of(value.get("generation_time_seconds"))
     latency = number_of(value.get("latency_ms"))
     fields: Fields = {
-        "timestamp": text_of(value.get("timestamp")),
+        "timestamp": time_of(value),
         "latency_ms": seconds * 1000 if latency is None and seconds is not None else latency,
         "usage": value["usage"] if isinstance(value.get("usage"), dict) else None,
         "cost_usd": paid(value.get("cost_usd", value.get("cost"))),

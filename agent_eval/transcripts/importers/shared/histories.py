@@ -1,13 +1,23 @@
 """Merge the chat records of a session, and drop records whose history a later record repeats."""
 
+import datetime
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.streams import Record
-from agent_eval.transcripts.importers.base import LeftOut, Source, listed, mapping, text_of
+from agent_eval.transcripts.importers.base import (
+    LeftOut,
+    NotThisFormatError,
+    Source,
+    listed,
+    mapping,
+    text_of,
+)
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
+from agent_eval.transcripts.importers.rules.order import in_time_order, parents_first, point_in_time, time_of
 from agent_eval.transcripts.importers.shared import api_calls
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.messages import chat_messages, chat_messages_with_reasoning
@@ -17,6 +27,8 @@ FOLDED = "records are the beginning of a later record and are merged into it"
 PAIR = "_pair"
 """Key that marks a record built from a request and its response, of which the id is the API call's id."""
 _SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session_id")
+_LEAVES = ("currentId", "current_id", "current_node", "current_leaf_message_uuid")
+"""Keys of a record with the id of the last message of the branch that it displays."""
 _OWN = ("task_id", "conversation_id", "outcome", "correct", "reward")
 
 
@@ -66,6 +78,7 @@ def session_of(value: JsonValue) -> str | None:
 def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
     """Return the numbers of the records that a later record repeats, and whether any record has a session."""
     ends: dict[bytes, list[int]] = {}
+    later: dict[bytes, datetime.datetime] = {}  # beginning of a record → the record's time
     repeated: set[int] = set()
     has_sessions = False
     for item in records:
@@ -75,6 +88,7 @@ def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
             continue
         state = hashlib.blake2b(digest_size=16)
         messages = listed(record.get("messages"))
+        when = _time(record)
         for i, message in enumerate(messages):
             try:
                 state.update(canonical(_content(mapping(message))))
@@ -82,9 +96,20 @@ def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
                 break
             if i + 1 < len(messages):
                 repeated.update(ends.pop(state.digest(), ()))
+                if when is not None:
+                    later[state.digest()] = when
+            elif when is not None and state.digest() in later and when < later[state.digest()]:
+                repeated.add(item.number)  # the file lists the newest record first
             else:
                 ends.setdefault(state.digest(), []).append(item.number)
     return repeated, has_sessions
+
+
+def _time(record: Mapping[str, JsonValue]) -> datetime.datetime | None:
+    try:
+        return point_in_time(record_time(record))
+    except NotThisFormatError:
+        return None
 
 
 def _may_repeat(record: Mapping[str, JsonValue]) -> bool:
@@ -109,5 +134,49 @@ def thread_of(record: Mapping[str, JsonValue]) -> Thread:
         api_calls.instruct(thread, record.get(key))
     thread.know_tools(record.get("functions"))
     values = record.get("messages")
-    thread.extend(chat_messages_with_reasoning(values) if isinstance(values, list) else chat_messages(values))
+    if not isinstance(values, list):
+        thread.extend(chat_messages(values))
+        return thread
+    leaf = next((record[key] for key in _LEAVES if record.get(key) is not None), None)
+    ordered, thread.n_withdrawn = spoken_in_order(values, leaf)
+    thread.extend(chat_messages_with_reasoning(ordered))
     return thread
+
+
+def in_order(records: Sequence[Mapping[str, JsonValue]]) -> list[Mapping[str, JsonValue]]:
+    """Return the records of a session in the order in which they happened.
+
+    Times decide; without times, a record whose messages begin with all messages of another one follows it.
+
+    Raises:
+        NotThisFormatError: If times contradict the order and some are missing.
+    """
+    ordered = in_time_order(records, record_time)
+    if any(record_time(record) is not None for record in ordered):
+        return ordered
+    states = [[*_states(record)] for record in ordered]
+    names = {id(record): prefix[-1] for record, prefix in zip(ordered, states, strict=True) if prefix}
+    whole = set(names.values())
+    parents = {
+        id(record): next((state for state in reversed(prefix[:-1]) if state in whole), None)
+        for record, prefix in zip(ordered, states, strict=True)
+    }
+    return parents_first(
+        ordered, lambda record: names.get(id(record)), lambda record: parents.get(id(record))
+    )
+
+
+def record_time(record: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the time of a record, or of its first message with a time; None if neither has one."""
+    messages = map(mapping, listed(record.get("messages")))
+    own = (record.get(key) for key in ("startTime", "start_time", "request_created_at"))
+    times = (*own, time_of(record), time_of(mapping(record.get("metadata"))), *map(time_of, messages))
+    return next((time for time in times if time is not None), None)
+
+
+def _states(record: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Yield a hash of the messages up to each message."""
+    state = hashlib.blake2b(digest_size=16)
+    for message in listed(record.get("messages")):
+        state.update(canonical(_content(mapping(message))))
+        yield state.hexdigest()

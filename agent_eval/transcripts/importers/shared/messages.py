@@ -6,6 +6,8 @@ from pydantic import JsonValue
 
 from agent_eval.transcripts.attachments import attachments_of, beside_content, native_attachments
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
+from agent_eval.transcripts.importers.rules.failures import error_said, failed
+from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
 
 _PLAIN = ("content", "name", "tool_call_id")
@@ -57,8 +59,11 @@ def _message(value: JsonValue, index: int) -> Fields:
         message["content"] = content
     if native := native_attachments(value):
         message["attachments"] = [*(found.model_dump() for found in attachments_of(content)), *native]
-    if calls := _calls(value):
-        message["tool_calls"] = calls
+    calls = _calls(value)
+    if named := [call for call in calls if call["name"]]:
+        message["tool_calls"] = named
+    if len(named) < len(calls):
+        message[UNREAD] = ["call without a name"] * (len(calls) - len(named))
     return message | _tool_answer(value) | measured(value)
 
 
@@ -87,5 +92,9 @@ def _tool_answer(value: Mapping[str, JsonValue]) -> Fields:
     if value.get("role") != "tool":
         return {}
     call_id = value.get("tool_call_id", value.get("id"))  # tau2 stores the call's id under `id`
-    is_error = next((value[key] for key in ("is_error", "error") if isinstance(value.get(key), bool)), None)
-    return {"tool_call_id": text_of(call_id), "is_error": is_error}
+    said = error_said(value) if value.get("content") is None else None
+    return {
+        "tool_call_id": text_of(call_id),
+        "is_error": failed(value),
+        **({"content": said} if said else {}),
+    }

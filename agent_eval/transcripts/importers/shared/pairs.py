@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.base import Fields, mapping, number_of, paid, text_of
+from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, paid, text_of
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR
@@ -17,6 +17,16 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 REQUESTS = ("request", "request_body", "requestBody", "req")
 RESPONSES = ("response", "response_body", "responseBody", "res", "completion")
+_ERRORS = (
+    "error_message",
+    "errorMessage",
+    "error_str",
+    "exception",
+    "failure",
+    "status_message",
+    "statusMessage",
+)
+_NO_RESPONSE = "the log contains no response"
 _STARTED = ("startTime", "start_time", "created_at", "request_created_at", "timestamp")
 
 
@@ -25,7 +35,16 @@ def is_pair(value: JsonValue) -> bool:
     record = mapping(value)
     has_request = any(_body(record, (key,)) for key in REQUESTS) or isinstance(record.get("messages"), list)
     response = _body(record, RESPONSES)
-    return (has_request and (_has_reply(response) or "error" in response)) or _is_response(record)
+    is_answer = _has_reply(response) or "error" in response or _is_unanswered(record)
+    return (has_request and is_answer) or _is_response(record)
+
+
+def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
+    """Return whether a log states that a request got no response: `"response": null`."""
+    given = [record[key] for key in RESPONSES if key in record]
+    messages = listed(_body(record, REQUESTS).get("messages", record.get("messages")))
+    is_open = not messages or mapping(messages[-1]).get("role") not in ("assistant", "model")
+    return bool(given) and all(value in (None, "", {}) for value in given) and is_open
 
 
 def _has_reply(response: Mapping[str, JsonValue]) -> bool:
@@ -70,8 +89,9 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     }
     if is_alone:
         rest = {"id": record.get("id")}
-    if not reply and response.get("error"):
-        rest.setdefault("error", response["error"])
+    if not reply and not rest.get("error"):
+        own = (response.get("error"), *(record.get(key) for key in _ERRORS), _NO_RESPONSE)
+        rest["error"] = next(error for error in own if error)
     model = response.get("model") or request.get("model")
     known: dict[str, JsonValue] = {
         "messages": [dict(m) for m in (*history, *reply)],  # type: ignore[arg-type]

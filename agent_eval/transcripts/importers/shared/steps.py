@@ -44,7 +44,8 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
 
 
 def _is_result(part: JsonValue) -> bool:
-    return mapping(part).get("type") in _RESULTS or "toolResult" in mapping(part)
+    kind = mapping(part).get("type")
+    return kind in _RESULTS or "toolResult" in mapping(part) or str(kind).endswith("tool_result")
 
 
 def _expanded(part: JsonValue) -> list[JsonValue]:

@@ -4,15 +4,19 @@ Model calls repeat the history of the conversation; repeated messages are added 
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
-from agent_eval.transcripts.importers.base import Fields, listed, without_nulls
+from agent_eval.transcripts.importers.base import Fields, error_text, listed, without_nulls
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN
+from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
+from agent_eval.transcripts.outcomes import class_of_error
 
 POLICY = "policy"
 """Key of `metadata`: instructions that the source stores separately from the messages."""
@@ -34,14 +38,18 @@ class Thread:
     tools: dict[bytes, dict[str, JsonValue]] = field(default_factory=dict[bytes, dict[str, JsonValue]])
     models: dict[str, None] = field(default_factory=dict[str, None])
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    failure: tuple[str, str] | None = (
+        None  # what ended the conversation: the place in the source, and the error
+    )
+    n_withdrawn: int = 0  # messages of branches that the person went back from
     _keys: list[bytes] = field(default_factory=list[bytes])
     _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # positions of each key
     _instructions: set[bytes] = field(default_factory=set[bytes])  # keys of system and developer messages
     _waiting: dict[str, list[dict[str, JsonValue]]] = field(
         default_factory=dict[str, list[dict[str, JsonValue]]]
     )
-    _answered: set[object] = field(default_factory=set[object])
-    _called: set[object] = field(default_factory=set[object])
+    _answered: Counter[object] = field(default_factory=Counter[object])
+    _called: Counter[object] = field(default_factory=Counter[object])
     _n_noted: int = 0
 
     def keys(self) -> list[bytes]:
@@ -114,10 +122,10 @@ class Thread:
         """
         self._note()
         call_id = message.get("tool_call_id")
-        if call_id is not None and call_id in self._answered:
+        if call_id is not None and self._answered[call_id] >= max(self._called[call_id], 1):
             return
         if call_id is None or call_id not in self._called:
-            waiting = [c for c in self._waiting.get(name or "", ()) if c.get("id") not in self._answered]
+            waiting = [c for c in self._waiting.get(name or "", ()) if not self._is_answered(c)]
             exact = (c for c in waiting if parsed(c.get("arguments")) == parsed(arguments))
             found = next(exact, waiting[0] if waiting else None)
             if found is None:
@@ -128,14 +136,18 @@ class Thread:
                 self._waiting[name or ""] = [c for c in waiting if c is not found]
         self.extend([{**message, "tool_call_id": call_id}])
 
+    def _is_answered(self, call: dict[str, JsonValue]) -> bool:
+        name = call.get("id")
+        return name is not None and self._answered[name] >= self._called[name]
+
     def _note(self) -> None:
         """Record the tool calls and results in the messages that were added since this method last ran."""
         for message in self.messages[self._n_noted :]:
             if message.get("role") == "tool" and message.get("tool_call_id") is not None:
-                self._answered.add(message["tool_call_id"])
+                self._answered[message["tool_call_id"]] += 1
             calls = message.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
-                self._called.add(call.get("id"))
+                self._called[call.get("id")] += 1
                 self._waiting.setdefault(str(call.get("name") or ""), []).append(call)
         self._n_noted = len(self.messages)
 
@@ -151,6 +163,8 @@ class Thread:
         )
         for text in other.policy:
             self.instruct(text)
+        self.n_withdrawn += other.n_withdrawn
+        self.failure = other.failure
         self.tools |= other.tools
         self.models |= other.models
         _add_metadata(self.metadata, other.metadata)
@@ -159,31 +173,44 @@ class Thread:
         """Return the conversation's fields in native form: messages, tools and metadata."""
         reasoning: list[JsonValue] = []
         messages: list[Fields] = []
-        for message in _joined_reasoning(self.messages):
+        unspoken: list[str] = []
+        for message in _joined_reasoning(self.messages, unspoken):
             plain = {key: value for key, value in message.items() if key not in ("reasoning", "model")}
             if text := message.get("reasoning"):
                 reasoning.append({"message_index": len(messages), "text": str(text)})
             if isinstance(model := message.get("model"), str):
                 self.models.setdefault(model)
             messages.append(plain)
+        if unspoken:
+            reasoning.append({"message_index": max(len(messages) - 1, 0), "text": "\n".join(unspoken)})
         own_metadata: dict[str, JsonValue] = {
             POLICY: "\n\n".join(self.policy) or None,
             MODELS: [*self.models] or None,
             REASONING: reasoning or None,
         }
         tools = list(self.tools.values()) or None
-        return {
+        more: Fields = {LEFT_OUT: [WITHDRAWN] * self.n_withdrawn} if self.n_withdrawn else {}
+        if self.failure is not None:
+            place, error = self.failure
+            more["outcome"] = {
+                **{"error": error_text(error), "outcome_class": class_of_error(error)},
+                **{"source": place, "basis": "error"},
+            }
+        return more | {
             "messages": messages,
             "tools": tools,
             "metadata": without_nulls({**self.metadata, **own_metadata}),
         }
 
 
-def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
-    """Yield the messages; reasoning that forms a separate message is moved to the assistant's next message."""
+def _joined_reasoning(messages: Iterable[Fields], unspoken: list[str]) -> Iterable[Fields]:
+    """Yield the messages; reasoning that forms a separate message is moved to the assistant's next message.
+
+    If no message follows, the reasoning is added to `unspoken`.
+    """
     waiting: list[str] = []
     for message in messages:
-        is_bare = not message.get("content") and not message.get("tool_calls")
+        is_bare = not any(message.get(key) for key in ("content", "tool_calls", "attachments", UNREAD))
         if is_bare and message.get("reasoning") and message["role"] == "assistant":
             waiting.append(str(message["reasoning"]))
             continue
@@ -192,6 +219,7 @@ def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
             message = {**message, "reasoning": "\n".join([*waiting, *own])}
             waiting = []
         yield message
+    unspoken += waiting
 
 
 def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
@@ -214,7 +242,7 @@ def message_key(message: Fields) -> bytes:
     role, content = message.get("role"), message.get("content")
     if role == "tool" and message.get("tool_call_id"):
         return canonical(["tool", message["tool_call_id"]])
-    text = content.strip() if isinstance(content, str) else content or ""
+    text = content.strip() if isinstance(content, str) else content or message.get(UNREAD) or ""
     calls = message.get("tool_calls")
     named = [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
     attached = message.get("attachments")

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record
 from agent_eval.transcripts.importers.base import Source, listed, mapping, text_of
-from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
+from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed, with_known_keys
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 
 _MESSAGES = (
@@ -29,6 +29,7 @@ _OF_MESSAGES = (
 """Keys of a message that contain its conversation id."""
 _BESIDE = ("chosen", "rejected", "preferred_output", "non_preferred_output")
 _FEW = 3
+_NO_NAME = "the message has no conversation id, although the first message of the file has one; add it to each message"
 
 
 def with_messages(value: JsonValue) -> JsonValue:
@@ -64,7 +65,7 @@ def is_chat(value: JsonValue) -> bool:
 
 def is_bare_message(value: JsonValue) -> bool:
     """Return whether a record is a single chat message, with a role and either text or calls, but no messages."""
-    record = mapping(value)
+    record = with_known_keys(dict(mapping(value)))
     has_text = bool({"content", "parts", "tool_calls", "text"} & set(record)) and "messages" not in record
     return has_text and isinstance(record.get("role"), str) and is_chat_message(dict(record))
 
@@ -89,6 +90,9 @@ def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) ->
         if isinstance(item, Record):
             group = mapping(item.value)
             named = {"conversation_id": group["key"]} if has_names and group.get("key") else {}
+            if has_names and not group.get("key"):
+                yield Refusal(source.file, item.number, _NO_NAME)
+                continue
             yield Record(item.number, {**named, "messages": listed(group.get("records"))}, item.size)
         else:
             yield item

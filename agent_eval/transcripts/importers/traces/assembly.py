@@ -1,21 +1,25 @@
 """Assemble conversations from the model calls and tool runs in traces."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, text_of
+from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed
+from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
-from agent_eval.transcripts.importers.shared.dialects import attached, parsed, result_text
+from agent_eval.transcripts.importers.shared.dialects import is_message, parsed, result_fields
 from agent_eval.transcripts.importers.shared.threads import Thread
+
+TRACE_ERROR = "trace error"
+"""Source of an outcome that an error of a trace or of its last model call decides."""
 
 
 @dataclass(frozen=True)
 class ModelCall:
-    """Represent one model call. Times are strings as in the source, except `start`, which is sortable."""
+    """Represent one model call. `start` is sortable, in any unit; other times are strings as in the source."""
 
-    start: float | str
+    start: float
     input: JsonValue
     output: JsonValue
     system: JsonValue = None
@@ -26,18 +30,20 @@ class ModelCall:
     latency_ms: float | None = None
     timestamp: str | None = None
     finish_reason: str | None = None
+    error: str | None = None  # the error that ended the call
 
 
 @dataclass(frozen=True)
 class ToolRun:
     """Represent one run of a tool."""
 
-    start: float | str
+    start: float
     name: str | None
     arguments: JsonValue
     result: JsonValue
     call_id: str | None = None
     is_error: bool | None = None
+    error: str | None = None  # its text is the result if there is no other
 
 
 @dataclass
@@ -46,6 +52,7 @@ class Trace:
 
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
+    error: str | None = None  # the error that ended the whole trace
 
 
 def thread_of_trace(trace: Trace) -> Thread:
@@ -54,23 +61,34 @@ def thread_of_trace(trace: Trace) -> Thread:
     Messages in a call's input that occur in the input or output of earlier calls are not repeated.
     """
     thread = Thread()
-    steps: Sequence[ModelCall | ToolRun] = sorted(
-        [*trace.calls, *trace.runs], key=lambda step: (str(type(step.start)), step.start)
-    )
+    error: str | None = None
+    steps: Sequence[ModelCall | ToolRun] = sorted([*trace.calls, *trace.runs], key=lambda step: step.start)
     for step in steps:
         if isinstance(step, ToolRun):
             answer: Fields = {
                 "role": "tool",
-                "content": result_text(result := parsed(step.result)),
                 "tool_call_id": step.call_id,
-                **attached(result),
+                **result_fields(parsed(step.result)),
             }
+            answer |= {"content": step.error} if answer["content"] is None and step.error else {}
             answer |= {"name": step.name} if step.name else {}
+            answer |= {"is_error": True} if step.error else {}
             answer |= {} if step.is_error is None else {"is_error": step.is_error}
             thread.answer(step.name, step.arguments, answer)
         else:
             _take(thread, step)
+            error = step.error
+    error = trace.error or error
+    thread.failure = (TRACE_ERROR, error) if error else None
     return thread
+
+
+def as_one_exchange(whole: ModelCall) -> list[ModelCall]:
+    """Return a trace without model calls as its question and its answer, between which its tool runs are placed."""
+    return [
+        replace(whole, start=float("-inf"), output=None, error=None),
+        replace(whole, start=float("inf"), input=None, system=None, tools=None),
+    ]
 
 
 def _take(thread: Thread, call: ModelCall) -> None:
@@ -100,11 +118,24 @@ def _take(thread: Thread, call: ModelCall) -> None:
 def _read(
     reader: Callable[[Thread, JsonValue], list[Fields]], thread: Thread, value: JsonValue, role: str
 ) -> list[Fields]:
-    """Return the messages of a call's input or output; a value in an unknown form becomes a message with its JSON."""
+    """Return the messages of a call's input or output; a value in an unknown form is named and not read.
+
+    Raises:
+        NotThisFormatError: If the value is a history in which a message has an unknown form.
+    """
     try:
         return reader(thread, value)
     except NotThisFormatError:
-        return [{"role": role, "content": text_of(value)}]
+        if _is_history(parsed(value)):
+            raise
+        return [{"role": "developer", "content": None, UNREAD: [f"{role} message of an unknown form"]}]
+
+
+def _is_history(value: JsonValue) -> bool:
+    """Return whether a value is a list with a message, a list of such lists, or an object with one."""
+    lists = map(parsed, value.values()) if isinstance(value, dict) else [value]
+    entries = [entry for found in lists for entry in listed(found)]
+    return any(is_message(entry) or any(map(is_message, listed(entry))) for entry in entries)
 
 
 def session_thread(traces: Iterable[Trace]) -> Thread:

@@ -6,7 +6,6 @@ from pydantic import JsonValue
 
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record
-from agent_eval.formats.timestamps import seconds
 from agent_eval.transcripts.importers.base import (
     Fields,
     Found,
@@ -22,10 +21,18 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.order import in_time_order, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
-from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, thread_of_trace
+from agent_eval.transcripts.importers.traces.assembly import (
+    ModelCall,
+    ToolRun,
+    Trace,
+    as_one_exchange,
+    thread_of_trace,
+)
 
 NAME = "langfuse"
 EXPECTED = '{"trace": {…}, "observations": [{"type": "GENERATION", "input", "output"}]}, or observations with a traceId'
@@ -34,7 +41,7 @@ _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "obse
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of an export; traces with the same `sessionId` form one conversation, in file order."""
+    """Yield the conversations of an export; traces with the same `sessionId` form one conversation, in time order."""
     records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
@@ -81,8 +88,10 @@ def grouped_observations(source: Source) -> Iterator[Item]:
     for item in grouped(source, lambda: _unpaged(source), lambda v: text_of(mapping(v).get("traceId"))):
         if isinstance(item, Record):
             group = mapping(item.value)
-            first = mapping(listed(group.get("records"))[0])
-            trace = without_nulls({"id": group.get("key"), "sessionId": first.get("sessionId")})
+            found = [mapping(value) for value in listed(group.get("records"))]
+            found.sort(key=lambda observation: observation.get("parentObservationId") is not None)
+            session = next((name for o in found if (name := o.get("sessionId"))), None)
+            trace = without_nulls({"id": group.get("key"), "sessionId": session})
             yield Record(item.number, {"trace": trace, "observations": group.get("records")}, item.size)
         else:
             yield item
@@ -105,7 +114,7 @@ def _session(record: Mapping[str, JsonValue]) -> str | None:
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     whole = Thread()
     names: list[str] = []
-    for record in map(mapping, listed(group.get("records"))):
+    for record in in_time_order([*map(mapping, listed(group.get("records")))], _time):
         observations = record.get("observations")
         if not isinstance(observations, list):
             raise NotThisFormatError(f"observations is missing or not a list; expected {EXPECTED}")
@@ -119,6 +128,13 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     return whole.fields() | {"conversation_id": ids.named(name)}
 
 
+def _time(record: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the time of a trace, or of its first observation."""
+    starts = [mapping(o).get("startTime") for o in listed(record.get("observations"))]
+    known = sorted((start for start in starts if start), key=sortable)
+    return mapping(record.get("trace")).get("timestamp") or next(iter(known), None)
+
+
 def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, JsonValue]]) -> Thread:
     inner = {text_of(o.get("parentObservationId")) for o in observations if o.get("type") == "GENERATION"}
     found = Trace()
@@ -130,8 +146,11 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
     roots = [o for o in observations if o.get("parentObservationId") is None]
     opening = _opening(trace, roots)
     if not found.calls:
-        whole = next((o for o in (trace, *roots) if o.get("input") or o.get("output")), {})
-        found.calls.append(_call({**whole, "startTime": ""}))
+        outer = next((o for o in (trace, *roots) if o.get("input") or o.get("output")), {})
+        found.calls += as_one_exchange(_call(outer))
+    steps = ("GENERATION", "TOOL")
+    whole = [root for root in roots if root.get("type") not in steps and not _is_tool(root)]
+    found.error = next((error for root in whole if (error := _error(root))), None)
     thread = thread_of_trace(found)
     if opening is not None and not any(m["role"] == "user" for m in thread.messages):
         before = thread_of_trace(Trace(calls=[opening]))
@@ -157,7 +176,14 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
 def _opening(trace: Mapping[str, JsonValue], roots: list[Mapping[str, JsonValue]]) -> ModelCall | None:
     """Return the user's question from the trace or its root observation, if no generation contains it."""
     value = next((o.get("input") for o in (trace, *roots) if o.get("input")), None)
-    return None if value is None else ModelCall(start="", input=value, output=None)
+    return None if value is None else ModelCall(start=0, input=value, output=None)
+
+
+def _error(observation: Mapping[str, JsonValue]) -> str | None:
+    """Return the message of an observation that ended with an error, or None."""
+    if observation.get("level") != "ERROR":
+        return None
+    return text_of(observation.get("statusMessage")) or "error"
 
 
 def _is_tool(observation: Mapping[str, JsonValue]) -> bool:
@@ -173,12 +199,12 @@ def _metadata(observation: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 def _call(observation: Mapping[str, JsonValue]) -> ModelCall:
     attributes = mapping(_metadata(observation).get("attributes"))
     tools = _metadata(observation).get("tools") or attributes.get("gen_ai.tool.definitions")
-    start, end = text_of(observation.get("startTime")) or "", text_of(observation.get("endTime"))
+    start, end = observation.get("startTime"), observation.get("endTime")
     usage = observation.get("usageDetails") or observation.get("usage")
     parameters = mapping(observation.get("modelParameters"))
     reason = parameters.get("finishReason")
     return ModelCall(
-        start=start,
+        start=sortable(start),
         input=observation.get("input"),
         output=observation.get("output"),
         system=attributes.get("gen_ai.system_instructions"),
@@ -187,15 +213,16 @@ def _call(observation: Mapping[str, JsonValue]) -> ModelCall:
         usage=usage,
         cost_usd=paid(observation.get("totalCost", observation.get("calculatedTotalCost"))),
         latency_ms=_milliseconds(start, end, observation.get("latency")),
-        timestamp=start or None,
+        timestamp=text_of(start) or None,
         finish_reason=reason if isinstance(reason, str) else None,
+        error=_error(observation),
     )
 
 
-def _milliseconds(start: str, end: str | None, latency_s: JsonValue) -> float | None:
+def _milliseconds(start: JsonValue, end: JsonValue, latency_s: JsonValue) -> float | None:
     if (known := number_of(latency_s)) is not None:
         return round(known * 1000, 3)
-    took = (seconds(end) - seconds(start)) * 1000
+    took = (sortable(end) - sortable(start)) * 1000
     return round(took, 3) if 0 <= took < float("inf") else None
 
 
@@ -208,10 +235,26 @@ def _run(observation: Mapping[str, JsonValue]) -> ToolRun:
     result = parsed(observation.get("output"))
     content = mapping(result).get("content")
     return ToolRun(
-        start=text_of(observation.get("startTime")) or "",
-        name=next((name for name in names if isinstance(name, str)), text_of(observation.get("name"))),
+        start=sortable(observation.get("startTime")),
+        name=next((name for name in names if isinstance(name, str)), _tool_name(observation)),
         arguments=inner if isinstance(inner, dict) else given,
         result=content if isinstance(content, list | str) else result,
         call_id=next((i for i in ids if isinstance(i, str)), text_of(mapping(result).get("tool_call_id"))),
-        is_error=True if observation.get("level") == "ERROR" else None,
+        error=_error(observation),
     )
+
+
+def _tool_name(observation: Mapping[str, JsonValue]) -> str | None:
+    """Return the tool of an observation; the GenAI conventions name its span `execute_tool <tool>`."""
+    name = text_of(observation.get("name"))
+    return None if name is None else name.removeprefix("execute_tool ").strip() or name
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content='`{"trace", "observations"}`, traces with their observations, or observations',
+    conversation="a trace; the traces with the same `sessionId`",
+)
+"""This format, as `catalog` registers it."""

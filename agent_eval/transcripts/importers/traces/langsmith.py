@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from agent_eval.formats.streams import Record
-from agent_eval.formats.timestamps import seconds
 from agent_eval.transcripts.importers.base import (
     Fields,
     Found,
@@ -19,10 +18,19 @@ from agent_eval.transcripts.importers.base import (
     paid,
     text_of,
 )
+from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.grouping import Threads, TracePart
+from agent_eval.transcripts.importers.rules.order import sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
-from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, thread_of_trace
+from agent_eval.transcripts.importers.traces.assembly import (
+    ModelCall,
+    ToolRun,
+    Trace,
+    as_one_exchange,
+    thread_of_trace,
+)
 
 NAME = "langsmith"
 EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
@@ -31,7 +39,11 @@ _THREAD = ("session_id", "thread_id", "conversation_id")
 
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations in a file of runs; the traces of a thread form one conversation."""
-    records = grouped(source, lambda: _runs(source), lambda value: _key(mapping(value)))
+    runs = (mapping(item.value) for item in _runs(source) if isinstance(item, Record))
+    threads = Threads(map(_part, runs))
+    records = grouped(
+        source, lambda: _runs(source, threads), lambda value: threads.key(_part(mapping(value)))
+    )
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
@@ -40,8 +52,8 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
     return isinstance(value.get("run_type"), str) and "inputs" in value
 
 
-def _runs(source: Source) -> Iterator[Item]:
-    """Yield the runs; each run in `child_runs` becomes a separate record."""
+def _runs(source: Source, threads: Threads | None = None) -> Iterator[Item]:
+    """Yield the runs, with their traces if known; each run in `child_runs` becomes a separate record."""
     for record in records_of(source, EXPECTED):
         if not isinstance(record, Record):
             yield record
@@ -50,8 +62,15 @@ def _runs(source: Source) -> Iterator[Item]:
         size = record.size
         while waiting:
             run = waiting.pop(0)
+            around = mapping(run)
+            if threads is not None and around and not around.get("trace_id"):
+                run = {**around, "trace_id": threads.trace(_part(around))}
             yield Record(record.number, run, size)
-            waiting += listed(mapping(run).get("child_runs"))
+            own = {"trace_id": around.get("trace_id"), "parent_run_id": around.get("id")}
+            children = map(mapping, listed(around.get("child_runs")))
+            waiting += [
+                {**child, **{k: v for k, v in own.items() if child.get(k) is None}} for child in children
+            ]
             size = 0
 
 
@@ -59,10 +78,11 @@ def _metadata(run: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     return mapping(mapping(parsed(run.get("extra"))).get("metadata"))
 
 
-def _key(run: Mapping[str, JsonValue]) -> str | None:
-    """Return the run's thread, else its trace; the field `session_id` of a run is its project, not a session."""
+def _part(run: Mapping[str, JsonValue]) -> TracePart:
+    """Return where a run belongs; the field `session_id` of a run is its project, not a session."""
     named = (text_of(_metadata(run).get(key)) for key in _THREAD)
-    return next(filter(None, named), None) or text_of(run.get("trace_id") or run.get("id"))
+    own, parent = text_of(run.get("id")), text_of(run.get("parent_run_id"))
+    return TracePart(own, parent, text_of(run.get("trace_id")), next(filter(None, named), None))
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -71,7 +91,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         traces.setdefault(text_of(run.get("trace_id") or run.get("id")) or "", []).append(run)
     whole = Thread()
     for runs in sorted(
-        traces.values(), key=lambda runs: min(seconds(_text(run, "start_time")) for run in runs)
+        traces.values(), key=lambda runs: min(sortable(run.get("start_time")) for run in runs)
     ):
         whole.follow(_thread(runs))
     if not whole.messages:
@@ -91,9 +111,16 @@ def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
             found.runs.append(_tool(run))
     roots = [run for run in runs if text_of(run.get("parent_run_id")) not in kinds]
     if not found.calls:
-        found.runs = []  # without model calls, the whole run is one question and one answer
-        found.calls += [_call(run) for run in roots[:1]]
+        found.calls += [part for run in roots[:1] for part in as_one_exchange(_call(run))]
+    whole = [run for run in roots if run.get("run_type") not in ("llm", "tool")]
+    found.error = next((error for run in whole if (error := _error(run))), None)
     return thread_of_trace(found)
+
+
+def _error(run: Mapping[str, JsonValue]) -> str | None:
+    """Return the text of a run's error, or None; an empty error still is one."""
+    error = run.get("error")
+    return None if error in (None, False) else text_of(error) or "error"
 
 
 def _call(run: Mapping[str, JsonValue]) -> ModelCall:
@@ -102,12 +129,12 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
     more = mapping(parsed(run.get("extra")))
     parameters = mapping(more.get("invocation_params"))
     model = _metadata(run).get("ls_model_name", parameters.get("model"))
-    took = (seconds(_text(run, "end_time")) - seconds(start)) * 1000
+    took = (sortable(run.get("end_time")) - sortable(run.get("start_time"))) * 1000
     usage = mapping(outputs.get("usage_metadata")) or {
         key: run.get(key) for key in ("prompt_tokens", "completion_tokens")
     }
     return ModelCall(
-        start=start,
+        start=sortable(run.get("start_time")),
         input=dict(inputs) if {"messages", "input", "prompt", "question"} & set(inputs) else _only(inputs),
         output=_output(outputs, n_given=_n_messages(inputs)),
         tools=parameters.get("tools"),
@@ -116,6 +143,7 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
         cost_usd=paid(run.get("total_cost")),
         latency_ms=round(took, 3) if 0 <= took < float("inf") else None,
         timestamp=start or None,
+        error=_error(run),
     )
 
 
@@ -146,19 +174,31 @@ def _only(values: Mapping[str, JsonValue]) -> JsonValue:
 
 def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
     inputs = mapping(parsed(run.get("inputs")))
-    output = mapping(parsed(run.get("outputs"))).get("output")
+    outputs = mapping(parsed(run.get("outputs")))
+    output = outputs.get("output", _only(outputs))
     message = mapping(mapping(output).get("kwargs")) or mapping(output)
     given = parsed(inputs.get("input")) if set(inputs) == {"input"} else dict(inputs)
     call_id = message.get("tool_call_id")
     return ToolRun(
-        start=_text(run, "start_time"),
+        start=sortable(run.get("start_time")),
         name=text_of(run.get("name")),
         arguments=given,
         result=message.get("content", output),
         call_id=call_id if isinstance(call_id, str) else None,
-        is_error=True if run.get("error") else None,
+        is_error=True if "error" in (mapping(output).get("status"), message.get("status")) else None,
+        error=_error(run),
     )
 
 
 def _text(run: Mapping[str, JsonValue], key: str) -> str:
     return text_of(run.get(key)) or ""
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="runs of LangSmith, from its API, its SDK or a CSV file",
+    conversation="a trace; the traces of one thread",
+)
+"""This format, as `catalog` registers it."""

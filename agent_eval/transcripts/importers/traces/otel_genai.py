@@ -23,6 +23,7 @@ from agent_eval.transcripts.importers.base import (
     or_nothing_found,
     text_of,
 )
+from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.traces import otel_attributes as otel
 from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, session_thread
@@ -47,15 +48,20 @@ _LISTS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations in a file of spans; traces with the same session id form one conversation."""
     sessions: dict[str, str] = {}
+    errors: dict[str, str] = {}
 
     def spans() -> Iterator[Item]:
-        return _spans(source, sessions)
+        return _spans(source, sessions, errors)
 
-    for _ in spans():  # any span of a trace may carry the session id
+    for _ in spans():  # any span of a trace may carry the session id, and its root the error that ended it
         pass
+
+    def convert(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+        return _conversation(group, ids, number, errors)
+
     groups = grouped(source, spans, lambda value: _key(mapping(value), sessions))
     records = (item if _has_model_call(item) else LeftOut(TOOLS_ONLY) for item in groups)
-    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), convert)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
@@ -77,8 +83,11 @@ def _has_model_call(item: Item) -> bool:
     return not all(otel.is_tool_run(mapping(span.get("attributes"))) for span in spans)
 
 
-def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
-    """Yield the spans with messages or tool runs in a common form; add the session of each trace to `sessions`."""
+def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str]) -> Iterator[Item]:
+    """Yield the spans with messages or tool runs in a common form.
+
+    The session of each trace is added to `sessions`, and the error of its root span to `errors`.
+    """
     for record in records_of(source, EXPECTED):
         if isinstance(record, Refusal):
             yield record
@@ -89,6 +98,8 @@ def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
             attributes = mapping(fields["attributes"])
             if session := text_of(otel.first(attributes, otel.SESSIONS)):
                 sessions.setdefault(str(fields["trace"]), session)
+            if fields["parent"] is None and fields["is_error"] and not otel.is_tool_run(attributes):
+                errors.setdefault(str(fields["trace"]), str(fields["error"]))
             size = record.size // max(1, len(found))
             is_told = otel.is_tool_run(attributes) or otel.holds_messages(attributes)
             yield Record(record.number, fields, size) if is_told else LeftOut(NO_MESSAGES)
@@ -134,6 +145,9 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
         "spanId"
     )
     status = mapping(span.get("status"))
+    is_error = status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR") or status.get("status_code") == "ERROR"
+    keys = ("exception.message", "error.message", "exception.type", "error.type")
+    said = (status.get("message"), status.get("description"), *(attributes.get(key) for key in keys))
     return {
         "trace": text_of(trace) or f"record {number}",
         "span": text_of(identity),
@@ -141,9 +155,10 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
         "start": _time(span, ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time")),
         "end": _time(span, ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time")),
         "attributes": cast("JsonValue", attributes),
-        "is_error": status.get("code") in (2, "STATUS_CODE_ERROR")
-        or status.get("status_code") == "ERROR"
-        or None,
+        "is_error": is_error or None,
+        "error": next((text for text in said if isinstance(text, str) and text), "error")
+        if is_error
+        else None,
     }
 
 
@@ -209,12 +224,12 @@ def _key(span: Mapping[str, JsonValue], sessions: Mapping[str, str]) -> str | No
     return sessions.get(trace, trace)
 
 
-def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int, errors: Mapping[str, str]) -> Fields:
     traces: dict[str, list[Mapping[str, JsonValue]]] = {}
     for span in map(mapping, listed(group.get("records"))):
         traces.setdefault(str(span.get("trace")), []).append(span)
     order = sorted(traces, key=lambda trace: min(_start(span) for span in traces[trace]))
-    found = [_trace(traces[trace]) for trace in order]
+    found = [_trace(traces[trace], errors.get(trace)) for trace in order]
     thread = session_thread(found)
     if not thread.messages:
         raise NotThisFormatError("the trace's model calls contain no messages")
@@ -228,19 +243,20 @@ def _start(span: Mapping[str, JsonValue]) -> int:
     return start if isinstance(start, int) else 0
 
 
-def _trace(spans: list[Mapping[str, JsonValue]]) -> Trace:
+def _trace(spans: list[Mapping[str, JsonValue]], error: str | None) -> Trace:
     """Return the model calls and tool runs of a trace; spans that contain other model calls are skipped."""
     parents = {text_of(s.get("span")): text_of(s.get("parent")) for s in spans}
     calls = [s for s in spans if not otel.is_tool_run(mapping(s.get("attributes")))]
     around = {ancestor for call in calls for ancestor in _ancestors(text_of(call.get("span")), parents)}
-    trace = Trace()
+    trace = Trace(error=error)
     for span in spans:
         attributes = mapping(span.get("attributes"))
         start = _start(span)
         if otel.is_tool_run(attributes):
             name, call_id, arguments, result = otel.tool_run(attributes)
-            is_error = True if span.get("is_error") else None
-            trace.runs.append(ToolRun(start, name, arguments, result, call_id, is_error))
+            trace.runs.append(
+                ToolRun(start, name, arguments, result, call_id, error=text_of(span.get("error")))
+            )
         elif span.get("span") is None or span.get("span") not in around:
             trace.calls.append(_call(span, attributes, start))
     return trace
@@ -269,6 +285,7 @@ def _call(span: Mapping[str, JsonValue], attributes: Mapping[str, JsonValue], st
         latency_ms=(end - start) / 1e6 if isinstance(end, int) and start and end >= start else None,
         timestamp=None if not start else _iso(start),
         finish_reason=otel.finish_reason(attributes),
+        error=text_of(span.get("error")),
     )
 
 
@@ -277,3 +294,13 @@ def _iso(when: int) -> str | None:
         return datetime.datetime.fromtimestamp(when / 1e9, datetime.UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+FORMAT = Format(
+    NAME,
+    read,
+    looks_like,
+    content="OTLP JSON, spans as printed by SDKs, or the attributes of a span",
+    conversation="a trace; the traces with the same `session.id` or `gen_ai.conversation.id`",
+)
+"""This format, as `catalog` registers it."""

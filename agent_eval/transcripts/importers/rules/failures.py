@@ -1,0 +1,87 @@
+"""Recognise from a tool's result whether its call failed."""
+
+import re
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.json_text import loads
+from agent_eval.transcripts.importers.rules.values import mapping, text_of
+
+_CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
+_HEAD = re.compile(
+    r"(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
+    r"\s*(-?\d{1,10})\b",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"(?:Chunk ID|Wall time|Original token count|Total output lines|Duration):? ", re.IGNORECASE
+)
+"""Lines of a program that may precede the exit status in the head of a result."""
+_TAIL = re.compile(
+    r"\[(?:The )?command (?:finished|completed|exited) with exit code (-?\d{1,10})\.?\]", re.IGNORECASE
+)
+_LINES = 6
+_LONGEST_JSON = 1_000_000
+_FAILED = frozenset({"error", "failed", "failure", "errored"})
+"""States of a call or a result that say that it failed."""
+
+
+def exit_failed(content: JsonValue) -> bool | None:
+    """Return whether a result states an exit status other than 0; None if it does not state one."""
+    code = _code(content)
+    return None if code is None else code != 0
+
+
+def _code(content: JsonValue) -> int | None:
+    if isinstance(content, str):
+        text = content.strip()
+        if text.startswith("{") and len(text) <= _LONGEST_JSON:
+            try:
+                content = loads(text)
+            except (ValueError, RecursionError):
+                return None
+        else:
+            return _in_text(text)
+    fields = mapping(content)
+    for place in (fields, mapping(fields.get("metadata"))):
+        for key in _CODES:
+            code = place.get(key)
+            if isinstance(code, int) and not isinstance(code, bool):
+                return code
+    return None
+
+
+def _in_text(text: str) -> int | None:
+    """Return the exit status in the first or the last lines of a result; text of the command is not searched."""
+    for line in text.split("\n", _LINES)[:_LINES]:
+        if match := _HEAD.match(line):
+            return int(match[1])
+        if not _BESIDE.match(line):
+            break
+    tail = next((m for line in text.rsplit("\n", _LINES)[-_LINES:] if (m := _TAIL.match(line))), None)
+    return int(tail[1]) if tail else None
+
+
+def failed(value: Mapping[str, JsonValue]) -> bool | None:
+    """Return whether a call or a result says that it failed, by its error or its state; None if it says nothing."""
+    said = next((value[key] for key in ("is_error", "isError") if isinstance(value.get(key), bool)), None)
+    if isinstance(said, bool):
+        return said
+    error = value.get("error")
+    if isinstance(error, bool):
+        return error
+    state = value.get("status", value.get("state"))
+    is_failed = isinstance(state, str) and state.lower() in _FAILED
+    return True if error not in (None, "", {}, []) or is_failed else None
+
+
+def error_said(value: Mapping[str, JsonValue]) -> str | None:
+    """Return the text of an error beside a result, or None."""
+    error = value.get("error")
+    if isinstance(error, dict):
+        said = next(
+            (text for key in ("message", "detail", "text") if isinstance(text := error.get(key), str)), None
+        )
+        return said or text_of(error)
+    return error if isinstance(error, str) and error else None

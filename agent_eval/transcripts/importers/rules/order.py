@@ -1,0 +1,196 @@
+"""Put records and messages in the order in which they happened: parents first, then points in time.
+
+Times are compared as instants. File order decides only where the source states nothing else, and an order that
+contradicts itself is refused.
+"""
+
+import datetime
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from agent_eval.formats.timestamps import as_text, parse_timestamp
+from agent_eval.transcripts.importers.rules.values import Fields, NotThisFormatError, number_of
+
+_Item = TypeVar("_Item")
+TIME_KEYS = (
+    *("timestamp", "created_at", "createdAt", "create_time", "created_time", "sent_at", "sentAt"),
+    *("timestamp_ms", "created", "datetime", "date_time", "time", "date", "ts"),
+)
+"""Keys of a message or a record that contain its time; the first one that is present counts."""
+_VAGUE = frozenset({"created", "time", "date", "ts"})
+"""Keys that may hold something else than a point in time, such as a duration; such a value is ignored."""
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ ,T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+_DIGITS = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
+_SCALES = ((1e16, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0, 1))
+"""Least value of a number → seconds per unit: nanoseconds, microseconds, milliseconds, seconds since 1970."""
+_FORMS = "write it as ISO 8601, e.g. 2026-11-01T10:00:00Z, or as seconds since 1970"
+_FREE = ("system", "developer")
+
+
+def point_in_time(value: JsonValue) -> datetime.datetime | None:
+    """Return a point in time in UTC; None for null, an empty text or a boolean.
+
+    Supports ISO 8601, RFC 2822, day.month.year with dots, and numbers of seconds to nanoseconds since 1970.
+
+    Raises:
+        NotThisFormatError: If the value is anything else.
+    """
+    if value is None or value == "" or isinstance(value, bool):
+        return None
+    number = float(value) if isinstance(value, str) and _DIGITS.fullmatch(value.strip()) else number_of(value)
+    try:
+        if number is not None:
+            scale = next((scale for least, scale in _SCALES if number > least), 1)
+            return datetime.datetime.fromtimestamp(number * scale, datetime.UTC)
+        if isinstance(value, str):
+            text = value.strip()
+            if dotted := _DOTTED.fullmatch(text):
+                day, month, year, hour, minute, second = (int(part or 0) for part in dotted.groups())
+                return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+            try:
+                return parse_timestamp(text)
+            except ValueError:
+                return parsedate_to_datetime(text).astimezone(datetime.UTC)
+    except (ValueError, TypeError, OverflowError, OSError):
+        pass
+    raise NotThisFormatError(f"{str(value)[:60]!r} is not a known form of a time; {_FORMS}")
+
+
+def time_text(value: JsonValue) -> str | None:
+    """Return a time as ISO 8601 text; a text that is in this form is unchanged.
+
+    Raises:
+        NotThisFormatError: If the value is not a time.
+    """
+    when = point_in_time(value)
+    if isinstance(value, str) and when is not None:
+        try:
+            parse_timestamp(value)
+        except ValueError:
+            return as_text(when)
+        return value
+    return as_text(when)
+
+
+def time_of(record: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the time of a record or a message as in the source, or None if it has none."""
+    key = next((key for key in TIME_KEYS if record.get(key) not in (None, "")), None)
+    if key is None:
+        return None
+    try:
+        point_in_time(record[key])
+    except NotThisFormatError:
+        return None if key in _VAGUE else record[key]
+    return record[key]
+
+
+def parents_first(
+    items: Sequence[_Item], own: Callable[[_Item], str | None], parent: Callable[[_Item], str | None]
+) -> list[_Item]:
+    """Return the items so that each one follows its parent; otherwise their order is unchanged."""
+    known = {name for item in items if (name := own(item)) is not None}
+    waiting: dict[str, list[_Item]] = {}
+    done: set[str] = set()
+    found: list[_Item] = []
+
+    def put(first: _Item) -> None:
+        ready = [first]
+        while ready:
+            item = ready.pop(0)
+            found.append(item)
+            if (name := own(item)) is not None:
+                done.add(name)
+                ready = [*waiting.pop(name, ()), *ready]
+
+    for item in items:
+        before = parent(item)
+        if before is not None and before in known and before not in done and before != own(item):
+            waiting.setdefault(before, []).append(item)
+        else:
+            put(item)
+    for left in [*waiting.values()]:  # parents in a circle: file order
+        found += left
+    return found
+
+
+def in_time_order(
+    items: Sequence[_Item],
+    when: Callable[[_Item], JsonValue],
+    is_free: Callable[[_Item], bool] = lambda _: False,
+) -> list[_Item]:
+    """Return the items in the order of their times; items of equal times keep their order.
+
+    Items that are listed newest first are reversed, also those of equal times. If any item lacks a time, the order of
+    the file is kept, unless the known times contradict it.
+
+    Args:
+        items: The items, in file order.
+        when: Function that returns the time of an item as in the source, or None.
+        is_free: Function that returns whether an item needs no time, such as instructions before a conversation.
+
+    Raises:
+        NotThisFormatError: If a time cannot be read, or if times run backwards and some are missing.
+    """
+    times = [point_in_time(when(item)) for item in items]
+    known = [time for time in times if time is not None]
+    falls = next((i for i in range(1, len(known)) if known[i] < known[i - 1]), None)
+    if falls is None:
+        return list(items)
+    free = [item for item, time in zip(items, times, strict=True) if time is None and is_free(item)]
+    if len(known) + len(free) < len(items):
+        missing = next(i for i, t in enumerate(times) if t is None and not is_free(items[i]))
+        raise NotThisFormatError(
+            f"its order is unknown: the times run backwards at {as_text(known[falls])}, and entry {missing + 1} of "
+            f"{len(items)} has no time; give each entry a time, or write the oldest first"
+        )
+    timed = [(time, item) for item, time in zip(items, times, strict=True) if time is not None]
+    if all(later[0] <= earlier[0] for earlier, later in itertools.pairwise(timed)):
+        timed.reverse()
+    return [*free, *(item for _, item in sorted(timed, key=lambda pair: pair[0]))]
+
+
+def messages_in_time_order(messages: Sequence[Fields]) -> list[Fields]:
+    """Return native messages in the order of their times (see `in_time_order`); instructions need no time."""
+    return in_time_order(messages, _message_time, lambda message: message.get("role") in _FREE)
+
+
+def _message_time(message: Fields) -> JsonValue:
+    value = message.get("timestamp")
+    return value if isinstance(value, str | int | float) else None
+
+
+def refuse_results_before_calls(messages: Iterable[Fields]) -> None:
+    """Check that each tool result follows its call.
+
+    Raises:
+        NotThisFormatError: If the only call with the id of a result follows the result.
+    """
+    early: dict[str, int] = {}
+    called: set[str] = set()
+    for index, message in enumerate(messages):
+        answered = message.get("tool_call_id")
+        if message.get("role") == "tool" and isinstance(answered, str) and answered not in called:
+            early.setdefault(answered, index)
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list | tuple) else ():
+            name = call.get("id") if isinstance(call, dict) else None
+            if name in early:
+                raise NotThisFormatError(
+                    f"message {early[name] + 1} is the result of a call that only message {index + 1} makes; "
+                    "write the oldest message first, or give each message a time"
+                )
+            called |= {name} if isinstance(name, str) else set()
+
+
+def sortable(value: JsonValue) -> float:
+    """Return a time as seconds since 1970, by which steps are sorted; minus infinity for a missing or invalid time."""
+    try:
+        when = point_in_time(value)
+    except NotThisFormatError:
+        return float("-inf")
+    return float("-inf") if when is None else when.timestamp()

@@ -1,0 +1,30 @@
+"""Name the parts of a source that an importer cannot read, so that nothing vanishes and nothing is invented."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from agent_eval.formats.refusals import NOT_READ
+from agent_eval.transcripts.importers.rules.values import Fields
+
+UNREAD = "unread"
+"""Key of a message: descriptions of its parts that cannot be read (list of strings); `settled` removes it."""
+
+
+def unread_of(message: Fields) -> list[str]:
+    """Return the descriptions of a message's parts that cannot be read."""
+    value = message.get(UNREAD)
+    return [str(text) for text in value] if isinstance(value, list) else []
+
+
+def not_read(what: str, named: object) -> str:
+    """Return the description of a part, e.g. part of type 'chart'."""
+    return f"{what} {str(named)[:60]!r}"
+
+
+def described(texts: Iterable[str]) -> str | None:
+    """Return one reason for all parts that were not read, with their numbers; None if there are none."""
+    counts = Counter(texts)
+    if not counts:
+        return None
+    parts = ", ".join(f"{n:,} × {text}" for text, n in sorted(counts.items()))
+    return f"{NOT_READ} {parts}; the rest of the record is imported"

@@ -1,0 +1,299 @@
+"""Who spoke, in which order, in which conversation, and what was not read: the same laws in every format."""
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from agent_eval.formats.refusals import NOT_READ, Refusal
+from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.models import Conversation
+from tests.transcripts.importers.samples import SAMPLES, otlp, spans
+from tests.transcripts.making import lines
+
+U, A, T, D = "user", "assistant", "tool", "developer"
+
+
+class Case(NamedTuple):
+    """Lines of a file, the texts of each conversation's messages, and words of what is refused or not read."""
+
+    lines: list[Any]
+    said: list[list[tuple[str, str | None]]]
+    named: tuple[str, ...] = ()
+
+
+def at(minute: int) -> str:
+    return f"2026-03-01T10:{minute:02}:00Z"
+
+
+def claude(
+    uuid: str, parent: str | None, role: str, content: Any, minute: int = 0, **more: Any
+) -> dict[str, Any]:
+    message = {"role": role, "content": content, **more.pop("message", {})}
+    line = {"type": role, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "timestamp": at(minute)}
+    return line | {"message": message, **more}
+
+
+def call(name: str, call_id: str = "c1", **more: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}, **more}
+
+
+def run(own: str, kind: str, parent: str | None, second: int, **more: Any) -> dict[str, Any]:
+    start = f"2026-03-01T10:00:{second:02}"
+    return {
+        "id": own,
+        "run_type": kind,
+        "parent_run_id": parent,
+        "name": own,
+        "start_time": start,
+        "inputs": {},
+        **more,
+    }
+
+
+def codex(kind: str, minute: int = 0, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": at(minute), "type": kind, "payload": payload}
+
+
+def said(role: str, text: str, minute: int = 0) -> dict[str, Any]:
+    return codex(
+        "response_item", minute, type="message", role=role, content=[{"type": "output_text", "text": text}]
+    )
+
+
+def asked(text: str, reply: str | None, **more: Any) -> dict[str, Any]:
+    """A span with one model call."""
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps([{"role": U, "content": text}]),
+    }
+    if reply is not None:
+        attributes["gen_ai.output.messages"] = json.dumps([{"role": A, "content": reply}])
+    return otlp(attributes, **more)
+
+
+PAIR = [("user", "q1"), ("assistant", "a1")]
+CASES = {
+    # who speaks
+    "codex-reminder-beside-a-prompt": Case(
+        [codex("session_meta", id="x"), said(U, "<environment_context>\n<cwd>/w</cwd>\n</environment_context>"),
+         said(U, "q1\n<system-reminder>Be brief.</system-reminder>", 1), said(A, "a1", 2)],
+        [[(D, "<environment_context>\n<cwd>/w</cwd>\n</environment_context>"),
+          (D, "<system-reminder>Be brief.</system-reminder>"), *PAIR]],
+    ),
+    "atif-hand-over": Case(
+        [{"schema_version": "ATIF-v1.5", "session_id": "s", "agent": {"name": "t"}, "steps": [
+            {"step_id": 1, "source": "user", "message": "q1"}, {"step_id": 2, "source": "agent", "message": "a1"},
+            {"step_id": 3, "source": "user", "message": "You are about to hand off your work to another AI agent. Sum up."},
+            {"step_id": 4, "source": "agent", "message": "done"}]}],
+        [[*PAIR, (D, "You are about to hand off your work to another AI agent. Sum up."), (A, "done")]],
+    ),
+    "claude-answered-command": Case(
+        [claude("1", None, U, "<command-message>review</command-message>\n<command-name>/review</command-name>\n<command-args>7</command-args>"),
+         claude("2", "1", U, "Review it.", isMeta=True), claude("3", "2", A, "fine", 1)],
+        [[(D, "<command-message>review</command-message>\n<command-name>/review</command-name>\n<command-args>7</command-args>"),
+          (U, "/review 7"), (D, "Review it."), (A, "fine")]],
+    ),
+    "claude-queued-without-attachment": Case(
+        [claude("1", None, U, "q1"),
+         {"type": "queue-operation", "operation": "enqueue", "sessionId": "s", "content": "stop"},
+         {"type": "queue-operation", "operation": "dequeue", "sessionId": "s", "timestamp": at(1)},
+         claude("2", "1", A, "a1", 2)],
+        [[("user", "q1"), ("user", "stop"), ("assistant", "a1")]],
+    ),
+    # order
+    "json-rows-newest-first": Case(
+        [{"conversation_id": "c", "sender": s, "text": t, "created_at": when} for s, t, when in
+         [("bot", "a1", "01.03.2026 10:00"), ("customer", "q1", "01.03.2026 09:59")]],
+        [PAIR],
+    ),
+    "instants-not-texts": Case(
+        [{"messages": [{"role": A, "content": "a1", "timestamp": "2026-03-01T10:00:00+00:00"},
+                       {"role": U, "content": "q1", "timestamp": "2026-03-01T11:59:00+02:00"}]}],
+        [PAIR],
+    ),
+    "chat-with-parents": Case(
+        [{"currentId": "3", "messages": [
+            {"id": "3", "parentId": "1", "role": A, "content": "a1"}, {"id": "1", "parentId": None, "role": U, "content": "q1"},
+            {"id": "2", "parentId": "1", "role": A, "content": "replaced"}]}],
+        [PAIR], ("replaced answer",),
+    ),
+    "result-before-its-call": Case(
+        [{"messages": [{"role": T, "tool_call_id": "c1", "content": "r"}, {"role": A, "tool_calls": [call("f")]}]}],
+        [], ("message 1 is the result of a call",),
+    ),
+    "times-backwards-and-missing": Case(
+        [{"messages": [{"role": A, "content": "a", "timestamp": at(2)}, {"role": U, "content": "q", "timestamp": at(1)},
+                       {"role": A, "content": "b"}]}],
+        [], ("its order is unknown",),
+    ),
+    "no-time": Case(
+        [{"messages": [{"role": U, "content": "q", "timestamp": "11/12/2026"}]}], [], ("11/12/2026",)
+    ),
+    "items-newest-first": Case(
+        [{"object": "list", "data": [{"type": "message", "role": A, "content": "a1"}, {"type": "message", "role": U, "content": "q1"}]}],
+        [], ("order=asc",),
+    ),
+    "records-of-a-session-newest-first": Case(
+        [{"session_id": "s", "messages": [{"role": r, "content": c} for r, c in [*PAIR, (U, "q2"), (A, "a2")]]},
+         {"session_id": "s", "messages": [{"role": r, "content": c} for r, c in PAIR]}],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
+    # grouping
+    "otel-session-on-one-span": Case(
+        [spans(asked("q1", "a1", spanId="a", parentSpanId="r"),
+               otlp({"session.id": "S", "gen_ai.prompt": "x"}, spanId="r") | {"attributes": otlp({"session.id": "S"})["attributes"]},
+               asked("q2", "a2", traceId="t2", spanId="b", startTimeUnixNano="1770000001000000000"),
+               asked("q3", "a3", traceId="t3", spanId="c", startTimeUnixNano="1770000002000000000"))],
+        [PAIR, [(U, "q2"), (A, "a2")], [(U, "q3"), (A, "a3")]], ("spans without model messages",),
+    ),
+    "langsmith-children-without-trace": Case(
+        [run("r", "chain", None, 0, extra={"metadata": {"thread_id": "T"}}, inputs={"input": "q1"}),
+         run("l", "llm", "r", 1, inputs={"messages": [{"type": "human", "content": "q1"}]},
+             outputs={"generations": [[{"message": {"type": "ai", "content": "a1"}}]]})],
+        [PAIR],
+    ),
+    "claude-back-to-the-start": Case(
+        [claude("1", None, U, "old"), claude("2", "1", A, "gone"), claude("3", None, U, "q1", 1), claude("4", "3", A, "a1", 2)],
+        [PAIR], ("went back from",),
+    ),
+    "claude-parallel-calls-branch": Case(
+        [claude("1", None, U, "q1"),
+         claude("2", "1", A, [{"type": "tool_use", "id": "x", "name": "f", "input": {}}], message={"id": "m"}),
+         claude("3", "2", A, [{"type": "tool_use", "id": "y", "name": "g", "input": {}}], message={"id": "m"}),
+         claude("4", "2", U, [{"type": "tool_result", "tool_use_id": "x", "content": "rx"}], 1),
+         claude("5", "3", U, [{"type": "tool_result", "tool_use_id": "y", "content": "ry"}], 1),
+         claude("6", "5", A, "a1", 2)],
+        [[("user", "q1"), (A, None), (T, "rx"), (T, "ry"), ("assistant", "a1")]],
+    ),
+    "codex-rolled-back": Case(
+        [codex("session_meta", id="x"), *(said(r, t) for r, t in [*PAIR, (U, "drop it"), (A, "dropped")]),
+         codex("event_msg", type="thread_rolled_back", num_turns=1), said(U, "q2"), said(A, "a2")],
+        [[*PAIR, (U, "q2"), (A, "a2")]], ("rolled back",),
+    ),
+    # parts
+    "unknown-part": Case(
+        [{"messages": [{"role": U, "content": "q1"},
+                       {"role": A, "content": [{"type": "text", "text": "a1"}, {"type": "chart", "spec": {"x": 1}}]}]}],
+        [PAIR], ("part of type 'chart'",),
+    ),
+    "thought-in-tags": Case(
+        [{"conversations": [{"from": "human", "value": "q1"}, {"from": "gpt", "value": "<think>Hm.</think>\na1"}]}], [PAIR]
+    ),
+    "gemini-thought-in-a-span": Case(
+        [spans(otlp({"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([{"role": U, "parts": [{"text": "q1"}]}]),
+                     "gen_ai.output.messages": json.dumps([{"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "a1"}]}])}))],
+        [PAIR],
+    ),
+    "unknown-role": Case(
+        [{"messages": [{"role": U, "content": "q"}, {"role": "robot", "content": "a"}]}], [], ("robot",)
+    ),
+    "unknown-role-in-a-trace": Case(
+        [run("l", "llm", None, 0, inputs={"messages": [{"role": U, "content": "q"}, {"role": "robot", "content": "x"}]},
+             outputs={"output": "a"})],
+        [], ("robot",),
+    ),
+    "invalid-call": Case(
+        [{"messages": [{"type": "human", "content": "q1"},
+                       {"type": "ai", "content": "a1", "invalid_tool_calls": [{"name": "f", "args": "{", "id": "c"}]}]}],
+        [PAIR],
+    ),
+    "responses-unknown-item": Case(
+        [{"object": "response", "id": "r", "input": "q1", "output": [
+            {"type": "novel_item", "id": "n"}, {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}],
+        [PAIR], ("item of type 'novel_item'",),
+    ),
+    "call-without-a-name": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": "a1", "tool_calls": [{"id": "c"}]}]}],
+        [PAIR], ("call without a name",),
+    ),
+    # errors
+    "no-response": Case(
+        [{"request": {"model": "m", "messages": [{"role": U, "content": "q1"}]}, "response": None, "error": "RateLimitError: 429"}],
+        [[("user", "q1")]],
+    ),
+}  # fmt: skip
+
+
+def read(content: bytes, folder: Path) -> list[Any]:
+    path = folder / "in.jsonl"
+    path.write_bytes(content)
+    source = Source(path, "s")
+    found = detect(source)
+    return [found.reason] if found.format_name is None else list(FORMATS[found.format_name](source))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_laws_hold_in_this_format(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    found = read(lines(case.lines), tmp_path)
+    texts = [[(m.role, m.content) for m in c.messages] for c in found if isinstance(c, Conversation)]
+    assert texts == case.said, found
+    named = "\n".join(str(item) for item in found if not isinstance(item, Conversation))
+    assert all(words in named for words in case.named), named
+    assert bool(named) == bool(case.named), named
+
+
+def part(kind: str, mark: str) -> Any:
+    """A part of a message that contains the mark once."""
+    parts: dict[str, Any] = {
+        "text": {"type": "text", "text": mark},
+        "plain": mark,
+        "refusal": {"type": "refusal", "refusal": mark},
+        "thought": {"text": mark, "thought": True},
+        "call": {"type": "tool_use", "id": mark, "name": "f", "input": {}},
+        "image": {"type": "image_url", "image_url": {"url": f"https://x/{mark}"}},
+        "value": {"type": "text", "text": {"value": mark, "annotations": []}},
+        "unknown": {"type": "chart", "spec": mark},
+        "untyped": {"spec": mark},
+        "unnamed": {"type": "tool_use", "id": mark},
+        "empty text": {"type": "text", "text": {"html": mark}},
+        "nested": [mark],
+    }
+    return parts[kind]
+
+
+KINDS = (
+    *("text", "plain", "refusal", "thought", "call", "image", "value"),
+    *("unknown", "untyped", "unnamed", "empty text", "nested"),
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_part_is_stored_or_named(seed: int, tmp_path: Path) -> None:
+    """Parts in = parts stored + parts named, whatever the parts and their order."""
+    chance = random.Random(seed)
+    marks = [f"mark{n}x" for n in range(chance.randint(1, 40))]
+    messages: list[dict[str, Any]] = [{"role": U, "content": [part(chance.choice(KINDS[:2]), "q")]}]
+    left = list(marks)
+    while left:
+        own, left = left[: (n := chance.randint(1, 5))], left[n:]
+        messages.append({"role": A, "content": [part(chance.choice(KINDS), mark) for mark in own]})
+    found = read(lines([{"messages": messages}]), tmp_path)
+    stored = next(item for item in found if isinstance(item, Conversation)).model_dump_json()
+    refusals = [item.reason for item in found if isinstance(item, Refusal)]
+    n_named = sum(int(n) for reason in refusals for n in re.findall(r"(\d+) × ", reason))
+    assert all(reason.startswith(NOT_READ) for reason in refusals)
+    assert sum(mark in stored for mark in marks) + n_named == len(marks)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_part_of_a_sample_becomes_speech_as_json(name: str, tmp_path: Path) -> None:
+    for item in read(SAMPLES[name].to_bytes(), tmp_path):
+        texts = [m.content or "" for m in item.messages] if isinstance(item, Conversation) else []
+        assert not any(words in text for text in texts for words in ('{"type":', "[refusal]", "[text]"))
+
+
+def test_every_format_has_a_sample() -> None:
+    assert set(SAMPLES) == set(FORMATS)
+
+
+def test_what_a_person_wrote_beside_a_block_of_a_program_stays_hers() -> None:
+    text = "Why does <system-reminder> appear in my log?"
+    assert told_apart([{"role": U, "content": text}]) == [{"role": U, "content": text}]
