@@ -114,9 +114,14 @@ def _project_or_packaged() -> "Project":
 
 
 def _project() -> "Project":
+    """Return the project of the working directory, after the runs of killed processes were marked as failed."""
+    from agent_eval.commands.setup.dead_runs import close_dead_runs
+    from agent_eval.commands.terminal.output import consoles
     from agent_eval.project import Project
 
-    return Project.open()
+    project = Project.open()
+    close_dead_runs(project, consoles()[1])
+    return project
 
 
 def _version(project: "Project", version: str | None) -> str:

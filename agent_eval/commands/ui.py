@@ -23,7 +23,8 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if is_idle:  # otherwise the sensor observes the sources
             launch = Launch.at(project, defs, read_sources(project, agents, versions))
-            launch.observe(agents=agents, versions=versions)
+            with launch.close_abandoned_runs():
+                launch.observe(agents=agents, versions=versions)
     root = project.home.root
     workspace = root / "workspace.yaml"
     source = ["-w", str(workspace)] if workspace.is_file() else ["-m", "agent_eval.definitions"]

@@ -48,7 +48,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     any observation that is made during the run.
     """
     project, instance = Project.open(), context.instance
-    lost = close_abandoned_runs(instance, project.store) if project.store.is_shared else []
+    lost = close_abandoned_runs(instance, project.store)
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if is_idle:
             lost += close_lost_runs(instance, project.home.root, project.store)

@@ -41,6 +41,7 @@ from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import SpendingCap
+from agent_eval.storage.run_owners import RunOwners
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
@@ -125,6 +126,11 @@ class Project:
     def watched(self, watch: Watch, heard: Heard | None = None) -> "Project":
         """Return a copy of the project with receivers for the progress and the answers of judge models."""
         return replace(self, watch=watch, heard=heard)
+
+    @property
+    def dead_runs(self) -> list[str]:
+        """Return the ids of Dagster's runs whose process was killed, sorted; they are still shown as started."""
+        return RunOwners.of(self.home.root).dead()
 
     @cached_property
     def store(self) -> Store:
