@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
-from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install
+from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install, named_parameter
 from agent_eval.judge.prompts import Messages, Prompt, marked
 from agent_eval.judge.prompts.attachments import content_parts
 from agent_eval.tables.judging import IMPORTED, is_imported
@@ -45,6 +45,11 @@ From the second on, the prompt also describes the form."""
 _ACCEPTED: dict[str, int] = {}
 """Position of the first entry of FORMS that the server of a model has accepted, by model."""
 _MAY_BE_FORM = (400, 422, 500)  # statuses of servers that do not support a form; their messages differ
+_NOT_SENT: dict[str, set[str]] = {}
+"""Parameters that the server of a model has refused by name, by model. They are left out, and `max_tokens` is first
+sent as `max_completion_tokens`."""
+_PARAMETERS = ("temperature", "max_tokens", "max_completion_tokens")
+_REFUSES_PARAMETER = (400, 422)
 _STAND_INS: set[str] = set()
 """Models that `_make_known` added to litellm's table."""
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
@@ -79,6 +84,7 @@ class CallError(Exception):
     """Raised when a call got no reply. The detail contains no secrets.
 
     If the requested form of the reply may be the cause, `next_form` is the position in FORMS to try next, else None.
+    If the server refused a parameter by name, `is_adjusted` is true: the next call does not send it.
     """
 
     def __init__(
@@ -87,8 +93,11 @@ class CallError(Exception):
         detail: str,
         retry_after_s: float | None = None,
         next_form: int | None = None,
+        *,
+        is_adjusted: bool = False,
     ) -> None:
         super().__init__(detail)
+        self.is_adjusted = is_adjusted
         self.failure = failure
         self.detail = detail
         self.retry_after_s = retry_after_s
@@ -150,34 +159,49 @@ class LiteLLMClient:
             sent = [dict(message) for message in (form.with_skeleton(messages) if rung else messages)]
         if form.attachments:
             _attach(sent, form.attachments)
+        parameters = self._parameters(max_tokens)
         try:
             async with asyncio.timeout(self.timeout_s):
                 response = await litellm.acompletion(
                     model=self.model,
                     messages=sent,
                     **_response_format(form, rung),
-                    temperature=self.temperature,
-                    max_tokens=max_tokens,
+                    **parameters,
                     timeout=self.timeout_s,
                     drop_params=True,  # omit temperature or schema for models that do not support them
                     num_retries=0,
                     max_retries=0,
                 )
             dropped = dropped_parameters(self.model, self.temperature)
-            if has_marks and dropped is not None:
-                dropped = tuple(sorted({*dropped, "response_format"}))
+            if dropped is not None:
+                left_out = {"response_format"} if has_marks else set[str]()
+                left_out |= {name for name in _NOT_SENT.get(self.model, ()) if name == "temperature"}
+                dropped = tuple(sorted({*dropped, *left_out}))
             _ACCEPTED[self.model] = min(_ACCEPTED.get(self.model, rung), rung)
             return _reply(response, self.price, dropped, exchange.refusal)
         except Exception as error:
             failed = self._call_error(litellm, error, exchange)
-            may_be_form = failed.failure in ("refused", "server") and exchange.failure is None
+            refused = exchange.status in _REFUSES_PARAMETER and failed.failure == "refused"
+            if refused and (named := named_parameter(exchange.error, _PARAMETERS)) in parameters:
+                _NOT_SENT.setdefault(self.model, set()).add(str(named))
+                failed.is_adjusted = True
+                raise failed from None
+            # only an answer of the server shows that it does not support the form; a broken connection does not
+            may_be_form = exchange.status in _MAY_BE_FORM and failed.failure in ("refused", "server")
             if form.attachments and self.model in _ACCEPTED:
                 may_be_form = False  # an attachment is the more likely cause
-            if may_be_form and rung + 1 < len(FORMS) and getattr(error, "status_code", 0) in _MAY_BE_FORM:
+            if may_be_form and rung + 1 < len(FORMS):
                 failed.next_form = rung + 1
             raise failed from None  # the message of the original error may contain a key
         finally:
             EXCHANGE.reset(token)
+
+    def _parameters(self, max_tokens: int) -> dict[str, float]:
+        """Return the parameters to send, without those that the server has refused by name."""
+        refused = _NOT_SENT.get(self.model, set())
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+        sent = {"temperature": self.temperature, limit: max_tokens}
+        return {name: value for name, value in sent.items() if name not in refused}
 
     def _call_error(self, litellm: Any, error: Exception, exchange: Exchange) -> CallError:
         """Convert an exception of litellm to a CallError with the kind of failure."""

@@ -112,6 +112,7 @@ class _CallAttempt:
     read: dict[str, Verdict] = field(default_factory=dict[str, Verdict])
     n_failed: int = 0
     n_timeouts: int = 0
+    n_of_form: int = 0  # errors that the current form of the reply may have caused
     n_enlarged: int = 0
     reply: Reply | None = None  # the last reply
     is_repaired: bool = False
@@ -312,9 +313,12 @@ class ModelJudge:
         return self._after_reply(attempt, reply, started)
 
     def _after_failure(self, attempt: _CallAttempt, error: CallError, started: float) -> float:
+        if error.is_adjusted:  # at most once for each parameter, since it is then no longer sent
+            return 0.0
         attempt.n_failed += 1
-        if error.next_form is not None and (error.failure == "refused" or attempt.n_failed > 1):
-            attempt.prompt = replace(attempt.prompt, rung=error.next_form)
+        attempt.n_of_form += error.next_form is not None
+        if error.next_form is not None and (error.failure == "refused" or attempt.n_of_form > 1):
+            attempt.prompt, attempt.n_of_form = replace(attempt.prompt, rung=error.next_form), 0
             return 0.0
         attempt.n_timeouts += error.failure == "timeout"
         if (kind := _AT_ONCE.get(error.failure)) is not None:

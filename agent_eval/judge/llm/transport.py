@@ -7,8 +7,9 @@ on invalid token counts. Its transport is therefore wrapped, so that replies to 
 import contextlib
 import functools
 import json
+import re
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +23,7 @@ rejected API key; invalid request; rejected or filtered content; prompt that exc
 
 MEGABYTE = 1_000_000
 _MOST_OF_AN_ERROR = 16_384  # maximum bytes that are read of a reply with an error status
+_MOST_OF_A_MESSAGE = 200  # characters of an error message that are searched for a parameter
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNPACKED_BY = {
     "": None,
@@ -42,6 +44,8 @@ class Exchange:
     failure: Failure | None = None
     detail: str = ""
     refusal: str | None = None  # text with which the model declined to answer
+    status: int | None = None  # of a complete HTTP answer; None if there is none
+    error: bytes = b""  # the first bytes of the body of an answer with an error status
 
 
 EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
@@ -131,6 +135,9 @@ async def bounded(
     finally:
         with contextlib.suppress(httpx.TransportError):
             await response.aclose()
+    exchange.status = response.status_code
+    if response.is_error:
+        exchange.error = body
     if response.is_success:
         body = _tidied(body, response.headers.get("content-type", ""), exchange, refuse)
     kept = [
@@ -221,6 +228,34 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
     if (usage := _usage(value.get("usage"))) is not None:
         tidy["usage"] = usage
     return tidy
+
+
+def named_parameter(error: bytes, names: Collection[str]) -> str | None:
+    """Return the parameter of a request that the body of an error complains about, or None if it names none.
+
+    Servers name it in `error.param`, in the location of a validation error, or first in the message. Only the
+    beginning of a message counts, because some servers repeat the prompt after it.
+    """
+    try:
+        value = json.loads(error)
+    except (ValueError, RecursionError):
+        value = error.decode(errors="replace")
+    problem = value.get("error", value) if isinstance(value, dict) else value
+    if not isinstance(problem, dict):
+        return _first_name(str(problem), names)
+    if problem.get("param"):
+        param = str(problem["param"])
+        return param if param in names else None
+    detail = problem.get("detail")
+    places = [d.get("loc") for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
+    parts = [part for place in places if isinstance(place, list) for part in place]
+    said = problem.get("message") or problem.get("detail") or ""
+    return next((part for part in parts if part in names), None) or _first_name(str(said), names)
+
+
+def _first_name(text: str, names: Collection[str]) -> str | None:
+    found = re.search(rf"\b(?:{'|'.join(map(re.escape, names))})\b", text[:_MOST_OF_A_MESSAGE])
+    return found[0] if found else None
 
 
 def _text(value: object) -> str | None:
