@@ -33,6 +33,9 @@ class JudgmentFacts:
     looked: _ByPair[tuple[int, int]] = field(default_factory=dict[AgentVersion, tuple[int, int]])
     silent: _ByPair[Silence] = field(default_factory=dict[AgentVersion, Silence])
     models: _ByPair[frozenset[str]] = field(default_factory=dict[AgentVersion, frozenset[str]])
+    answered: _ByPair[frozenset[tuple[str, str]]] = field(
+        default_factory=dict[AgentVersion, frozenset[tuple[str, str]]]
+    )  # judges, with the models that answered as their servers name them
 
     @classmethod
     def of(
@@ -61,6 +64,7 @@ class JudgmentFacts:
             looked_for_failures(turns, failure_metrics),
             silences(turns, transcripts),
             _models(turns, whole),
+            _answered(turns, whole),
         )
 
     @classmethod
@@ -75,6 +79,7 @@ class JudgmentFacts:
             _merged(self.looked, other.looked, lambda a, b: (a[0] + b[0], a[1] + b[1])),
             _merged(self.silent, other.silent, Silence.__add__),
             _merged(self.models, other.models, frozenset.union),
+            _merged(self.answered, other.answered, frozenset.union),
         )
 
 
@@ -103,3 +108,15 @@ def _models(
         both.filter(~pl.col("judge").is_in(list(_NO_MODEL))).group_by(PAIR).agg(pl.col("judge").unique())
     )
     return {AgentVersion(agent, version): frozenset(judges) for version, agent, judges in by_pair.iter_rows()}
+
+
+def _answered(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[AgentVersion, frozenset[tuple[str, str]]]:
+    """Return the judges and the models that answered for them, per pair."""
+    columns = [*PAIR, "judge", "response_model"]
+    rows = pl.concat([frame.select(columns) for frame in (turn_judgments, conversation_judgments)])
+    by_pair = defaultdict[AgentVersion, set[tuple[str, str]]](set)
+    for version, agent, judge, model in rows.drop_nulls("response_model").unique().iter_rows():
+        by_pair[AgentVersion(agent, version)].add((judge, model))
+    return {pair: frozenset(answered) for pair, answered in by_pair.items()}
