@@ -147,7 +147,7 @@ def _wrapped_sync(handle: Callable[..., "httpx.Response"]) -> Callable[..., "htt
         reply = _Reply(response, request, exchange, is_chat=False)
         try:
             reply.check_redirect()
-            for chunk in response.iter_raw():  # type: ignore[attr-defined]
+            for chunk in response.iter_raw():
                 if reply.is_full_with(chunk) or exchange.remaining_s <= 0:
                     break
         finally:
