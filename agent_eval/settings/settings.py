@@ -433,7 +433,8 @@ def _read(path: Path) -> dict[str, Any]:
 def unknown_variables() -> list[str]:
     """Return the AGENT_EVAL_* environment variables that are not settings of this release."""
     known = {
-        f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data", "parent_run")
+        f"AGENT_EVAL_{name.upper()}"
+        for name in (*Settings.model_fields, "home", "shared_data", "parent_run", "ui_without_login")
     }
     return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in known)
 
