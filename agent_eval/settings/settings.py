@@ -73,6 +73,13 @@ class Settings(BaseSettings):
         pattern=r"^[\w.]+:\w+$",
         description="Function, as `module:function`, that is called with each failed run.",
     )
+    notify: str | None = Field(
+        default=None,
+        pattern=r"^([\w.]+:\w+|https?://\S+)$",
+        description="Where changes are reported after a run: a gate turns red, a rank changes, a cap is reached, or a judge does "
+        "not answer. A function, as `module:function`, that is called with a dict per change, or a webhook URL that accepts "
+        'Slack\'s `{"text": …}`. Messages contain no text of transcripts.',
+    )
     report_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
