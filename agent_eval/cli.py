@@ -117,9 +117,14 @@ def _project_or_packaged() -> "Project":
 
 
 def _project() -> "Project":
+    """Return the project of the working directory, after the runs of killed processes were marked as failed."""
+    from agent_eval.commands.setup.dead_runs import close_dead_runs
+    from agent_eval.commands.terminal.output import consoles
     from agent_eval.project import Project
 
-    return Project.open()
+    project = Project.open()
+    close_dead_runs(project, consoles()[1])
+    return project
 
 
 def _version(project: "Project", version: str | None) -> str:
@@ -866,12 +871,19 @@ def prompts(
 def ui(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Require no token; only behind a proxy that authenticates users."),
+    ] = False,
 ) -> None:
-    """Serve the Dagster UI of this project, and run the Dagster daemon."""
+    """Serve the Dagster UI of this project, and run the Dagster daemon.
+
+    Open the printed address: it contains a token, without which the UI refuses every request.
+    """
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.ui import ui as serve
 
-    serve(_project(), consoles()[1], host=host, port=port)
+    serve(_project(), consoles()[1], host=host, port=port, has_token=not no_token)
 
 
 @methodology_app.command("list")

@@ -94,7 +94,7 @@ class Cluster:
         return subprocess.run(check, env=self._environment, capture_output=True, check=False).returncode == 0
 
     def ui(self) -> Ui:
-        return Ui(self.web_port, self.home / "web.log", self.processes["web"])
+        return Ui(self.web_port, self.home / "web.log", self.processes["web"], self.home)
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_eval.defs.ui.guard import kept_token
 from benchmarks.warm import agent_eval
 
 LOCATION = {"repositoryLocationName": "agent_eval.definitions", "repositoryName": "__repository__"}
@@ -27,13 +28,19 @@ class Ui:
     port: int
     log: Path
     process: subprocess.Popen[bytes]
+    home: Path  # DAGSTER_HOME
+
+    @property
+    def token(self) -> str:
+        """The token that every request needs."""
+        return kept_token(self.home)
 
     def ask(self, query: str, **variables: object) -> dict[str, Any]:
         """The data of a GraphQL answer; fails on errors."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/graphql",
             json.dumps({"query": query, "variables": variables}).encode(),
-            {"Content-Type": "application/json"},
+            {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             said = json.load(answer)
@@ -121,7 +128,7 @@ def served(root: Path, **more: str) -> Iterator[Ui]:
         process = subprocess.Popen(
             command, cwd=root, env=environment(root, **more), stdout=log, stderr=log, process_group=0
         )
-    ui = Ui(port, root / "ui.log", process)
+    ui = Ui(port, root / "ui.log", process, root / ".dagster")
     try:
         eventually(lambda: process.poll() is not None or _answers(ui), "the UI answers", log=ui.log)
         assert process.poll() is None, ui.log.read_text()[-3000:]

@@ -17,6 +17,7 @@ BY_NAME = {
     "defs/dagster_internals.py",
     "metrics/custom.py",
     "simulate/agents/endpoints.py",
+    "project/notify/notifications.py",
 }
 """Modules that import by a name in a text: functions on first use, private parts of Dagster, what a project's settings name."""
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.judge.inputs.foreign_judgments import agreement, kept_policy, read_foreign
 from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.project import Project
@@ -51,7 +51,7 @@ def compare_foreign(
     """
     foreign, refusals = read_foreign(paths)
     for refusal in refusals:
-        err.print(sanitize(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(sanitize_line(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     rows = project.store.read(
         table("turn_judgments"),
         pl.DataFrame({"metric": [POLICY_ADHERENCE.name], "is_effective": [True]}),
@@ -77,7 +77,7 @@ def compare_foreign(
 def _print(out: Console, title: str, rows: pl.DataFrame) -> None:
     grid = FittingTable(title, rows.columns)
     for row in rows.iter_rows():
-        grid.add_row(*(Text(sanitize(_cell(value))) for value in row))
+        grid.add_row(*(Text(sanitize_line(_cell(value))) for value in row))
     out.print(grid)
 
 

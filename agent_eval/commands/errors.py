@@ -11,7 +11,7 @@ from agent_eval.clusters import trends
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import NotFoundError
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters
 from agent_eval.report.asset_pages.clusters import most_severe_first
@@ -133,7 +133,7 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
             grid.add_row(
                 Text(row["severity"], style=_COLOURS[row["severity"]]) if i == 0 else "",
                 _described(row) if i == 0 else "",
-                Text(sanitize(row["agent_id"])),
+                Text(sanitize_line(row["agent_id"])),
                 str(row["n_turns"]),
                 "–" if row["rate_per_100_turns"] is None else f"{row['rate_per_100_turns']:.1f}",
                 _trend(row),
@@ -145,12 +145,16 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
 
 def _described(row: dict[str, object]) -> Text:
     """Return the title, id, root cause and an example of a cluster as text for the terminal."""
-    text = Text(sanitize(str(row["title"])), style="bold")
+    text = Text(sanitize_line(str(row["title"])), style="bold")
     cause = row["root_cause"]
     if cause:
-        text.append(f"\n{sanitize(_cut(str(cause), 200))}", style="not bold")
+        text.append(f"\n{sanitize_line(_cut(str(cause), 200))}", style="not bold")
     examples = row["examples"] or []
-    seen = f", e.g. {sanitize(_cut(str(examples[0]), 60))}" if isinstance(examples, list) and examples else ""
+    seen = (
+        f", e.g. {sanitize_line(_cut(str(examples[0]), 60))}"
+        if isinstance(examples, list) and examples
+        else ""
+    )
     text.append(f"\n{row['cluster_id']}, since {row['first_seen']}{seen}", style="not bold dim")
     return text
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.atomic_files import locked, write_atomically
-from agent_eval.formats.plain_text import one_line, sanitize
+from agent_eval.formats.plain_text import one_line, sanitize_line
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import COLUMNS, OPTIONAL, targets_of
 from agent_eval.judge.inputs.label_agreement import label_agreement
@@ -201,7 +201,7 @@ def _print(out: Console, rows: pl.DataFrame) -> None:
     grid = FittingTable("Agreement of judges with the labels in these files", rows.columns)
     for row in rows.iter_rows(named=True):
         lacking = "1 label: too few" if row["n"] == 1 else "–"
-        grid.add_row(*(Text(sanitize(_cell(value, lacking))) for value in row.values()))
+        grid.add_row(*(Text(sanitize_line(_cell(value, lacking))) for value in row.values()))
     out.print(grid)
 
 

@@ -16,6 +16,7 @@ from agent_eval.project.clusters import refusals as cluster_refusals
 from agent_eval.project.data_versions import Sources, read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.gates import checked_gates
+from agent_eval.project.notify.notifications import notify_changes
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported_judge
@@ -99,7 +100,8 @@ def run(
             pairs.filter(pl.col("asset") != "gate_results").select(_PAIR).unique(),
             pairs.select(_PAIR).unique().height,
         )
-    return replace(report, agents=tuple(agents))
+    unsent = notify_changes(project)
+    return replace(report, agents=tuple(agents), warnings=(*report.warnings, *filter(None, [unsent])))
 
 
 def what_is_stale(

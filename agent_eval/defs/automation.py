@@ -24,6 +24,7 @@ from agent_eval.defs.observations import new_observations, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import one_line
 from agent_eval.methodology import EditedVersionError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
@@ -48,7 +49,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     any observation that is made during the run.
     """
     project, instance = Project.open(), context.instance
-    lost = close_abandoned_runs(instance, project.store) if project.store.is_shared else []
+    lost = close_abandoned_runs(instance, project.store)
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if is_idle:
             lost += close_lost_runs(instance, project.home.root, project.store)
@@ -213,7 +214,7 @@ def failed_runs(context: dg.RunFailureSensorContext) -> None:
     """Report a failed run to the log, and to the project's own hook if it has one."""
     run = context.dagster_run
     assets = sorted(key.to_user_string() for key in run.asset_selection or ())
-    why = context.failure_event.message
+    why = one_line(context.failure_event.message or "")
     failure = {
         "run_id": run.run_id,
         "job": run.job_name,

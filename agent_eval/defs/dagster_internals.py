@@ -12,8 +12,11 @@ import dagster as dg
 # An observable source cannot have owners, but the asset that Definitions creates from it can: `sources` creates it.
 from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
 
+# The batched event log stores these types of events in the index, as Dagster does; a status event has an owner.
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
+
 # A copy of Dagster's list of the statuses in which a run has a process would miss a new status.
-from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
+from dagster._core.storage.dagster_run import FINISHED_STATUSES, IN_PROGRESS_RUN_STATUSES
 
 if TYPE_CHECKING:
     # Events that are stored only in the file of a run are inserted with one statement.
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
     from dagster._serdes import ConfigurableClassData
 
 __all__ = [
+    "ASSET_CHECK_EVENTS",
+    "ASSET_EVENTS",
+    "EVENT_TYPE_TO_PIPELINE_RUN_STATUS",
+    "FINISHED_STATUSES",
     "INDEX_SHARD_NAME",
     "IN_PROGRESS_RUN_STATUSES",
     "SQLITE_BUSY_TIMEOUT_SECONDS",

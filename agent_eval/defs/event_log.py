@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from dagster import DagsterInstance, EventLogEntry
+from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, EventLogEntry
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.event import listen
@@ -24,6 +24,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from agent_eval.defs.dagster_internals import (
+    ASSET_CHECK_EVENTS,
+    ASSET_EVENTS,
+    EVENT_TYPE_TO_PIPELINE_RUN_STATUS,
+    FINISHED_STATUSES,
+    IN_PROGRESS_RUN_STATUSES,
     INDEX_SHARD_NAME,
     SQLITE_BUSY_TIMEOUT_SECONDS,
     ConfigurableClassData,
@@ -31,6 +36,7 @@ from agent_eval.defs.dagster_internals import (
     SqliteEventLogStorage,
     create_engine,
 )
+from agent_eval.storage.run_owners import RunOwners
 
 BATCH_SIZE = 200
 """Maximum number of events in one transaction; other processes that write to the index wait for its end."""
@@ -38,11 +44,17 @@ DEFERRED_S = 0.5
 """Maximum time in seconds that an event waits for other events of its run, to be stored in one transaction."""
 _MODE = 0o644  # of a new file, before the umask, as SQLite creates it
 _NO_RUN = ""  # the run id of an event that belongs to no run
-_AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # stored immediately
-_STATUS = ("PIPELINE_", "RUN_")  # prefixes of the types of events about the status of a run
+_AT_ONCE = {
+    DagsterEventType.ASSET_MATERIALIZATION,
+    DagsterEventType.STEP_SUCCESS,
+    DagsterEventType.STEP_FAILURE,
+}
+"""Types of events that are stored immediately, beside those about the status of a run."""
+_INDEXED = {*ASSET_EVENTS, *ASSET_CHECK_EVENTS, *EVENT_TYPE_TO_PIPELINE_RUN_STATUS}
+"""Types of events that Dagster also stores in the index."""
 _LATEST = """
     SELECT max(id) FROM event_logs
-    WHERE dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION')
+    WHERE dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION', 'FRESHNESS_STATE_CHANGE')
     GROUP BY asset_key, partition, dagster_event_type"""
 _RUNS_SHOWN = f"""
     SELECT run_id FROM event_logs WHERE id IN ({_LATEST})
@@ -86,6 +98,7 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def register_instance(self, instance: DagsterInstance) -> None:
         """Open the event log of an instance, and make Dagster pass events in batches in this process."""
+        self._owners = RunOwners(Path(instance.root_directory))
         super().__init__(str(Path(instance.root_directory) / "history" / "runs"), self._inst_data)
         super().register_instance(instance)
         os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", str(BATCH_SIZE))
@@ -102,22 +115,26 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store an event in the file of its run and, if queries across runs read its kind, in the index."""
-        kind = event.dagster_event_type.value if event.dagster_event_type else ""
+        kind = event.dagster_event_type
+        status = EVENT_TYPE_TO_PIPELINE_RUN_STATUS.get(kind) if kind else None
+        if status in IN_PROGRESS_RUN_STATUSES and status is not DagsterRunStatus.CANCELING:
+            self._owners.record(event.run_id)  # before the event, so that no started run lacks an owner
         if hasattr(self._batch, "connections"):
             super().store_event(event)
         elif event.run_id == _NO_RUN:
             self._store_all([event])
         else:
             self._deferred.add(event)
-            if kind.startswith(_STATUS) or kind in _AT_ONCE:
+            if status or kind in _AT_ONCE:
                 self._deferred.flush()
-        if kind.startswith(_STATUS):
+        if status:
             self._close(event.run_id)
+            if status in FINISHED_STATUSES:
+                self._owners.forget(event.run_id)
 
     def _store_all(self, events: Sequence[EventLogEntry]) -> None:
         """Store events in one transaction; consecutive events that the index does not need share a statement."""
-        kinds = [event.dagster_event_type.value if event.dagster_event_type else "" for event in events]
-        is_indexed = [kind.startswith(("ASSET_", *_STATUS)) for kind in kinds]
+        is_indexed = [event.dagster_event_type in _INDEXED for event in events]
         with self._in_one_transaction((event.run_id for event in events), has_index=any(is_indexed)):
             self._batch.latest = {}
             for (indexed, run_id), part in itertools.groupby(
@@ -192,9 +209,12 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def purge_observations(self, before: datetime) -> None:
         """Remove events outside of runs that are older than `before`, except the latest of each asset partition."""
+        values = {"before": before.astimezone(UTC).replace(tzinfo=None)}
         with self._connect(INDEX_SHARD_NAME) as connection:
             for statement in _PURGE:
-                connection.execute(text(statement), {"before": before.astimezone(UTC).replace(tzinfo=None)})
+                connection.execute(text(statement), values)
+        with self._connect(_NO_RUN) as connection:  # a second copy of these events, which no query reads
+            connection.execute(text("DELETE FROM event_logs WHERE timestamp < :before"), values)
 
     @contextmanager
     def _in_one_transaction(self, run_ids: Iterable[str], *, has_index: bool = True) -> Iterator[None]:

@@ -14,6 +14,7 @@ import dagster as dg
 from agent_eval.defs.dagster_internals import IN_PROGRESS_RUN_STATUSES
 from agent_eval.errors import StorageError
 from agent_eval.storage import Store
+from agent_eval.storage.run_owners import Owner, RunOwners
 
 UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
 UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
@@ -57,12 +58,22 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     """Mark runs of killed processes as failed, and return their ids. Dagster would wait for them indefinitely.
 
     Call this only while holding the store's lock for runs. `agent-eval run` holds this lock during its runs, so all
-    of its open runs belong to killed processes. Other runs are included if their recorded process has ended, or if they
-    should have recorded a process but did not (`_silent_runs`).
+    of its open runs belong to killed processes. Other runs are included if their recorded process has ended, or if no
+    process is recorded that this machine can see and they have been silent (`_silent_runs`).
     """
-    silent = _silent_runs(instance, store) if store.is_shared else []
     own = instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)}))
-    return close_abandoned_runs(instance, store, also=[*silent, *own])
+    return close_abandoned_runs(instance, store, also=[*_silent_runs(instance, store), *own])
+
+
+def close_dead_runs_of(root: Path, store: Store) -> list[str]:
+    """Do what `close_abandoned_runs` does in the Dagster home of the project at `root`.
+
+    Raises:
+        DagsterHomeError: If Dagster's databases cannot be read or written.
+    """
+    home = RunOwners.of(root).home
+    with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:
+        return close_abandoned_runs(instance, store)
 
 
 def close_abandoned_runs(
@@ -70,11 +81,12 @@ def close_abandoned_runs(
 ) -> list[str]:
     """Mark the runs whose recorded process has ended, and the runs in `also`, as failed, and return their ids.
 
-    Runs that were being terminated are marked as canceled. A shared store does not need the lock for runs here, which
-    other runs may hold for hours.
+    Runs that were being terminated are marked as canceled. This does not need the lock for runs, which other runs may
+    hold for hours.
     """
     lost = {run.run_id: run for run in also}
-    abandoned = store.abandoned_runs()
+    owners, in_store = _owners(instance), store.abandoned_runs()
+    abandoned = [*in_store, *owners.dead()]
     known = instance.get_runs(dg.RunsFilter(run_ids=abandoned)) if abandoned else []
     lost |= {run.run_id: run for run in known if run.status in UNDER_WAY}
     for run in lost.values():
@@ -84,22 +96,36 @@ def close_abandoned_runs(
             instance.report_run_failed(
                 run, "The process was killed. Completed work is stored, and the next run resumes the rest."
             )
-    if known:  # the others are recorded in another DAGSTER_HOME
-        store.forget_runs([run.run_id for run in known])
+    if of_store := [run.run_id for run in known if run.run_id in in_store]:  # others: of another DAGSTER_HOME
+        store.forget_runs(of_store)
+    for run_id in {*abandoned, *lost} - {*in_store}:
+        owners.forget(run_id)
     return sorted(lost)
 
 
-def _silent_runs(instance: dg.DagsterInstance, store: Store) -> list[dg.DagsterRun]:
-    """Return started runs of this project that no process has recorded and that had no event for `SILENT_S`.
+def _owners(instance: dg.DagsterInstance) -> RunOwners:
+    return RunOwners(Path(instance.root_directory))
 
-    Their worker was killed shortly before or after the run used the store. Celery still reports them as started.
+
+def _silent_runs(instance: dg.DagsterInstance, store: Store) -> list[dg.DagsterRun]:
+    """Return open runs of this project that no active process has recorded and that had no event for `SILENT_S`.
+
+    Their worker was killed shortly before or after the run used the store, or works on another machine, or the event
+    log of the instance does not record the process. Celery still reports them as started.
     """
-    found = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+    found, owners = [], _owners(instance)
+    statuses = [dg.DagsterRunStatus.STARTED] if store.is_shared else UNDER_WAY
+    for record in instance.get_run_records(dg.RunsFilter(statuses=statuses)):
+        run = record.dagster_run
         origin = run.job_code_origin
         module = getattr(origin.repository_origin.code_pointer, "module", "") if origin else ""
-        last = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
-        if module == DEFINITIONS and last and time.time() - last[0].timestamp > SILENT_S:
+        events = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
+        last = events[0].timestamp if events else record.create_timestamp.timestamp()
+        if (
+            module == DEFINITIONS
+            and time.time() - last > SILENT_S
+            and owners.state(run.run_id) is not Owner.ALIVE
+        ):
             found.append(run)
     recorded = {*store.recorded_runs()} if found else set()
     return [run for run in found if run.run_id not in recorded]

@@ -90,6 +90,8 @@ def dagster_home(root: Path) -> Path:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"DAGSTER_HOME {home} cannot be made a folder: {error.strerror}.") from error
+    if (lock := home / ".initialising").exists() and not lock.is_file():
+        raise StorageError(f"{lock} is not a regular file. Move it away.")
     with (home / ".initialising").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not (settings := home / "dagster.yaml").exists():

@@ -16,9 +16,14 @@ def sanitize(text: str) -> str:
     return text.translate(_STEERING)
 
 
+def sanitize_line(text: str) -> str:
+    """Return sanitised text on one line, so that a name within a sentence cannot add lines to the output."""
+    return sanitize(text.translate(_BREAKS))
+
+
 def one_line(text: str) -> str:
     """Return sanitised text on one line, with at most 2,000 characters."""
-    line = sanitize(text.translate(_BREAKS)).strip()
+    line = sanitize_line(text).strip()
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 

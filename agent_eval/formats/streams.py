@@ -59,6 +59,14 @@ def opened(path: Path | ZipMember) -> Iterator[BinaryIO]:
         yield io.BufferedReader(_Recoded(stream)) if is_utf16 else stream
 
 
+def head_of(stream: BinaryIO, size: int) -> bytes:
+    """Return the first `size` bytes after leading white space, of any length; b"" if there is nothing else."""
+    head = b""
+    while len(head) < size and (block := stream.read(size)):
+        head = (head + block).lstrip()
+    return head[:size]
+
+
 @contextmanager
 def _member(member: ZipMember) -> Iterator[io.BufferedReader]:
     largest = max(LARGEST_UNZIPPED, MOST_UNZIPPED * member.packed_size)

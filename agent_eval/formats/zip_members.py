@@ -33,6 +33,7 @@ class ZipMember:
     name: str
     size: int
     packed_size: int
+    offset: int  # of its header in the archive; it identifies the member, because several can have one name
 
     @contextmanager
     def opened(self, largest: int) -> Iterator[io.RawIOBase]:
@@ -49,7 +50,10 @@ class ZipMember:
         with ExitStack() as stack:
             try:
                 archive = stack.enter_context(zipfile.ZipFile(self.archive))
-                stream = stack.enter_context(archive.open(self.name))
+                entry = next(e for e in archive.infolist() if e.header_offset == self.offset)
+                stream = stack.enter_context(archive.open(entry))
+            except StopIteration:
+                raise OSError(f"the zip archive has no member {self.name!r} any more") from None
             except _BROKEN as error:
                 raise _unreadable(error) from error
             yield _Unpacked(stream)
@@ -107,5 +111,8 @@ def members(path: Path) -> list[ZipMember]:
         for entry in entries
         if not entry.filename.endswith("/") and not entry.filename.startswith("__MACOSX/")
     ]
-    found = [ZipMember(path, entry.filename, entry.file_size, entry.compress_size) for entry in files]
-    return sorted(found, key=lambda member: member.name)
+    found = [
+        ZipMember(path, entry.filename, entry.file_size, entry.compress_size, entry.header_offset)
+        for entry in files
+    ]
+    return sorted(found, key=lambda member: (member.name, member.offset))

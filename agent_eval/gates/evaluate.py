@@ -18,7 +18,7 @@ from agent_eval.gates.coverage import (
 )
 from agent_eval.gates.error_severity import severity_finding
 from agent_eval.gates.estimates import mean_estimates, score_lower_ends
-from agent_eval.gates.finding import GateFinding
+from agent_eval.gates.finding import GateFinding, listed
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.judgment_facts import JudgmentFacts
 from agent_eval.gates.scenarios import (
@@ -30,6 +30,7 @@ from agent_eval.gates.scenarios import (
 from agent_eval.gates.silence import Silence, silence_finding
 from agent_eval.gates.thresholds import agent_scores, score_bounds, threshold_findings
 from agent_eval.metrics.metric_set import OF_SILENCE
+from agent_eval.scores.composite.board_facts import several_models
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.labelled_parts import labelled_metrics
 from agent_eval.settings.gate_spec import GateSpec, Rules
@@ -52,6 +53,7 @@ INPUTS = (
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label",
     "further_labels", "status", "unscored_reason", "is_effective", "is_counted", "label_weight", "seen_share",
+    "response_model",
 )  # fmt: skip
 COLUMNS: Mapping[str, Sequence[str]] = {
     "turn_judgments": (*_ANSWER, "turn_index"),
@@ -151,6 +153,8 @@ def gates(
         if has_scores:
             of_trials = trial_finding(row, given["reliability"].filter(of_pair), rules.max_unscored_share)
             several = [both(several[0], of_trials)]
+        if mixed := several_models(facts.answered.get(pair, ())):
+            several[0] = replace(several[0], evidence=f"{several[0].evidence}; {listed(mixed)}")
         several += benchmark_findings(row) if has_scores and pair in held else []
         several += threshold_findings(
             rules,

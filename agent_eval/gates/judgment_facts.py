@@ -35,6 +35,9 @@ class JudgmentFacts:
     silent: _ByPair[Silence] = field(default_factory=dict[AgentVersion, Silence])
     models: _ByPair[frozenset[str]] = field(default_factory=dict[AgentVersion, frozenset[str]])
     parts: tuple[pl.DataFrame, ...] = ()  # from `answered_parts`
+    answered: _ByPair[frozenset[tuple[str, str]]] = field(
+        default_factory=dict[AgentVersion, frozenset[tuple[str, str]]]
+    )  # judges, with the models that answered as their servers name them
 
     @classmethod
     def of(
@@ -70,6 +73,7 @@ class JudgmentFacts:
             (answered_parts(turns, whole, transcripts, estimates_of, failure_metrics, scenarios),)
             if estimates_of
             else (),
+            _answered(turns, whole),
         )
 
     @classmethod
@@ -85,6 +89,7 @@ class JudgmentFacts:
             _merged(self.silent, other.silent, Silence.__add__),
             _merged(self.models, other.models, frozenset.union),
             self.parts + other.parts,
+            _merged(self.answered, other.answered, frozenset.union),
         )
 
 
@@ -113,3 +118,15 @@ def _models(
         both.filter(~pl.col("judge").is_in(list(_NO_MODEL))).group_by(PAIR).agg(pl.col("judge").unique())
     )
     return {AgentVersion(agent, version): frozenset(judges) for version, agent, judges in by_pair.iter_rows()}
+
+
+def _answered(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[AgentVersion, frozenset[tuple[str, str]]]:
+    """Return the judges and the models that answered for them, per pair."""
+    columns = [*PAIR, "judge", "response_model"]
+    rows = pl.concat([frame.select(columns) for frame in (turn_judgments, conversation_judgments)])
+    by_pair = defaultdict[AgentVersion, set[tuple[str, str]]](set)
+    for version, agent, judge, model in rows.drop_nulls("response_model").unique().iter_rows():
+        by_pair[AgentVersion(agent, version)].add((judge, model))
+    return {pair: frozenset(answered) for pair, answered in by_pair.items()}

@@ -63,6 +63,19 @@ def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     return joined.select(list(_SCHEMA))
 
 
+def answering_models(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the judges of all answers of the given pairs, with the models that answered; one row per combination.
+
+    `pairs` has the columns agent_id and methodology_version. The result also has `judge` and `response_model`.
+    """
+    wanted, columns = pairs.select(_PAIR).unique(), [*_PAIR, "judge", "response_model"]
+    with project.store.reading():
+        return pl.concat(
+            project.store.counts(table(name), wanted, columns=columns).drop("n")
+            for name in ("turn_judgments", "conversation_judgments", "rubric_ratings")
+        ).unique()
+
+
 def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     """Count the effective rows of all tables of judgments and ratings, by the columns that `board_facts` needs.
 

@@ -45,6 +45,7 @@ from agent_eval.simulate.scenarios import LoadedSuite, read_suites
 from agent_eval.simulate.users import USER_TEMPERATURE
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import SpendingCap
+from agent_eval.storage.run_owners import RunOwners
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
@@ -129,6 +130,11 @@ class Project:
     def watched(self, watch: Watch, heard: Heard | None = None) -> "Project":
         """Return a copy of the project with receivers for the progress and the answers of judge models."""
         return replace(self, watch=watch, heard=heard)
+
+    @property
+    def dead_runs(self) -> list[str]:
+        """Return the ids of Dagster's runs whose process was killed, sorted; they are still shown as started."""
+        return RunOwners.of(self.home.root).dead()
 
     @cached_property
     def store(self) -> Store:

@@ -119,12 +119,18 @@ def _lead(firsts: list[dict[str, Any]]) -> str:
 def outcomes(board: pl.DataFrame) -> list[str]:
     """Return lines about incomplete evidence of agents, and its possible effect on the results.
 
-    The lines describe trials of unknown outcome, judgments made on part of the evidence, and judged samples.
+    The lines describe trials of unknown outcome, judgments made on part of the evidence, judged samples, and judges
+    whose answers came from several models.
     """
     return [
         f"{row['name'] or row['agent_id']}: {said}"
         for row in board.iter_rows(named=True)
-        for said in (_outcome(row) if shortfall(row) else None, _seen(row), _sampled(row))
+        for said in (
+            _outcome(row) if shortfall(row) else None,
+            _seen(row),
+            _sampled(row),
+            *(row.get("several_models") or ()),
+        )
         if said
     ]
 

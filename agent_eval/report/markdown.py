@@ -1,5 +1,6 @@
 """Render frames as Markdown tables with escaped cells."""
 
+import re
 from collections.abc import Mapping
 
 import polars as pl
@@ -13,10 +14,18 @@ _ESCAPED = str.maketrans(
 )
 
 
+_ADDRESS = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
+"""Places in an address or an e-mail address where a word joiner keeps the UI from making it a link."""
+
+
 def escape(text: str, limit: int | None = None) -> str:
-    """Escape a text for Markdown and HTML, and cut it to `limit` characters if a limit is given."""
+    """Escape a text for Markdown and HTML, and cut it to `limit` characters if a limit is given.
+
+    Addresses do not become links: the UI links every address in a text, also if it is escaped, so an invisible word
+    joiner (U+2060) is inserted.
+    """
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
-    return sanitize(cut.translate(_ESCAPED))
+    return _ADDRESS.sub("\u2060", sanitize(cut.translate(_ESCAPED)))
 
 
 def markdown_table(

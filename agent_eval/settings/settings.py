@@ -73,6 +73,13 @@ class Settings(BaseSettings):
         pattern=r"^[\w.]+:\w+$",
         description="Function, as `module:function`, that is called with each failed run.",
     )
+    notify: str | None = Field(
+        default=None,
+        pattern=r"^([\w.]+:\w+|https?://\S+)$",
+        description="Where changes are reported after a run: a gate turns red, a rank changes, a cap is reached, or a judge does "
+        "not answer. A function, as `module:function`, that is called with a dict per change, or a webhook URL that accepts "
+        'Slack\'s `{"text": …}`. Messages contain no text of transcripts.',
+    )
     report_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
@@ -456,7 +463,8 @@ def _read(path: Path) -> dict[str, Any]:
 def unknown_variables() -> list[str]:
     """Return the AGENT_EVAL_* environment variables that are not settings of this release."""
     known = {
-        f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data", "parent_run")
+        f"AGENT_EVAL_{name.upper()}"
+        for name in (*Settings.model_fields, "home", "shared_data", "parent_run", "ui_without_login")
     }
     return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in known)
 

@@ -152,6 +152,8 @@ def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
 
 
 def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
+    if not path.is_file():  # a named pipe would be waited for without limit
+        return None
     try:
         file = held.enter_context(path.open("rb"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -154,6 +154,8 @@ def _is_there(file: Path) -> bool:
 
 
 def _opened(file: Path, mode: str) -> IO[str]:
+    if file.exists() and not file.is_file():  # a named pipe would be waited for without limit
+        raise LockError(f"it is not a regular file; move it away: {file}")
     try:
         return file.open(mode)
     except OSError as error:

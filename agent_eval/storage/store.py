@@ -303,44 +303,32 @@ class Store:
 
     @contextlib.contextmanager
     def run_section(self, scope: RunScope | None, run_id: str) -> Iterator[None]:
-        """Hold the section for a run that writes only rows in `scope` (None: all rows), and record the run."""
+        """Hold the section for a run that writes only rows in `scope` (None: all rows)."""
         with self.exclusive_section("run"):
-            self._holder.write_text(run_id)
-            try:
-                yield
-            finally:
-                self._holder.write_text("")
+            yield
 
     @contextlib.contextmanager
     def process_of_run(self, run_id: str) -> Iterator[None]:
         """Record that this process works on a run, outside the section for runs.
 
-        Nothing is recorded for a store file, because its runs are on one machine, where Dagster detects that a
-        process has stopped.
+        Nothing is recorded for a store file: its runs are on one machine, where `RunOwners` records them.
         """
         yield
 
     def abandoned_runs(self) -> list[str]:
-        """Return the recorded runs whose process has stopped. Call only while holding the section for runs."""
-        return list(filter(None, [self._holder.read_text()])) if self._holder.exists() else []
+        """Return the runs recorded in the store whose process has stopped; none for a store file."""
+        return []
 
     def recorded_runs(self) -> list[str]:
-        """Return all recorded runs, whether their process has stopped or not."""
-        return self.abandoned_runs()
+        """Return all runs recorded in the store, whether their process has stopped or not."""
+        return []
 
     def server_start(self) -> str:
         """Return when the server of the store was started; '' for a store file, which has no server."""
         return ""
 
     def forget_runs(self, run_ids: Collection[str]) -> None:
-        """Remove the records of abandoned runs. Call only while holding the section for runs."""
-        if {*self.abandoned_runs()} <= {*run_ids}:
-            self._holder.write_text("")
-
-    @property
-    def _holder(self) -> Path:
-        place = self._place("run")
-        return place.with_name(f"{place.name}.by")
+        """Remove the records of abandoned runs from the store."""
 
     def _place(self, purpose: str) -> Path:
         if self.lock_file is None:

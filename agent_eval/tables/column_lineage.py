@@ -93,6 +93,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
                 ("n_judged", "n_seen_in_part", "least_seen_share"), ("judge", "status", "seen_share")
             ),
             **dict.fromkeys(("n_sampled", "n_to_sample"), ("conversation_id", "unscored_reason")),
+            "several_models": ("judge", "response_model"),
             **dict.fromkeys(
                 (
                     "goal_completion",

@@ -358,6 +358,11 @@ BOARD_FACTS = (
         "Conversations that judge models were asked about if judge_sample limits them to a share; null if all were",
     ),
     Column("n_to_sample", I, "Conversations that the sample was drawn from; null if n_sampled is"),
+    Column(
+        "several_models",
+        NAMES,
+        "Judges whose answers came from several models, as their servers name them: 'openai/x answered by 2 models: a, b'",
+    ),
 )
 INPUTS = (
     Column("sessions_hash", S, "Hash of the agent's session files and its entry in agents.yaml"),

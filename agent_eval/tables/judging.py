@@ -282,6 +282,22 @@ DECLARED: tuple[Table[Any], ...] = (
         ),
     ),
     Table(
+        "notified",
+        "one row per state that the setting notify has reported last",
+        ("kind", "subject"),
+        (
+            Column("kind", S, "gate, rank, cap or judge; begun for the first time", nullable=False),
+            Column(
+                "subject",
+                S,
+                "Agent, version and gate or template, or judge, separated by '|'",
+                nullable=False,
+            ),
+            Column("value", S, "State, e.g. failed, or the rank", nullable=False),
+            Column("notified_at", TIME, "Time of the notification", nullable=False),
+        ),
+    ),
+    Table(
         "judge_audits",
         "one row per audit and repeated question; the stored answers are not changed",
         ("audit_id", "cache_key"),

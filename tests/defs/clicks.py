@@ -39,7 +39,9 @@ def shown(page: "Page", name: str) -> "Locator":
 def six_clicks_lead_from_a_row_of_the_board_to_the_judged_turn_the_judge_and_the_source_line(
     ui: Ui, page: "Page"
 ) -> None:
-    page.goto(f"http://127.0.0.1:{ui.port}/assets/leaderboard?view=partitions&partition=1.3.0")
+    page.goto(
+        f"http://127.0.0.1:{ui.port}/assets/leaderboard?view=partitions&partition=1.3.0&token={ui.token}"
+    )
     clicks = 0
 
     def click(target: "Locator") -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from agent_eval.defs.ui import guard
 from agent_eval.defs.ui.guard import LOCAL, Guard, Message, Receive, Scope, Send, allowed_hosts
 from agent_eval.defs.ui.report import WithReport
 from agent_eval.errors import AgentEvalError
+from agent_eval.judge.llm.redaction import ShortSecretError
 
 HOST = "127.0.0.1:3000"
 JSON = {"content-type": "application/json"}
@@ -29,7 +31,12 @@ def pages(path: str) -> bytes | None:
 
 
 def asked(
-    method: str = "POST", path: str = "/graphql", query: str = "", kind: str = "http", **headers: str
+    method: str = "POST",
+    path: str = "/graphql",
+    query: str = "",
+    kind: str = "http",
+    token: str | None = None,
+    **headers: str,
 ) -> Answer:
     """The only answer that a request gets."""
     sent: list[Message] = []
@@ -46,7 +53,7 @@ def asked(
     named = {"host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
     given = [(name.encode(), value.encode()) for name, value in named.items() if value]
     scope: dict[str, Any] = {"type": kind, "method": method, "path": path, "headers": given}
-    served = Guard(WithReport(dagster, pages), allowed_hosts())
+    served = Guard(WithReport(dagster, pages), allowed_hosts(), token)
     asyncio.run(served(scope | {"query_string": query.encode()}, receive, send))
     (start,) = (message for message in sent if message.keys() & {"status", "code"})
     found = {name.decode(): value.decode() for name, value in start.get("headers", ())}
@@ -116,6 +123,58 @@ def test_everything_else_is_refused_before_it_reaches_dagster(request_: dict[str
 @pytest.mark.parametrize("origin", ["", "http://evil.test", "null", "http://127.0.0.1:9999"])
 def test_a_websocket_of_another_origin_is_closed(origin: str) -> None:
     assert asked(kind="websocket", origin=origin).status == 1008
+
+
+TOKEN = "t" * 43
+NAME = Guard(lambda *_: None, (), TOKEN)._cookie  # type: ignore[arg-type]
+PAGE = {"method": "GET", "path": "/assets"}
+SOCKET = {"kind": "websocket", "origin": f"http://{HOST}"}
+
+
+@pytest.mark.parametrize("request_", [PAGE, JSON, SOCKET, {"method": "GET", "path": "/report/index.html"}])
+@pytest.mark.parametrize(
+    ("sent", "is_let_in"),
+    [
+        ({}, False),
+        ({"authorization": f"Bearer {TOKEN}"}, True),
+        ({"authorization": f"bearer {TOKEN}"}, True),
+        ({"authorization": f"Basic {TOKEN}"}, False),
+        ({"authorization": "Bearer é"}, False),
+        ({"authorization": "Bearer "}, False),
+        ({"cookie": f"a=b; {NAME}={TOKEN}"}, True),
+        ({"cookie": f"{NAME}={TOKEN}x"}, False),
+        ({"cookie": f"agent_eval_ui_other={TOKEN}"}, False),
+        ({"cookie": f"{NAME}="}, False),
+    ],
+)
+def test_a_request_needs_the_token(request_: dict[str, str], sent: dict[str, str], is_let_in: bool) -> None:
+    answer = asked(**request_, **sent, token=TOKEN)
+    refused = 1008 if request_ is SOCKET else 401
+    assert (answer.status == refused) is not is_let_in
+    assert TOKEN not in f"{answer}"
+    assert asked(**request_, **sent).status != refused  # --no-token
+
+
+def test_the_printed_address_gives_a_cookie_and_leads_to_the_page_without_the_token() -> None:
+    answer = asked("GET", "//evil.test/a b", f"x=1&token={TOKEN}", token=TOKEN)
+    assert (answer.status, answer.headers["location"]) == (303, "/evil.test/a%20b?x=1")
+    cookie, *rest = answer.headers["set-cookie"].split("; ")
+    assert (cookie, {"HttpOnly", "SameSite=Lax"} <= {*rest}) == (f"{NAME}={TOKEN}", True)
+    assert asked("GET", "/assets", cookie=cookie, token=TOKEN).status == DAGSTER
+    assert asked("GET", "/", "token=wrong", token=TOKEN).status == 401
+    assert asked("POST", "/graphql", f"token={TOKEN}", token=TOKEN, **JSON).status == 401
+    elsewhere = asked("GET", "/", f"token={TOKEN}", token=TOKEN, host="evil.test")
+    assert elsewhere.status == 403
+
+
+def test_the_token_stays_the_same_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    token = guard.kept_token(tmp_path)
+    file = tmp_path / guard.TOKEN_FILE
+    assert (len(token) >= 43, guard.kept_token(tmp_path), file.stat().st_mode & 0o777) == (True, token, 0o600)
+    for text in ("", "\n", "short"):
+        file.write_text(text)
+        with pytest.raises(ShortSecretError, match=r"ui\.token has \d bytes"):
+            guard.kept_token(tmp_path)
 
 
 def test_hosts_of_the_setting_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.terminal.output import SafeConsole
-from agent_eval.formats.plain_text import LONGEST, escaped_json, one_line, sanitize
+from agent_eval.formats.plain_text import LONGEST, escaped_json, one_line, sanitize, sanitize_line
+from tests.conftest import REPOSITORY
 
 HOSTILE = "\x1b[31mred\x9b1m \u202eevil\u2066 \ud800 \x00\r"
 
@@ -22,6 +24,17 @@ def test_only_letters_are_left() -> None:
 def test_a_line_is_one_and_of_bearable_length() -> None:
     assert one_line(" a\r\nb\u2028c\x1b ") == "a  b c�"
     assert len(one_line("x" * 10_000)) == LONGEST
+
+
+@given(st.text())
+def test_a_name_within_a_sentence_adds_no_line(name: str) -> None:
+    assert sanitize_line(f"Rejected: {name}: x").splitlines() == [sanitize_line(f"Rejected: {name}: x")]
+
+
+def test_commands_print_sentences_with_names_on_one_line() -> None:
+    commands = (REPOSITORY / "agent_eval" / "commands").rglob("*.py")
+    with_lines = {path.name for path in commands if re.search(r"\bsanitize\(", path.read_text())}
+    assert with_lines == {"output.py"}  # the console itself, which prints tables too
 
 
 @given(st.text())

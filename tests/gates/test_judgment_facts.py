@@ -27,7 +27,8 @@ def of_conversation(i: int) -> list[dict[str, object]]:
         *(without(2, "ended") if i == 3 else replied(2)),
     ]
     rating = None if i == 4 else float(1 + i % 5)
-    rows += [judgment("c", "helpfulness", rating, turn_index=t, judge=f"model-{i % 3}") for t in range(3)]
+    answered = {"judge": f"model-{i % 3}", "response_model": f"model-{i}"}
+    rows += [judgment("c", "helpfulness", rating, turn_index=t, **answered) for t in range(3)]
     rows += [judgment("c", *FAILURES, 1.0, turn_index=0, judge="model-0") | {"label": "no failure"}]
     return [row | {"conversation_id": NAMES[i]} for row in rows]
 
@@ -55,6 +56,8 @@ def test_the_facts_of_parts_add_up(size: int) -> None:
     (silence,) = whole.silent.values()
     assert silence.silent == ("c1#1", "c3#1", "c5#1")
     (models,) = whole.models.values()
+    (answered,) = whole.answered.values()
+    assert answered == {(f"model-{i % 3}", f"model-{i}") for i in range(6)}
     assert models == {"model-0", "model-1", "model-2", "model-9"}
 
 
@@ -64,6 +67,8 @@ def test_gates_from_facts_are_those_from_frames() -> None:
     from_frames = gates(frames | judged, SPEC, failure_metrics=FAILURES)
     total = JudgmentFacts.total(facts([name]) for name in NAMES)
     assert gates(frames, SPEC, facts=total, failure_metrics=FAILURES).equals(from_frames)
+    (evidence,) = from_frames.filter(gate="coverage")["evidence"]
+    assert "; model-0 answered by 2 models: model-0, model-3; model-1 answered by 2 models: " in evidence
     assert {"threshold", "overall", "coverage", "silent_turns"} <= {*from_frames["gate"]}
 
 

@@ -1,6 +1,7 @@
 """The client over litellm, against a server of its own: what goes wrong is told apart, and no key gets out."""
 
 import asyncio
+import itertools
 import json
 import logging
 import threading
@@ -50,6 +51,8 @@ class Server(ThreadingHTTPServer):
     delay_s = 0.0
     refuses: tuple[str, ...] = ()  # forms of a reply
     refusal: tuple[int, str] = (400, "Bad Request")
+    unsupported: Mapping[str, tuple[int, object]] = {}  # parameter: status and error
+    n_broken = 0  # so many replies are cut off
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -67,6 +70,12 @@ class Handler(JsonHandler):
         if kind in self.server.refuses:
             status, why = self.server.refusal
             said = {"error": {"message": why}}
+        for name, (why_status, error) in self.server.unsupported.items():
+            if name in asked:
+                status, said = why_status, {"error": error}
+        if self.server.n_broken:
+            self.server.n_broken -= 1
+            return 200, {"Content-Length": "5000"}, {}
         if said == "echo the key":
             said = {"error": {"message": f"Incorrect API key provided: {self.headers['Authorization']}"}}
         threading.Event().wait(self.server.delay_s)
@@ -170,6 +179,58 @@ def test_a_form_that_a_server_refuses_leads_to_the_next_one_which_is_remembered(
     text = str(server.asked[-1]["messages"])
     assert ("with your values in place of the descriptions" in text) == bool(refuses)
     assert "integer from 1 to 5 or null" in text  # the rubric ends with the form of its part in any case
+
+
+@pytest.mark.parametrize("n_broken", range(6))
+def test_a_broken_connection_does_not_weaken_the_request(
+    server: Server, n_broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = SimpleNamespace(**vars(asyncio) | {"sleep": lambda _: asyncio.sleep(0)})
+    monkeypatch.setattr("agent_eval.judge.llm.requests.asyncio", hasty)
+    server.body, server.n_broken = ANSWERED, n_broken
+    [verdict] = judged(f"openai/breaks-{n_broken}", n=1)
+    assert isinstance(verdict, Scored)
+    assert forms_of(server) == ["json_schema"] * (n_broken + 1)
+
+
+UNSUPPORTED = {
+    "temperature": {
+        "message": "Unsupported value: 'temperature' does not support 0.0.",
+        "param": "temperature",
+    },
+    "max_tokens": {"message": "'max_tokens' is not supported. Use 'max_completion_tokens' instead."},
+    "max_completion_tokens": {"detail": [{"loc": ["body", "max_completion_tokens"], "msg": "extra"}]},
+}
+
+
+@pytest.mark.parametrize("refused", [c for n in range(4) for c in itertools.permutations(UNSUPPORTED, n)])
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_parameter_that_a_server_refuses_by_name_is_left_out_or_renamed_and_remembered(
+    server: Server, refused: tuple[str, ...], status: int
+) -> None:
+    server.body, server.unsupported = ANSWERED, {name: (status, UNSUPPORTED[name]) for name in refused}
+    kept = Kept()
+    assert all(isinstance(v, Scored) for v in judged(f"openai/own-{'-'.join(refused)}-{status}", kept=kept))
+    lost = {name for name in refused if name in ("temperature", "max_tokens")}
+    lost |= {"max_completion_tokens"} & {*refused} if "max_tokens" in refused else set()
+    assert len(server.asked) == 2 + len(lost)
+    assert forms_of(server) == ["json_schema"] * len(server.asked)
+    assert not lost & server.asked[-1].keys()
+    limits = {"max_tokens", "max_completion_tokens"} & server.asked[-1].keys()
+    assert limits == ({"max_tokens"} if "max_tokens" not in refused else {"max_completion_tokens"} - lost)
+    dropped = kept.frame()["dropped_parameters"].to_list()
+    assert dropped == [["temperature"] if "temperature" in refused else []] * len(dropped)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"message": "no", "param": "messages"}, {"message": "x" * 300 + " temperature"}, "temperatures differ"],
+)
+def test_an_error_that_names_no_parameter_of_ours_leaves_them_in(server: Server, said: object) -> None:
+    server.status, server.body = 400, {"error": said}
+    assert not isinstance(complete(client := LiteLLMClient("openai/names-none")), Reply)
+    assert not isinstance(complete(client), Reply)
+    assert all({"temperature", "max_tokens"} <= asked.keys() for asked in server.asked)
 
 
 def test_every_try_of_a_form_needs_room_under_the_cap_of_calls(server: Server) -> None:

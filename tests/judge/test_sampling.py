@@ -92,6 +92,28 @@ def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
     assert board_facts._sampled(judged.head(4)).is_empty()
 
 
+@pytest.mark.parametrize(
+    ("answered", "said"),
+    [
+        ([], []),
+        ([("m", "a"), ("n", "b")], []),  # two judges are two models
+        ([("m", "a"), ("m", None), ("m", "a")], []),
+        ([("m", "b"), ("m", "a"), ("n", "b")], ["m answered by 2 models: a, b"]),
+        ([("m", "a"), ("m", "b\nrank 1")], ["m answered by 2 models: a, b rank 1"]),
+    ],
+)
+def test_a_judge_whose_server_changed_its_model_is_named(
+    answered: list[tuple[str, str | None]], said: list[str]
+) -> None:
+    schema = dict.fromkeys(("methodology_version", "agent_id", "judge", "response_model"), pl.String)
+    rows = pl.DataFrame([("1.3.0", "a", *row) for row in answered], schema=schema, orient="row")
+    found = board_facts._several_models(rows).get(("1.3.0", "a"), [])
+    assert found == said
+    row = {"agent_id": "a", "name": "A", "several_models": found, "n_planned": None, "n_refused": None}
+    row |= dict.fromkeys(("n_harness_errors", "n_unknown", "n_known", "n_seen_in_part"))
+    assert outcomes(pl.DataFrame([row])) == [f"A: {one}" for one in said]
+
+
 def test_the_median_of_repeats_counts_and_their_spread_is_kept() -> None:
     class Moody(ScriptedClient):
         async def complete(self, *given):  # type: ignore[no-untyped-def]

@@ -1,3 +1,6 @@
+import html
+import re
+
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +22,21 @@ def test_hostile_text_stays_text() -> None:
     hostile = '<img src=x onerror="alert(1)">|[a](javascript:b)\n# head `code`'
     shown = '&lt;img src=x onerror="alert\\(1\\)"&gt;\\|\\[a\\]\\(javascript:b\\) \\# head \\`code\\`'
     assert escape(hostile) == shown
+
+
+_LINKED = re.compile(
+    r"https?://|www(?=\.)|[-.\w+]@[-\w]", re.IGNORECASE
+)  # what the UI makes a link, after unescaping
+
+
+@given(
+    st.text("htps:/w.@aé\\&#;")
+    | st.sampled_from(["HTTPS://evil.example/x", "WwW.evil.example", "a.b+c@evil.example"])
+)
+def test_an_address_in_a_text_does_not_become_a_link(text: str) -> None:
+    shown = html.unescape(re.sub(r"\\([!-/:-@[-`{-~])", r"\1", escape(text)))
+    assert not _LINKED.search(shown)
+    assert shown.replace("\u2060", "") == text
 
 
 @given(st.text())

@@ -1,6 +1,7 @@
 """A store among other processes: killed, out of space, held by others, in the wrong place. Real processes throughout."""
 
 import contextlib
+import os
 import random
 import resource
 import subprocess
@@ -133,6 +134,17 @@ def test_who_waits_for_a_place_is_told_who_has_it_and_gets_it_once_that_process_
         with store.exclusive_section("run"):
             pass
     assert f"process {process.pid} holds it" in caplog.text
+
+
+@pytest.mark.parametrize("ending", [".lock", ".lock.queue", ".lock.run"])
+def test_a_named_pipe_in_the_place_of_a_lock_is_named_and_not_waited_for(store: Store, ending: str) -> None:
+    assert store.file is not None
+    place = store.file.with_name(store.file.name + ending)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    is_of_runs = ending == ".lock.run"
+    with pytest.raises(StoreError, match=f"not a regular file.*{place.name}"):
+        store.exclusive_section("run").__enter__() if is_of_runs else write(store, "a", 1)
 
 
 def test_a_place_within_itself_is_held_already_and_let_go_once(store: Store) -> None:

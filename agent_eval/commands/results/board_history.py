@@ -9,7 +9,7 @@ from rich.text import Text
 from agent_eval.commands.results.leaderboard import check_template
 from agent_eval.commands.terminal.output import print_csv, print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.methodology.models import in_version_order
 from agent_eval.project import Project
 from agent_eval.report.board import readable_changes
@@ -56,5 +56,5 @@ def _grid(title: str, changes: pl.DataFrame) -> FittingTable:
     texts = readable_changes(changes)
     grid = FittingTable(title, texts.columns)
     for row in texts.iter_rows():
-        grid.add_row(*(Text(sanitize(cell)) for cell in row))
+        grid.add_row(*(Text(sanitize_line(cell)) for cell in row))
     return grid

@@ -11,7 +11,7 @@ from rich.text import Text
 from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.metric_set import directed
 from agent_eval.project import Project
@@ -94,9 +94,9 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         return
     out.print(_table(rows, version))
     for line in (*_notes(rows), *_of_one_session(rows, found.conversations)):
-        out.print(sanitize(line), markup=False)
+        out.print(sanitize_line(line), markup=False)
     for line in _tested(rows):
-        out.print(sanitize(line), markup=False)
+        out.print(sanitize_line(line), markup=False)
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
         for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
             out.print(
@@ -187,8 +187,8 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable:
         over = f"{n} common tasks of {row['task_set']}" if unit == "tasks" else f"{n} and {other_n} {unit}"
         bounds = "none" if row["low"] is None else signed(f"{row['low']:.3g} to {row['high']:.3g}")
         grid.add_row(
-            Text(sanitize(_named(row))), number(row["value"]), number(row["other_value"]), number(row["difference"]), bounds,
-            detectable(row["smallest_detectable"], _width(row)), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(sanitize(over)), Text(row["verdict"]),
+            Text(sanitize_line(_named(row))), number(row["value"]), number(row["other_value"]), number(row["difference"]), bounds,
+            detectable(row["smallest_detectable"], _width(row)), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(sanitize_line(over)), Text(row["verdict"]),
         )  # fmt: skip
     return grid
 

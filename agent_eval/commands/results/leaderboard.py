@@ -11,7 +11,7 @@ from agent_eval.commands.results.summary import NO_TRANSCRIPTS, logs_table
 from agent_eval.commands.terminal.output import print_csv, print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import InputError, NotFoundError
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.project import Project
@@ -133,7 +133,7 @@ def leaderboard(
         )
         print(f"{notes}{markdown_table(readable(board))}")  # noqa: T201
         for line in outcomes(board):
-            print(f"\n{sanitize(line)}")  # noqa: T201
+            print(f"\n{sanitize_line(line)}")  # noqa: T201
     else:
         if board.is_empty() and as_of is None and not project.known_agents():
             console.print(NO_TRANSCRIPTS, markup=False)
@@ -166,7 +166,7 @@ def side_by_side(
         print_csv(rows)
     else:
         for note in (n for v in versions for n in standing_notes(project.registry, v) if as_of is None):
-            console.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)
+            console.print(sanitize_line(note), style="yellow", markup=False, soft_wrap=True)
         if_now = f"under {current.version}'s penalty"
         texts = (
             readable(board)
@@ -216,7 +216,7 @@ def edited_notes(registry: Registry, version: str) -> Iterator[str]:
 def print_edited(registry: Registry, versions: Iterable[str], err: Console) -> None:
     """Print the warnings of `edited_notes` to stderr, for commands whose stdout contains only results."""
     for note in dict.fromkeys(n for version in versions for n in edited_notes(registry, version)):
-        err.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)
+        err.print(sanitize_line(note), style="yellow", markup=False, soft_wrap=True)
 
 
 def standing_notes(registry: Registry, version: str) -> Iterator[str]:
@@ -246,7 +246,7 @@ def print_board(
     The agents in `logs` (rows of the `log_leaderboard` table) are printed in a separate table instead.
     """
     for note in standing_notes(registry, methodology.version) if registry else ():
-        console.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)
+        console.print(sanitize_line(note), style="yellow", markup=False, soft_wrap=True)
     if board.is_empty() and as_of is not None:
         console.print(f"No board of {methodology.version} was stored by {as_of}.", markup=False)
     elif board.is_empty():
@@ -261,7 +261,7 @@ def print_board(
         title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}{on}"
         console.print(_table(title, rows))
     for line in [*leads(board), *outcomes(board), *_uncalibrated(board, logs)]:
-        console.print(sanitize(line), markup=False)
+        console.print(sanitize_line(line), markup=False)
     notes = [row for row in slotted.iter_rows(named=True) if row["missing"]]
     for row in notes:
         console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
@@ -302,5 +302,5 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
 def _plain_grid(title: str, texts: pl.DataFrame) -> FittingTable:
     grid = FittingTable(title, texts.columns)
     for row in texts.iter_rows():
-        grid.add_row(*(Text(sanitize(cell)) for cell in row))
+        grid.add_row(*(Text(sanitize_line(cell)) for cell in row))
     return grid

@@ -12,7 +12,7 @@ from agent_eval.commands.results.compare import Compared, compared, detectable, 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import InputError
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.project import Project
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER
 from agent_eval.scores.statistics.plan import plan_one, plan_two
@@ -69,7 +69,7 @@ def plan(
         else "this agent and another one with the same amount of data and the same spread, on the same tasks"
     )
     out.print(
-        sanitize(
+        sanitize_line(
             f"Detectable: the true difference between {design} that is detected with 80 % power at a two-sided level of 5 %. "
             f"Wanted: {points:g} % of each scale. Needs: units of each agent at the current spread, "
             "which is only a rough estimate if there are few units."
@@ -89,16 +89,16 @@ def _counts(found: Compared) -> pl.DataFrame:
 def _table(rows: pl.DataFrame, name: str, version: str, points: float) -> FittingTable:
     words = {"quantity", "over", "note"}
     grid = FittingTable(
-        sanitize(f"Plan · {name} · methodology {version}"),
+        sanitize_line(f"Plan · {name} · methodology {version}"),
         _HEADS,
         numbers=[h for h in _HEADS if h not in words],
     )
     for row in rows.iter_rows(named=True):
         unit = row["unit"] if row["task_set"] is None else f"tasks of {row['task_set']}"
         grid.add_row(
-            Text(sanitize(row["quantity"])), Text(sanitize(unit)), str(row["n"]), number(row["trials"]),
+            Text(sanitize_line(row["quantity"])), Text(sanitize_line(unit)), str(row["n"]), number(row["trials"]),
             detectable(row["smallest_detectable"], _width(row, points)), number(row["wanted"]), _count(row["n_needed"]), _count(row["trials_needed"]),
-            Text(sanitize(row["reason"] or "")),
+            Text(sanitize_line(row["reason"] or "")),
         )  # fmt: skip
     return grid
 

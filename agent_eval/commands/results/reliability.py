@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.scores.corrected_rates import REFUSED
@@ -122,7 +122,7 @@ def show_interactions(
     grid = FittingTable(f"Interactions · methodology {version}", heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         grid.add_row(
-            Text(row["agent_id"]), Text(sanitize(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
+            Text(row["agent_id"]), Text(sanitize_line(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
             str(row["n_interactions_correct"]), row["estimator"],
             _probability(row["interaction_pass_at_k"]), _interval(row, "interaction_pass_at_k"),
             _probability(row["interaction_pass_hat_k"]), _interval(row, "interaction_pass_hat_k"),
@@ -196,10 +196,10 @@ def _corrected(rows: pl.DataFrame) -> Iterator[str]:
     for row in known.unique(["agent_id", "task_set"], maintain_order=True).iter_rows(named=True):
         of = f"{row['agent_id']} on {row['task_set']}: pass@1"
         if row["corrected"] is None:
-            yield sanitize(f"{of} is not corrected for the judge's errors: {row['correction_refused']}.")
+            yield sanitize_line(f"{of} is not corrected for the judge's errors: {row['correction_refused']}.")
         else:
             low, high = row["corrected_low"], row["corrected_high"]
-            yield sanitize(
+            yield sanitize_line(
                 f"{of} of the judge {row['judge_rate']:.3f}, corrected for its errors {row['corrected']:.3f} "
                 f"({low:.3f}–{high:.3f}, 95 %), by {row['corrected_by']}."
             )
@@ -214,7 +214,7 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:
     grid = FittingTable(f"Reliability · methodology {version}", heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         grid.add_row(
-            Text(row["agent_id"]), Text(sanitize(row["task_set"])), str(row["k"]), row["estimator"],
+            Text(row["agent_id"]), Text(sanitize_line(row["task_set"])), str(row["k"]), row["estimator"],
             _probability(row["pass_at_k"]), _interval(row, "pass_at_k"), _probability(row["pass_hat_k"]), _interval(row, "pass_hat_k"),
             str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", _assessed(row),
         )  # fmt: skip
@@ -241,8 +241,8 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     apart = excluded.select("agent_id", "k", "excluded_tasks").unique(maintain_order=True)
     for agent, k, names in apart.iter_rows():
         more = f" and {len(names) - 10} more (--json lists all)" if len(names) > 10 else ""
-        notes.append(sanitize(f"{agent}: too few trials for k = {k} of {', '.join(names[:10])}{more}."))
-    return notes + [sanitize(line) for line in _shortfalls(rows)]
+        notes.append(sanitize_line(f"{agent}: too few trials for k = {k} of {', '.join(names[:10])}{more}."))
+    return notes + [sanitize_line(line) for line in _shortfalls(rows)]
 
 
 def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
@@ -266,7 +266,7 @@ def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
     rows = project.store.read(table("transcripts"), pairs, columns=columns)
     lacking = rows.filter("is_admitted", pl.col("task_id").is_null()).group_by("agent_id").len()
     return [
-        sanitize(f"{agent}: conversations without a task id, which belong to no task set: {n}.")
+        sanitize_line(f"{agent}: conversations without a task id, which belong to no task set: {n}.")
         for agent, n in lacking.sort("agent_id").iter_rows()
     ]
 

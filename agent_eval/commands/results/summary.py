@@ -11,7 +11,7 @@ from agent_eval.clusters.worst import CLUSTER, failures_to_quote, worst_clusters
 from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.formats.plain_text import one_line, sanitize
+from agent_eval.formats.plain_text import one_line, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.report.board import NOT_CALIBRATED, calibration
@@ -109,7 +109,7 @@ def corrected_text(row: Mapping[str, Any]) -> str:
 def refused_corrections(rows: pl.DataFrame) -> list[str]:
     """Return a sentence for each rate (first column) that is not corrected by human labels, with the reason."""
     return [
-        sanitize(f"{name} is not corrected for the judge's errors: {reason}.")
+        sanitize_line(f"{name} is not corrected for the judge's errors: {reason}.")
         for name, reason in rows.rows()
         if reason is not None
     ]
@@ -122,8 +122,8 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
     for row in sorted(rows.to_dicts(), key=reading_order):
         corrected = [corrected_text(row)] if is_corrected else []
         grid.add_row(
-            Text(sanitize(name_of(row))), value_of(row), interval_of(row), *corrected, f"{row['n_conversations']:,}",
-            answers_of(row), Text(sanitize(", ".join(row["judges"]) or "–")),
+            Text(sanitize_line(name_of(row))), value_of(row), interval_of(row), *corrected, f"{row['n_conversations']:,}",
+            answers_of(row), Text(sanitize_line(", ".join(row["judges"]) or "–")),
         )  # fmt: skip
     return grid
 
@@ -153,8 +153,8 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
         figures = [headline(row, column) for column in HEADINGS]
         values = [value_of(f) + ("" if f["low"] is None else f"\n{headline_interval(f)}") for f in figures]
         grid.add_row(
-            Text(sanitize(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
-            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(sanitize(_by(row))),
+            Text(sanitize_line(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
+            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(sanitize_line(_by(row))),
         )  # fmt: skip
     return grid
 

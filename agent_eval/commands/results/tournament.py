@@ -11,7 +11,7 @@ from agent_eval.commands.estimate import NoJudgeError
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.errors import NotFoundError
-from agent_eval.formats.plain_text import sanitize
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.judge.inputs.pairwise_verdicts import read_pairwise
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
@@ -56,7 +56,7 @@ def show_tournament(
     source = folder or project.home.data / "pairwise"
     verdicts, refusals = read_pairwise(source)
     for refusal in refusals:
-        err.print(sanitize(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(sanitize_line(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     if agents:
         verdicts = verdicts.filter(pl.col(side).is_in(list(agents)) for side in ("first", "second"))
     if verdicts.is_empty():
@@ -98,7 +98,7 @@ def ask_tournament(
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
     err.print(f"{len(asked):,} comparisons; {budget.n_calls:,} judge calls, {cost}.", markup=False)
     if found.lost:
-        why = sanitize(f"{found.lost[0].reason}: {found.lost[0].detail}")
+        why = sanitize_line(f"{found.lost[0].reason}: {found.lost[0].detail}")
         err.print(f"{len(found.lost):,} comparisons have no verdict ({why}).", markup=False)
     if found.verdicts["winner"].null_count() == found.verdicts.height:
         return 2
@@ -119,7 +119,7 @@ def _show(out: Console, err: Console, verdicts: pl.DataFrame, *, as_json: bool) 
 def _print(out: Console, result: Tournament, verdicts: pl.DataFrame) -> None:
     judges = ", ".join(sorted(verdicts["judge"].unique().to_list()))
     grid = FittingTable(
-        sanitize(f"Tournament · judged by {judges}"),
+        sanitize_line(f"Tournament · judged by {judges}"),
         ("rank", "agent", "strength", "95 %", "wins", "losses", "ties"),
         numbers=("rank", "strength", "wins", "losses", "ties"),
     )

@@ -28,6 +28,22 @@ _WORKSPACE = """\
 load_from:
   - python_module: agent_eval.definitions
 """
+_DG = """\
+# Lets `dg list defs` and `dg check defs` find the assets.
+directory_type = "project"
+
+[project]
+root_module = "definitions"
+code_location_target_module = "definitions"
+"""
+_DEFINITIONS = """\
+\"\"\"The definitions of agent_eval, for Dagster's command `dg`, which reads them from a module of the project.\"\"\"
+
+from agent_eval.definitions import defs
+
+__all__ = ["defs"]
+"""
+_COMPONENTS = '"""`dg` looks here for components; the assets of agent_eval need none."""\n'
 _IGNORED = """\
 .dagster/
 data/*.duckdb
@@ -38,7 +54,14 @@ data/report/
 data/.report.*
 data/sessions/*/.*
 """
-_FILES = {"agent_eval.toml": _SETTINGS, "workspace.yaml": _WORKSPACE, ".gitignore": _IGNORED}
+_FILES = {
+    "agent_eval.toml": _SETTINGS,
+    "workspace.yaml": _WORKSPACE,
+    "dg.toml": _DG,
+    "definitions/__init__.py": _DEFINITIONS,
+    "definitions/defs/__init__.py": _COMPONENTS,
+    ".gitignore": _IGNORED,
+}
 
 
 class NoSampleError(NotFoundError):
@@ -71,6 +94,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
             (folder / "data" / name).mkdir(parents=True, exist_ok=True)
         for name, text in _FILES.items():
             if not (folder / name).exists():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(text, encoding="utf-8")
         if source is not None:
             _copy(source, folder / "data")

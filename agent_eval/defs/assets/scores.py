@@ -17,7 +17,7 @@ from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, key_frame, versions_of
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
-from agent_eval.project.judgments import disputes, effective_judgments
+from agent_eval.project.judgments import answering_models, disputes, effective_judgments
 from agent_eval.project.quality import quality_summary as summarised
 from agent_eval.report.asset_pages.quality import errors_by_partition
 from agent_eval.scores.composite import domain, universal
@@ -150,6 +150,7 @@ def composite_scores(
         universal_scores=universal_scores, domain_scores=domain_scores, transcripts=transcripts, sessions=sessions,
         conversations=conversations, conversation_judgments=conversation_judgments, import_errors=import_errors,
         disputes=disputes(project, transcripts), judged=effective_judgments(project, transcripts),
+        answered=answering_models(project, transcripts),
     )  # fmt: skip
     scored = composite.composite_scores(tables, project.methodologies(versions_of(context)))
     made = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}

@@ -4,7 +4,7 @@ from typing import Any
 
 from dagster_webserver import cli
 
-from agent_eval.defs.ui.guard import App, Guard, allowed_hosts
+from agent_eval.defs.ui.guard import App, Guard, allowed_hosts, needed_token
 from agent_eval.defs.ui.report import WithReport, pages_of_project
 
 _create_app = getattr(cli, "create_app_from_workspace_process_context")  # noqa: B009  # not one of its interface
@@ -12,7 +12,8 @@ _create_app = getattr(cli, "create_app_from_workspace_process_context")  # noqa:
 
 def guarded_app(*args: Any, **kwargs: Any) -> App:
     """Return Dagster's application, extended by the report and wrapped by the guard."""
-    return Guard(WithReport(_create_app(*args, **kwargs), pages_of_project()), allowed_hosts())
+    served = WithReport(_create_app(*args, **kwargs), pages_of_project())
+    return Guard(served, allowed_hosts(), needed_token())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ disabled: the engine does the retries, storage and reporting, and litellm's logs
 import asyncio
 import difflib
 import functools
+import ipaddress
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import Any, Protocol
@@ -22,7 +23,15 @@ from urllib.parse import urlsplit
 
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
-from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install
+from agent_eval.judge.llm.transport import (
+    ADMIT,
+    EXCHANGE,
+    MEGABYTE,
+    Exchange,
+    Failure,
+    install,
+    named_parameter,
+)
 from agent_eval.judge.prompts import Messages, Prompt, marked
 from agent_eval.judge.prompts.attachments import content_parts
 from agent_eval.tables.judging import IMPORTED, is_imported
@@ -46,8 +55,14 @@ From the second on, the prompt also describes the form."""
 _ACCEPTED: dict[str, int] = {}
 """Position of the first entry of FORMS that the server of a model has accepted, by model."""
 _MAY_BE_FORM = (400, 422, 500)  # statuses of servers that do not support a form; their messages differ
-_STAND_INS: set[str] = set()
-"""Models that `_make_known` added to litellm's table."""
+_NOT_SENT: dict[str, set[str]] = {}
+"""Parameters that the server of a model has refused by name, by model. They are left out, and `max_tokens` is first
+sent as `max_completion_tokens`."""
+_PARAMETERS = ("temperature", "max_tokens", "max_completion_tokens")
+_REFUSES_PARAMETER = (400, 422)
+_INFO: dict[str, Mapping[str, Any]] = {}
+"""What litellm knew about a model before `_make_known` added it to litellm's table."""
+INFO_S = 5.0  # maximum time of a question to a server about a model
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
 _SERVERS = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
@@ -74,12 +89,14 @@ class Reply:
     model: str | None = None  # model that answered, as the provider names it
     fingerprint: str | None = None  # fingerprint of the provider's system
     dropped: tuple[str, ...] | None = None  # parameters that were not sent to the model; None if unknown
+    n_not_counted: int = 0  # further requests of litellm that no cap has counted yet
 
 
 class CallError(Exception):
     """Raised when a call got no reply. The detail contains no secrets.
 
     If the requested form of the reply may be the cause, `next_form` is the position in FORMS to try next, else None.
+    If the server refused a parameter by name, `is_adjusted` is true: the next call does not send it.
     """
 
     def __init__(
@@ -88,8 +105,12 @@ class CallError(Exception):
         detail: str,
         retry_after_s: float | None = None,
         next_form: int | None = None,
+        *,
+        is_adjusted: bool = False,
     ) -> None:
         super().__init__(detail)
+        self.is_adjusted = is_adjusted
+        self.n_not_counted = 0  # as in Reply
         self.failure = failure
         self.detail = detail
         self.retry_after_s = retry_after_s
@@ -142,7 +163,8 @@ class LiteLLMClient:
         _hide_from_logging()
         _make_known(self.model)
         rung = max(_ACCEPTED.get(self.model, 0), form.rung)
-        exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
+        deadline = time.monotonic() + self.timeout_s
+        exchange = Exchange(int(self.max_reply_mb * MEGABYTE), deadline, ADMIT.get())
         token = EXCHANGE.set(exchange)
         if has_marks := caches_marked_blocks(self.model):
             # these caches include the schema before the prompt, and the schema differs between turns
@@ -151,30 +173,40 @@ class LiteLLMClient:
             sent = [dict(message) for message in (form.with_skeleton(messages) if rung else messages)]
         if form.attachments:
             _attach(sent, form.attachments)
+        parameters = self._parameters(max_tokens)
         try:
             async with asyncio.timeout(self.timeout_s):
                 response = await litellm.acompletion(
                     model=self.model,
                     messages=sent,
                     **_response_format(form, rung),
-                    temperature=self.temperature,
-                    max_tokens=max_tokens,
+                    **parameters,
                     timeout=self.timeout_s,
                     drop_params=True,  # omit temperature or schema for models that do not support them
                     num_retries=0,
                     max_retries=0,
                 )
             dropped = dropped_parameters(self.model, self.temperature)
-            if has_marks and dropped is not None:
-                dropped = tuple(sorted({*dropped, "response_format"}))
+            if dropped is not None:
+                left_out = {"response_format"} if has_marks else set[str]()
+                left_out |= {name for name in _NOT_SENT.get(self.model, ()) if name == "temperature"}
+                dropped = tuple(sorted({*dropped, *left_out}))
             _ACCEPTED[self.model] = min(_ACCEPTED.get(self.model, rung), rung)
-            return _reply(response, self.price, dropped, exchange.refusal)
+            reply = _reply(response, self.price, dropped, exchange.refusal)
+            return replace(reply, n_not_counted=exchange.n_not_admitted)
         except Exception as error:
             failed = self._call_error(litellm, error, exchange)
-            may_be_form = failed.failure in ("refused", "server") and exchange.failure is None
+            failed.n_not_counted = exchange.n_not_admitted
+            refused = exchange.status in _REFUSES_PARAMETER and failed.failure == "refused"
+            if refused and (named := named_parameter(exchange.error, _PARAMETERS)) in parameters:
+                _NOT_SENT.setdefault(self.model, set()).add(str(named))
+                failed.is_adjusted = True
+                raise failed from None
+            # only an answer of the server shows that it does not support the form; a broken connection does not
+            may_be_form = exchange.status in _MAY_BE_FORM and failed.failure in ("refused", "server")
             if form.attachments and self.model in _ACCEPTED:
                 may_be_form = False  # an attachment is the more likely cause
-            if may_be_form and rung + 1 < len(FORMS) and getattr(error, "status_code", 0) in _MAY_BE_FORM:
+            if may_be_form and rung + 1 < len(FORMS):
                 failed.next_form = rung + 1
             raise failed from None  # the message of the original error may contain a key
         finally:
@@ -196,7 +228,8 @@ class LiteLLMClient:
         litellm = imported()
         _hide_from_logging()
         _make_known(self.model)
-        exchange = Exchange(int(self.max_reply_mb * MEGABYTE), keeps_calls=True)
+        deadline = time.monotonic() + self.timeout_s
+        exchange = Exchange(int(self.max_reply_mb * MEGABYTE), deadline, ADMIT.get(), keeps_calls=True)
         token = EXCHANGE.set(exchange)
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -212,6 +245,13 @@ class LiteLLMClient:
             raise self._call_error(litellm, error, exchange) from None
         finally:
             EXCHANGE.reset(token)
+
+    def _parameters(self, max_tokens: int) -> dict[str, float]:
+        """Return the parameters to send, without those that the server has refused by name."""
+        refused = _NOT_SENT.get(self.model, set())
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+        sent = {"temperature": self.temperature, limit: max_tokens}
+        return {name: value for name, value in sent.items() if name not in refused}
 
     def _call_error(self, litellm: Any, error: Exception, exchange: Exchange) -> CallError:
         """Convert an exception of litellm to a CallError with the kind of failure."""
@@ -232,12 +272,7 @@ class LiteLLMClient:
 
 def price_of(model: str) -> Price | None:
     """Return litellm's price of a model, or None if it has none. A price of 0 of a paid provider counts as missing."""
-    if model in _STAND_INS:
-        return None
-    try:
-        info = imported().get_model_info(model)
-    except Exception:  # for an unknown model, litellm raises a bare Exception
-        return None
+    info = _info(model)
     sent, received = info.get("input_cost_per_token"), info.get("output_cost_per_token")
     is_gap = not (sent or received) and info.get("litellm_provider") in _SERVERS  # a model without a price
     if sent is None or received is None or is_gap:
@@ -247,6 +282,23 @@ def price_of(model: str) -> Price | None:
         for name in ("read", "creation")
     )
     return Price(sent * 1e6, received * 1e6, cached, written)
+
+
+def _info(model: str) -> Mapping[str, Any]:
+    """Return what litellm knows about a model; empty if nothing.
+
+    For some providers litellm asks a server. It is asked once per process, within `INFO_S`.
+    """
+    if model not in _INFO:
+        litellm = imported()
+        token = EXCHANGE.set(Exchange(MEGABYTE, time.monotonic() + INFO_S))
+        try:
+            _INFO[model] = litellm.get_model_info(model)
+        except Exception:  # for an unknown model, litellm raises a bare Exception
+            _INFO[model] = {}
+        finally:
+            EXCHANGE.reset(token)
+    return _INFO[model]
 
 
 @functools.cache
@@ -297,23 +349,13 @@ def _nearest(model: str) -> str:
 
 def context_tokens_of(model: str) -> int | None:
     """Return the maximum prompt tokens of a model according to litellm, or None if litellm has no value."""
-    if model in _STAND_INS:
-        return None
-    try:
-        most = imported().get_model_info(model).get("max_input_tokens")
-    except Exception:  # for an unknown model, litellm raises a bare Exception
-        return None
+    most = _info(model).get("max_input_tokens")
     return most if isinstance(most, int) and most > 0 else None
 
 
 def attachment_kinds_of(model: str) -> frozenset[AttachmentKind]:
     """Return the kinds of attachments that a model reads according to litellm; empty for an unknown model."""
-    if model in _STAND_INS:
-        return frozenset()
-    try:
-        info = imported().get_model_info(model)
-    except Exception:  # for an unknown model, litellm raises a bare Exception
-        return frozenset()
+    info = _info(model)
     return frozenset(kind for kind, flag in _SUPPORTS.items() if info.get(flag))
 
 
@@ -325,7 +367,7 @@ def is_paid(model: str, price: Price | None) -> bool:
     if provider in _LOCAL_PROVIDERS:
         return False
     names = (f"{provider.upper()}_BASE_URL", f"{provider.upper()}_API_BASE")
-    return not any(urlsplit(os.environ.get(name, "")).hostname in _THIS_MACHINE for name in names)
+    return not any(_is_local(urlsplit(os.environ.get(name, "")).hostname or "") for name in names)
 
 
 @functools.cache
@@ -355,21 +397,31 @@ def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None
 
 @functools.cache
 def _make_known(model: str) -> None:
-    """Add a model of an OpenAI-compatible server to litellm's table of models if it is missing.
+    """Add a model to litellm's table of models if it is missing.
 
-    litellm looks up the price several times per reply, and the repeated search for an unknown model takes a tenth of
-    the time of a call. The added price is a placeholder that is never read; `price_of` still returns None.
+    litellm looks up the model several times per reply: the repeated search for an unknown model takes a tenth of the
+    time of a call, and for some providers it is a request that blocks all other calls. The added price is a
+    placeholder that is never read; `price_of` still returns what litellm knew before.
     """
-    if model.startswith("openai/") and price_of(model) is None:
-        prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
-        _STAND_INS.add(model)
-        imported().register_model({model: {"litellm_provider": "openai", "mode": "chat", **prices}})
+    litellm, info = imported(), _info(model)
+    try:
+        name, provider, *_ = litellm.get_llm_provider(model)
+    except Exception:  # unknown provider: the call itself reports the error
+        return
+    keys = {model, name, f"{provider}/{name}"}
+    if keys & litellm.model_cost.keys():
+        return
+    known = {key: value for key, value in info.items() if value is not None and key != "key"}
+    prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
+    entry = {**prices, **known, "litellm_provider": provider, "mode": "chat"}
+    litellm.register_model({f"{provider}/{name}": entry})
 
 
 def imported() -> ModuleType:
     """Import litellm, disable its output and callbacks, and return it."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    _call_this_machine_directly()
     import litellm
 
     if not litellm.suppress_debug_info:
@@ -384,6 +436,27 @@ def imported() -> ModuleType:
             logger.propagate = False
             logger.setLevel(logging.CRITICAL + 1)
     return litellm
+
+
+def _call_this_machine_directly() -> None:
+    """Except this machine from the proxies of the environment, which would get the key of a local judge."""
+    hosts = [
+        urlsplit(value).hostname
+        for name, value in os.environ.items()
+        if name.endswith(("_BASE_URL", "_API_BASE"))
+    ]
+    local = {*_THIS_MACHINE, *(host for host in hosts if host and _is_local(host))}
+    for name in ("NO_PROXY", "no_proxy") if "no_proxy" in os.environ else ("NO_PROXY",):
+        excepted = [host for host in os.environ.get(name, "").split(",") if host.strip()]
+        if lacking := sorted(local - {host.strip() for host in excepted}):
+            os.environ[name] = ",".join([*excepted, *lacking])
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in _THIS_MACHINE or host.endswith(".localhost")
 
 
 def _attach(sent: list[dict[str, Any]], attachments: Sequence[Attachment]) -> None:

@@ -6,12 +6,14 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
+from agent_eval.errors import StorageError
 from agent_eval.formats.json_text import clean
 
+SHORTEST_SECRET = 16  # bytes
 LONGEST = 300  # maximum characters of a stored error
 _SEARCHED = 10_000  # maximum characters of an error that are searched for secrets
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
@@ -32,18 +34,39 @@ _IN_ERRORS = re.compile(
 HIDDEN = "[hidden]"
 
 
-def kept_secret(file: Path) -> bytes:
-    """Return the secret in a file. If the file is missing, create it with a random secret that only the owner can read."""
+class ShortSecretError(StorageError):
+    """Raised when the file of a secret is empty or cut, so that its content could be guessed."""
+
+    def __init__(self, file: Path, n_bytes: int) -> None:
+        super().__init__(
+            f"The secret in {file} has {n_bytes} bytes; at least {SHORTEST_SECRET} are expected. Restore the file from a "
+            "backup, or delete it so that a new secret is made."
+        )
+
+
+def kept_secret(file: Path, make: Callable[[], bytes] = lambda: os.urandom(32)) -> bytes:
+    """Return the secret in a file. If the file is missing, create it with a new secret that only the owner can read.
+
+    Raises:
+        ShortSecretError: If the file has fewer than SHORTEST_SECRET bytes.
+    """
     with contextlib.suppress(FileNotFoundError):
-        return file.read_bytes()
+        return _long_enough(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     made = file.with_name(f"{file.name}.{os.getpid()}")
     with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as stream:
-        stream.write(os.urandom(32))
+        stream.write(make())
     with contextlib.suppress(FileExistsError):  # another process created the file first; use its secret
         os.link(made, file)
     made.unlink()
-    return file.read_bytes()
+    return _long_enough(file)
+
+
+def _long_enough(file: Path) -> bytes:
+    secret = file.read_bytes()
+    if len(secret) < SHORTEST_SECRET:
+        raise ShortSecretError(file, len(secret))
+    return secret
 
 
 def redact(text: str) -> str:

@@ -25,7 +25,7 @@ from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
 from agent_eval.judge.llm.client import CallError, Client, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
 from agent_eval.judge.llm.redaction import hide_keys, hide_secrets, keys_of_environment, redact
-from agent_eval.judge.llm.transport import Failure
+from agent_eval.judge.llm.transport import ADMIT, Failure
 from agent_eval.judge.prompts import (
     DEFAULT_LIMITS,
     Messages,
@@ -112,6 +112,7 @@ class _CallAttempt:
     read: dict[str, Verdict] = field(default_factory=dict[str, Verdict])
     n_failed: int = 0
     n_timeouts: int = 0
+    n_of_form: int = 0  # errors that the current form of the reply may have caused
     n_enlarged: int = 0
     reply: Reply | None = None  # the last reply
     is_repaired: bool = False
@@ -299,22 +300,38 @@ class ModelJudge:
             return self._end(attempt, "budget_exhausted", why)
         self._sent |= _questions(attempt.call)
         started = asyncio.get_running_loop().time()
+        token = ADMIT.set(self._count_further)
         try:
             reply = await self._client.complete(attempt.messages, attempt.prompt, attempt.max_tokens)
         except CallError as error:
+            self._count_further(error.n_not_counted)
             self._budget.end_call(self.name, None)
             self._concurrency.finished(is_refused=error.failure == "rate")
             return self._after_failure(attempt, error, started)
+        finally:
+            ADMIT.reset(token)
+        self._count_further(reply.n_not_counted)
         self._concurrency.finished(is_refused=False)
         self._budget.end_call(self.name, reply.usage)
         attempt.usage += reply.usage
         attempt.reply = reply
         return self._after_reply(attempt, reply, started)
 
+    def _count_further(self, n: int = 1) -> str | None:
+        """Count requests that litellm makes in a call beyond the first, and return the cap that one would exceed."""
+        for _ in range(n):
+            if (why := self._budget.begin_call(self.name)) is not None:
+                return why
+            self._budget.end_call(self.name, None)
+        return None
+
     def _after_failure(self, attempt: _CallAttempt, error: CallError, started: float) -> float:
+        if error.is_adjusted:  # at most once for each parameter, since it is then no longer sent
+            return 0.0
         attempt.n_failed += 1
-        if error.next_form is not None and (error.failure == "refused" or attempt.n_failed > 1):
-            attempt.prompt = replace(attempt.prompt, rung=error.next_form)
+        attempt.n_of_form += error.next_form is not None
+        if error.next_form is not None and (error.failure == "refused" or attempt.n_of_form > 1):
+            attempt.prompt, attempt.n_of_form = replace(attempt.prompt, rung=error.next_form), 0
             return 0.0
         attempt.n_timeouts += error.failure == "timeout"
         if (kind := _AT_ONCE.get(error.failure)) is not None:

@@ -1,6 +1,7 @@
 """Compute the board columns other than the scores: dimensions, sessions, methodology and dropped data."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -17,6 +18,7 @@ _SEEN = {"n_judged": pl.Int64, "n_seen_in_part": pl.Int64, "least_seen_share": p
 _SAMPLED = {"n_sampled": pl.Int64, "n_to_sample": pl.Int64}
 NOT_SAMPLED = "not in the judged sample (judge_sample)"
 """Reason for a conversation that was not sent to any judge model (judge/sampling.py)."""
+_LONGEST_NAME = 80  # characters of the name of a model
 Facts = dict[str, object]
 
 
@@ -28,12 +30,13 @@ def board_facts(
     conversations: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
     judged: pl.DataFrame | None = None,
+    answered: pl.DataFrame | None = None,
 ) -> dict[AgentVersion, Facts]:
     """Return the BOARD_FACTS columns for every pair in `transcripts`.
 
     Dates and evaluators are taken from the sessions that count. A dimension or scenario is null if it has no
     rating. `judged` holds the number (`n`) of effective judgments and ratings per combination of PAIR,
-    conversation_id, judge, status, reason and seen_share.
+    conversation_id, judge, status, reason and seen_share. `answered` holds PAIR, judge and response_model of all answers.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -46,6 +49,7 @@ def board_facts(
     for scores in rated:
         rows = rows.join(scores, on=PAIR, how="left")
     rows = rows.join(_seen(judged), on=PAIR, how="left").join(_sampled(judged), on=PAIR, how="left")
+    of_models = {} if answered is None else _several_models(answered)
     shown = (
         *_RATED,
         *_SEEN,
@@ -57,8 +61,35 @@ def board_facts(
     )
     return {
         AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in shown}
+        | {"several_models": of_models.get((row["methodology_version"], row["agent_id"]), [])}
         | {"methodology_content_hash": methodology_of(row["methodology_version"], methodologies).content_hash}
         for row in rows.iter_rows(named=True)
+    }
+
+
+def several_models(answered: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a text for each judge whose answers came from several models, sorted; the models as their servers name them.
+
+    A server can replace a model under its name, so that two models answered as one judge.
+
+    Args:
+        answered: Pairs of a judge and the model that answered.
+    """
+    by_judge: dict[str, set[str]] = defaultdict(set)
+    for judge, model in answered:
+        by_judge[judge].add(" ".join(model.split())[:_LONGEST_NAME])  # text of a server
+    return [
+        f"{judge} answered by {len(models)} models: {', '.join(sorted(models))}"
+        for judge, models in sorted(by_judge.items())
+        if len(models) > 1
+    ]
+
+
+def _several_models(answered: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
+    rows = answered.drop_nulls("response_model").group_by(PAIR)
+    return {
+        (str(version), str(agent)): several_models(of_pair.select("judge", "response_model").iter_rows())
+        for (version, agent), of_pair in rows
     }
 
 

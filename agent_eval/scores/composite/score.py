@@ -172,6 +172,7 @@ class CompositeTables:
     import_errors: ImportErrors | None = None  # records rejected at import; None if there are none
     disputes: pl.DataFrame | None = None  # judgments and ratings with status 'disputed'
     judged: pl.DataFrame | None = None  # as for `board_facts`
+    answered: pl.DataFrame | None = None  # as for `board_facts`
 
 
 def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Methodology]) -> CompositeScores:
@@ -197,7 +198,7 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     errors = table("import_errors").empty() if errors is None else errors
     measured = _measured(transcripts, conversations, judgments, refused_records(errors, transcripts))
     held = (tables.universal_scores, tables.domain_scores, transcripts, sessions, conversations)
-    facts = board_facts(*held, methodologies, tables.judged)
+    facts = board_facts(*held, methodologies, tables.judged, tables.answered)
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))

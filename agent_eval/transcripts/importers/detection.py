@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from agent_eval.formats.json_arrays import TruncatedJsonError, top_level_keys
 from agent_eval.formats.refusals import Refusal
-from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
+from agent_eval.formats.streams import BREAKS, MEGABYTE, head_of, opened
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.benchmarks import inspect
 from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record, Unsupported
@@ -59,8 +59,8 @@ def detect(source: Source) -> Detected:
         if inspect.is_archive(source.path):
             return Detected(inspect.NAME)
         with opened(source.path) as stream:
-            head = stream.read(HEAD)
-        if not head.strip():
+            head = head_of(stream, HEAD)
+        if not head:
             return Detected(None, "it is empty", may_hold_transcripts=False)
         if packed := _packed(head):
             return Detected(None, packed)

@@ -18,7 +18,7 @@ from agent_eval.formats.atomic_files import locked
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal, n_records
-from agent_eval.formats.streams import BREAKS, KEPT, Record, broken, json_lines, opened
+from agent_eval.formats.streams import BREAKS, KEPT, Record, broken, head_of, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.formats.zip_members import ZipMember
@@ -65,7 +65,6 @@ from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION, read
 _EARLIER_ENDINGS = (".gz", ".jsonl", ".ndjson", ".json", ".eval", ".traj", ".trajectory")
 """Endings that earlier releases removed; a session that was named by them keeps its id."""
 _ENDINGS = (*_EARLIER_ENDINGS, ".csv", ".tsv", ".txt", ".log", ".stdin", ".zip")
-_HEAD = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ def _check_file(path: Path) -> None:
     if not path.is_file():
         raise NoTranscriptsError(path, "is not a regular file" if path.exists() else "does not exist")
     with suppress(*BREAKS), opened(path) as stream:
-        if not stream.read(_HEAD).strip():
+        if not head_of(stream, 1):
             raise NoTranscriptsError(path, "is empty")
 
 

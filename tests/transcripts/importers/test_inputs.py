@@ -5,6 +5,8 @@ import io
 import json
 import os
 import stat
+import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,27 @@ def test_a_folder_of_mixed_files_is_walked_and_each_is_read_in_its_format(tmp_pa
     before = snapshot(tmp_path / "sessions")
     assert told(take(tmp_path, str(folder))) == told(reports)
     assert snapshot(tmp_path / "sessions") == before
+
+
+def test_members_of_one_name_in_an_archive_are_all_imported(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(3):
+            text = {"task_id": f"t{i}", "messages": [{"role": "user", "content": f"question {i}"}]}
+            archive.writestr("chats.jsonl", json.dumps(text))
+    reports = take(tmp_path, str(tmp_path / "twice.zip"))
+    assert sum(r.report.n_imported for r in reports if r.report) == 3
+    stored = "".join(f.read_text() for f in (tmp_path / "sessions").rglob("conversations.jsonl"))
+    assert all(f"question {i}" in stored for i in range(3))
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\r\n\t"])
+@pytest.mark.parametrize("n", [65_535, 65_536, 300_000])
+def test_a_file_that_begins_with_blanks_is_not_empty(tmp_path: Path, blank: str, n: int) -> None:
+    (tmp_path / "chat.jsonl").write_bytes(blank.encode() * n + CHAT)
+    assert told(take(tmp_path, str(tmp_path / "chat.jsonl"))) == {"chat.jsonl": ("openai", 1)}
+    (tmp_path / "chat.jsonl").write_text(blank * n)
+    assert "empty" in take(tmp_path, str(tmp_path / "chat.jsonl"))[0].reason
 
 
 def test_files_of_one_name_get_sessions_of_their_own(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from agent_eval.formats.streams import (
     MEGABYTE,
     Record,
     broken,
+    head_of,
     json_lines,
     opened,
     record_of,
@@ -56,7 +57,7 @@ def layout_of(source: Source, is_part: Callable[[JsonValue], bool] | None = None
     """
     try:
         with opened(source.path) as stream:
-            head = stream.read(HEAD).lstrip()
+            head = head_of(stream, HEAD)
     except BREAKS:
         return "lines"
     line, newline, _ = head.partition(b"\n")

@@ -1,0 +1,1 @@
+"""Notify people of changes of gates, boards and judges."""

@@ -1,0 +1,131 @@
+"""A run whose process was killed is closed by whatever comes next: the UI, a tick of a sensor, or any command."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.code_pointer import ModuleCodePointer
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.definitions import defs
+from agent_eval.defs import automation
+from agent_eval.defs import instance as instance_module
+from agent_eval.defs.instance import close_abandoned_runs, close_lost_runs
+from agent_eval.project import Project
+from agent_eval.storage import run_owners
+from agent_eval.storage.run_owners import Owner, RunOwners
+from tests.conftest import at_home
+
+STATUS = dg.DagsterRunStatus
+EVENTS = {
+    STATUS.STARTING: "PIPELINE_STARTING",
+    STATUS.STARTED: "PIPELINE_START",
+    STATUS.CANCELING: "PIPELINE_CANCELING",
+}
+
+
+@dg.job
+def any_job() -> None: ...
+
+
+@pytest.fixture
+def home(two_agents_copy: Path) -> Iterator[Path]:
+    with at_home(two_agents_copy):
+        yield two_agents_copy
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.from_config(str(home / ".dagster")) as made:
+        yield made
+
+
+def run_in(instance: dg.DagsterInstance, *statuses: STATUS, module: str = "agent_eval.definitions") -> str:
+    """A run that has had these statuses one after the other, each reported by this process; its id."""
+    job = dg.reconstructable(any_job)
+    origin = job.get_python_origin()
+    of_module = origin.repository_origin._replace(code_pointer=ModuleCodePointer(module, "defs"))
+    run = instance.create_run_for_job(
+        job.get_definition(), job_code_origin=origin._replace(repository_origin=of_module)
+    )
+    for status in statuses:
+        kind = dg.DagsterEventType(EVENTS[status])
+        instance.report_dagster_event(dg.DagsterEvent(kind.value, job_name="any_job", message=""), run.run_id)
+    return run.run_id
+
+
+def status_of(instance: dg.DagsterInstance, run_id: str) -> STATUS:
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    return run.status
+
+
+def kill_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the recorded processes are those of an earlier boot."""
+    monkeypatch.setattr(run_owners, "_boot", lambda: "after the reboot")
+
+
+REACHED = [
+    ((STATUS.STARTING,), STATUS.FAILURE),
+    ((STATUS.STARTING, STATUS.STARTED), STATUS.FAILURE),
+    ((STATUS.STARTING, STATUS.STARTED, STATUS.CANCELING), STATUS.CANCELED),
+]
+
+
+@pytest.mark.parametrize(("statuses", "closed"), REACHED)
+@pytest.mark.parametrize("by", ["sensor", "busy sensor", "command"])
+def test_a_run_is_closed_once_its_process_has_ended_and_not_before(
+    statuses: tuple[STATUS, ...],
+    closed: STATUS,
+    by: str,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_id = run_in(instance, *statuses, module="their_project.definitions")  # any run of this home
+
+    def next_thing() -> None:
+        if by == "command":
+            assert CliRunner().invoke(app, ["leaderboard"]).exit_code == 0
+        elif by == "sensor":
+            automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
+        else:
+            close_abandoned_runs(
+                instance, Project.open().store
+            )  # what a tick does while a run is in progress
+
+    next_thing()
+    assert status_of(instance, run_id) is statuses[-1]
+    kill_all(monkeypatch)
+    next_thing()
+    assert status_of(instance, run_id) is closed
+    assert RunOwners(Path(instance.root_directory)).dead() == []
+
+
+def test_a_run_that_ends_has_no_owner_any_more(instance: dg.DagsterInstance) -> None:
+    @dg.job
+    def quick() -> None: ...
+
+    run_id = quick.execute_in_process(instance=instance).run_id
+    assert not list((Path(instance.root_directory) / "run_owners").iterdir())
+    assert status_of(instance, run_id) is STATUS.SUCCESS
+
+
+def test_a_run_without_a_recorded_process_is_closed_after_a_silence_under_the_lock(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created, started = run_in(instance), run_in(instance, STATUS.STARTED)
+    elsewhere, other = run_in(instance, STATUS.STARTED), run_in(instance, module="their_project.definitions")
+    owners, store = RunOwners(Path(instance.root_directory)), Project.open().store
+    owners.forget(started)  # as after an upgrade
+    monkeypatch.setattr(
+        RunOwners, "state", lambda _, run_id: Owner.UNKNOWN if run_id == elsewhere else _state(_, run_id)
+    )
+    assert close_lost_runs(instance, home, store) == []
+    monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
+    assert close_lost_runs(instance, home, store) == sorted([created, started, elsewhere])
+    assert status_of(instance, other) is STATUS.NOT_STARTED
+
+
+_state = RunOwners.state
