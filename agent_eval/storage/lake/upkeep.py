@@ -2,7 +2,9 @@
 
 import contextlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import duckdb
 
@@ -13,6 +15,7 @@ from agent_eval.storage.lake.errors import ClockError, DataFolderError
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.lake.store import MARKER, LakeStore
 from agent_eval.storage.store import columns_of, quoted
+from agent_eval.storage.store_errors import StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION, stamp, stamped
 from agent_eval.tables import TABLES
 
@@ -107,26 +110,77 @@ def check(store: LakeStore) -> Checked:
             found.problems.append(
                 f"Its tables have version {version} (agent_eval {written_by}); the next write migrates them."
             )
-        for name in sorted(TABLES):
-            if columns_of(con, TABLES[name]):
+        names = [name for name in sorted(TABLES) if columns_of(con, TABLES[name])]
+    known = set[Path]()
+    for name in names:
+        with store.session(read_only=True) as con:
+            files = _files(con, name)
+        known.update(files)
+        if damaged := _damaged(files):
+            found.problems += [f"Table {name}: {problem}; restore it from a backup." for problem in damaged]
+            found.rows[name] = 0
+            continue
+        try:  # a session of its own: after an error, its transaction cannot be used
+            with store.session(read_only=True) as con:
                 found.rows[name] = _check_table(con, name, found.problems)
+        except StoreError as error:
+            found.problems.append(
+                f"Table {name} cannot be read: {str(error.__cause__ or error).splitlines()[0]}"
+            )
+            found.rows[name] = 0
+    found.problems += _orphans(store)
     return found
 
 
+def _files(con: duckdb.DuckDBPyConnection, name: str) -> list[Path]:
+    """Return the files that contain the current rows of a table, and the files of their deletions."""
+    listed = con.execute(
+        f"SELECT data_file, delete_file FROM ducklake_list_files('store', '{name}')"
+    ).fetchall()
+    return [Path(file) for row in listed for file in row if file]
+
+
+def _damaged(files: Sequence[Path]) -> list[str]:
+    """Return a text for each file that is missing or that cannot be read as a whole."""
+    problems = []
+    for file in files:
+        if not file.is_file():
+            problems.append(f"its file {file} is missing")
+            continue
+        with contextlib.closing(duckdb.connect()) as con:
+            try:
+                con.execute("SELECT bit_xor(hash(t)) FROM read_parquet(?) AS t", [str(file)])
+            except duckdb.Error as error:
+                problems.append(f"its file {file} cannot be read ({str(error).splitlines()[0]})")
+    return problems
+
+
+def _orphans(store: LakeStore) -> list[str]:
+    """Return a text for the files in the data folder that no snapshot contains, e.g. after a worker was killed."""
+    with store.session(read_only=True) as con:
+        statement = f"CALL ducklake_delete_orphaned_files('store', dry_run => true, older_than => now() - INTERVAL '{_KEPT}')"
+        files = sorted(str(path) for (path, *_) in con.execute(statement).fetchall())
+    if not files:
+        return []
+    return [
+        f"{len(files):,} files older than {_KEPT} belong to no snapshot and can be deleted, e.g. {files[0]}."
+    ]
+
+
 def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str]) -> int:
-    """Return the number of rows of a table, and add a sentence for each problem with it to `problems`."""
+    """Return the number of rows of a table, and add a sentence for each problem with it to `problems`.
+
+    Raises:
+        duckdb.Error: If the table cannot be read.
+    """
     (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
     if n_fences != 1:
         problems.append(f"Table {name} has {n_fences} rows in `fence` instead of one; restore the catalog.")
     key = ", ".join(map(quoted, TABLES[name].key))
-    try:
-        (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
-        found = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
-        (n_double,) = con.execute(found).fetchone() or (0,)
-        con.execute(f"SELECT bit_xor(hash(t)) FROM {quoted(name)} AS t")
-    except duckdb.Error as error:
-        problems.append(f"Table {name} cannot be read: {str(error).splitlines()[0]}")
-        return 0
+    (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
+    found = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
+    (n_double,) = con.execute(found).fetchone() or (0,)
+    con.execute(f"SELECT bit_xor(hash(t)) FROM {quoted(name)} AS t")
     if n_double:
         problems.append(f"Table {name} contains {n_double:,} duplicate keys; recompute its partitions.")
     return int(n_rows)

@@ -28,6 +28,7 @@ from agent_eval.storage.lake.errors import (
 )
 from agent_eval.storage.lake.store import MARKER
 from agent_eval.storage.lake.upkeep import check, compact, initialise
+from agent_eval.storage.store import ensure_columns
 from agent_eval.tables import table
 from benchmarks.postgres_server import PASSWORD, Server
 from tests.storage.test_store import STATE, pairs, state
@@ -388,7 +389,40 @@ def test_check_finds_double_keys_lost_fences_and_lost_files(lake: LakeStore) -> 
     ]
     for file in lake.data.rglob("*.parquet"):
         file.unlink()
-    assert "judge_state cannot be read" in check(lake).problems[-1]
+    assert any("Table judge_state: its file" in problem for problem in check(lake).problems)
+
+
+@pytest.mark.parametrize("fault", ["missing", "cut", "damaged"])
+def test_check_names_each_damaged_file_by_table_and_goes_on(lake: LakeStore, fault: str) -> None:
+    n_rows = 50
+    tables = [table(name) for name in ("agents", "error_registry", "judge_state", "run_state", "spending")]
+    for target in tables:
+        days = [datetime(2026, 1, 1).date()] * n_rows
+        values = {n: [f"{i}" for i in range(n_rows)] for n, t in target.schema.items() if t == pl.String}
+        filled = pl.DataFrame(values | {"day": days} if "day" in target.schema else values)
+        with lake.session(read_only=False) as con:
+            ensure_columns(con, target)
+            con.register("filled", filled)
+            con.execute(f"INSERT INTO {target.name} BY NAME SELECT * FROM filled")
+            con.execute("CALL ducklake_flush_inlined_data('store')")
+            con.execute("INSERT INTO fence VALUES (?, 1)", [target.name])
+            con.unregister("filled")
+    assert check(lake).problems == []
+    files = {target.name: sorted((lake.data).rglob(f"*{target.name}/*.parquet")) for target in tables}
+    for file, *_ in files.values():
+        content = file.read_bytes()
+        if fault == "missing":
+            file.unlink()
+        else:
+            file.write_bytes(
+                content[: len(content) // 2]
+                if fault == "cut"
+                else content[:4] + b"\xff" * 200 + content[204:]
+            )
+    problems = check(lake).problems
+    for name, (file, *_) in files.items():
+        assert sum(f"Table {name}: " in p and str(file) in p for p in problems) == 1, problems
+    assert len(problems) == len(files)
 
 
 def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
