@@ -80,6 +80,12 @@ def init(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of the project; created if it does not exist.")
     ],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SAMPLE]", help="With --sample: smollm2 for the sessions of a small real model."
+        ),
+    ] = None,
     sample: Annotated[
         bool,
         typer.Option("--sample", help="Copy the sample: agents, sessions, ratings and recorded verdicts."),
@@ -92,7 +98,7 @@ def init(
     from agent_eval.commands.setup.init import init as make
     from agent_eval.commands.terminal.output import consoles
 
-    make(consoles()[0], folder, with_sample=sample)
+    make(consoles()[0], folder, with_sample=sample, sample=name)
 
 
 @app.command("mock-judge")

@@ -17,7 +17,7 @@ COMMANDS: tuple[list[str], ...] = (
     ["leaderboard"], ["explain"], ["explain", "a"], ["explain", "a", "--metric"], ["summary"], ["reliability"], ["gate"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
     ["import", "auto", "--agent", "a"], ["import", "auto", "source.json", "--agent", "a", "--slots"], ["export", "openai", "--agent", "a"], ["export"],
     ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "list"], ["methodology", "show"], ["methodology", "diff", "1.0.0"],
-    ["methodology", "validate"], ["labels"], ["labels", "sheet"], ["labels", "sheet", "--metric"], ["labels", "import"], ["labels", "import", "source.json"], ["ui", "--port"], ["run", "--nosuch"], [],
+    ["methodology", "validate"], ["labels"], ["labels", "sheet"], ["labels", "sheet", "--metric"], ["labels", "import"], ["labels", "import", "source.json"], ["ui", "--port"], ["simulate"], ["simulate", "a"], ["simulate", "a", "--suite"], ["scenarios", "check"], ["scenarios", "check", "--suite"], ["run", "--nosuch"], [],
 )  # fmt: skip
 OPTIONS = st.sampled_from(
     ["--agent", "--methodology", "--template", "--format", "--score", "-k", "--category", "--session", "--task-set", "--difference", "--json", "--", "-", "/dev/zero", "source.json"]

@@ -82,3 +82,15 @@ def test_the_judge_without_a_model_keeps_the_words_of_error_clusters() -> None:
     assert named["severity"] == "critical"
     assert _cluster_names({"messages": [{"content": "Rate it."}]}, form) == {}
     assert instance({"type": "integer", "maximum": 5}) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("smollm2",), "write --sample smollm2"),
+        (("--sample", "smollm3"), "There is no sample 'smollm3'. Samples: smollm2"),
+    ],
+)
+def test_a_name_without_a_sample_is_an_error(arguments: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(AgentEvalError, match=reason):
+        said("init", "demo", *arguments)

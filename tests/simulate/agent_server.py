@@ -75,6 +75,9 @@ class Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.latency_s = 0.0
 
+    def handle_error(self, *_: object) -> None:
+        """Print nothing when a client goes away."""
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1"

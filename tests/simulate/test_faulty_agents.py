@@ -28,12 +28,12 @@ def test_each_kind_ends_in_bounded_time_in_its_class_and_stops_no_other(root: Pa
     fields = scenario("D1") | {"slot": None}
     write_suite(root, {"one": fields})
     endpoints = {
-        f"a-{name}": openai(server.url, name, timeout_s=1.0, stream=name in STREAMED) for name in FAULTS
+        f"a-{name}": openai(server.url, name, timeout_s=4.0, stream=name in STREAMED) for name in FAULTS
     }
     write_agents(root, endpoints | {"a-good": openai(server.url)})
     started = time.monotonic()
     report = prepared(Project.open(root).simulation_setup(), [*endpoints, "a-good"]).run(concurrency=20)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 180
     unusable = {line.partition(":")[0] for line in report.problems}
     assert unusable == {
         f"a-{name}" for name in CLASSES["harness_error"]

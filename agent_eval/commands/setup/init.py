@@ -9,6 +9,8 @@ from rich.console import Console
 from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import one_line
 
+SAMPLES = ("smollm2",)
+"""Samples besides the one in data/, which --sample copies without a name."""
 PACKAGE = Path(__file__).parents[2]
 FOLDERS = ("sessions", "scenarios", "ratings", "metrics", "methodologies")
 _SETTINGS = """\
@@ -73,6 +75,15 @@ class NoSampleError(NotFoundError):
         )
 
 
+class UnknownSampleError(NotFoundError):
+    """Raised when a sample does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is no sample {name!r}. Samples: {', '.join(SAMPLES)}; without a name, --sample copies the fictional agents of the README."
+        )
+
+
 class NotAFolderError(InputError):
     """Raised when a project cannot be created in the given folder."""
 
@@ -80,14 +91,17 @@ class NotAFolderError(InputError):
         super().__init__(f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder.")
 
 
-def init(out: Console, folder: Path, *, with_sample: bool) -> None:
+def init(out: Console, folder: Path, *, with_sample: bool, sample: str | None = None) -> None:
     """Create the project and print the next command. Existing files are kept.
 
     Raises:
         NoSampleError: If the sample is requested but not installed.
+        UnknownSampleError: If there is no sample of this name.
         NotAFolderError: If the folder cannot be created or is not writable.
     """
-    source = _sample() if with_sample else None
+    if sample is not None and not with_sample:
+        raise InputError(f"{sample!r} is the name of a sample; write --sample {sample}, or omit it.")
+    source = _sample(sample) if with_sample else None
     is_new = not (folder / "agent_eval.toml").exists()
     try:
         for name in FOLDERS:
@@ -107,9 +121,14 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
     out.print(one_line(f"Next: {go}{then}"), markup=False, soft_wrap=True)
 
 
-def _sample() -> Path:
-    """Return the folder of the sample: in the package if installed from a wheel, or data/ in a checkout."""
-    for folder in (PACKAGE / "sample", PACKAGE.parent / "data"):
+def _sample(name: str | None) -> Path:
+    """Return the folder of a sample: in the package if installed from a wheel, or in a checkout."""
+    if name is not None and name not in SAMPLES:
+        raise UnknownSampleError(name)
+    places = (PACKAGE / "sample", PACKAGE.parent / "data")
+    if name is not None:
+        places = (PACKAGE / "samples" / name, PACKAGE.parent / "samples" / name)
+    for folder in places:
         if (folder / "sessions").is_dir():
             return folder
     raise NoSampleError
@@ -117,7 +136,7 @@ def _sample() -> Path:
 
 def _copy(source: Path, data: Path) -> None:
     """Copy the files of the sample, except files that already exist."""
-    for name in ("README.md", "agents.yaml", "ratings", "sessions", "verdicts"):
+    for name in ("README.md", "agents.yaml", "ratings", "scenarios", "sessions", "verdicts"):
         files = [source / name] if (source / name).is_file() else sorted((source / name).rglob("*"))
         for file in files:
             target = data / file.relative_to(source)
