@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ class Case(NamedTuple):
     """Lines of a file, the texts of each conversation's messages, and words of what is refused or not read."""
 
     lines: list[Any]
-    said: list[list[tuple[str, str | None]]]
+    said: Sequence[Sequence[tuple[str, str | None]]]
     named: tuple[str, ...] = ()
 
 
@@ -78,7 +79,7 @@ def asked(text: str, reply: str | None, **more: Any) -> dict[str, Any]:
     return otlp(attributes, **more)
 
 
-PAIR = [("user", "q1"), ("assistant", "a1")]
+PAIR: list[tuple[str, str | None]] = [("user", "q1"), ("assistant", "a1")]
 CASES = {
     # who speaks
     "codex-reminder-beside-a-prompt": Case(
@@ -173,7 +174,7 @@ CASES = {
         [[("user", "q1"), (A, None), (T, "rx"), (T, "ry"), ("assistant", "a1")]],
     ),
     "codex-rolled-back": Case(
-        [codex("session_meta", id="x"), *(said(r, t) for r, t in [*PAIR, (U, "drop it"), (A, "dropped")]),
+        [codex("session_meta", id="x"), *(said(r, t or "") for r, t in [*PAIR, (U, "drop it"), (A, "dropped")]),
          codex("event_msg", type="thread_rolled_back", num_turns=1), said(U, "q2"), said(A, "a2")],
         [[*PAIR, (U, "q2"), (A, "a2")]], ("rolled back",),
     ),
