@@ -5,7 +5,7 @@ To read the code, start here and continue with `defs/assets/` and the packages t
 
 import dagster as dg
 
-from agent_eval.defs.assets import audits, boards, errors, gates, ingest, judging, scores
+from agent_eval.defs.assets import audits, boards, errors, gates, inbox, ingest, judging, scores
 from agent_eval.defs.automation import JOBS, SCHEDULES, SENSORS
 from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.resources import ProjectResource
@@ -13,14 +13,18 @@ from agent_eval.defs.sources import SOURCES
 from agent_eval.defs.tags import tagged
 
 defs = dg.Definitions(
-    assets=dg.map_asset_specs(
-        tagged,
-        [
-            *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
-            *(*boards.ASSETS, *gates.ASSETS),
-        ],
-    ),
-    sensors=SENSORS,
+    assets=[
+        *dg.map_asset_specs(
+            tagged,
+            [
+                *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
+                *(*boards.ASSETS, *gates.ASSETS),
+            ],
+        ),
+        *map(tagged, inbox.ASSETS),
+    ],
+    asset_checks=inbox.CHECKS,
+    sensors=[*SENSORS, *inbox.SENSORS],
     schedules=SCHEDULES,
     jobs=JOBS,
     resources={"io_manager": TableIO(), "no_io_manager": dg.mem_io_manager, "project": ProjectResource()},

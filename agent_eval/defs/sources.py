@@ -6,8 +6,9 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import OWNERS
+from agent_eval.defs.assets.inbox import INBOX
 from agent_eval.defs.dagster_internals import create_external_asset_from_source_asset
-from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, key_frame
+from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, key_frame, project_settings
 from agent_eval.project import Project
 from agent_eval.project import data_versions as sources
 from agent_eval.project import gates as gating
@@ -57,7 +58,8 @@ def _source(
     source = create_external_asset_from_source_asset(
         seen
     )  # the same conversion as in Definitions; a source cannot have owners
-    return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS))
+    deps = [INBOX] if name == "agent_sessions" and project_settings().inbox else []
+    return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS, deps=deps))
 
 
 agent_sessions = _source(

@@ -22,6 +22,7 @@ from agent_eval.settings.gate_spec import (
     RegressionLimits,
 )
 from agent_eval.settings.home import Home, find_root
+from agent_eval.settings.inbox import InboxSetting
 from agent_eval.settings.lake import LakeSettings, StoreSetting
 
 FILE = "agent_eval.toml"
@@ -55,6 +56,11 @@ class Settings(BaseSettings):
     nightly_cron: str = Field(
         default="0 3 * * *",
         description="Time of the schedule `nightly` as a cron expression, in the time zone of the server.",
+    )
+    inbox: tuple[InboxSetting, ...] = Field(
+        default=(),
+        description="Files that arrive by themselves. Each table [[inbox]] has `glob`, `agent` and `format` (default `auto`); "
+        "the sensor `import_inbox` imports each complete file. Default: none, and no sensor.",
     )
     max_conversations_per_run: int | None = Field(
         default=4000,
@@ -427,6 +433,8 @@ def _allowed(path: list[str]) -> list[str]:
     """Return the valid keys at the position of the last key in the path."""
     if path[0] == "store" and len(path) == 2:
         return list(LakeSettings.model_fields)
+    if path[0] == "inbox" and len(path) > 2:
+        return list(InboxSetting.model_fields)
     models: dict[str, type[BaseModel]] = {
         "baseline": Baseline, "calibration": CalibrationLimits, "judge_drift": DriftLimits, "regression": RegressionLimits,
     }  # fmt: skip

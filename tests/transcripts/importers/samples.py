@@ -330,7 +330,16 @@ LANGSMITH: list[dict[str, Any]] = [
      "inputs": {"messages": [CHAT[:3]]}, "outputs": {"generations": [[{"text": REPLY}]]}},
 ]  # fmt: skip
 
+TAU_BENCH = [{"task_id": 1, "reward": 1.0, "info": {"task": {"actions": []}}, "traj": CHAT, "trial": 0}]
+TAU2 = {
+    "tasks": [{"id": "1"}],
+    "simulations": [
+        {"id": "s", "task_id": "1", "trial": 0, "termination_reason": "user_stop", "messages": CHAT}
+    ],
+}
 SAMPLES: dict[str, Sample] = {
+    "tau-bench": Sample(TAU_BENCH, False, 1, 1, 1),
+    "tau2": Sample(TAU2, False, 1, 1, 1),
     "agentest": Sample(AGENTEST, False, 1, 1, 1),
     "atif": Sample(ATIF, False, 1, 1, 1),
     "chatgpt": Sample(CHATGPT, False, 1, 1, 1),  # the answer that was generated again is left out

@@ -3,13 +3,14 @@
 import json
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from agent_eval.formats.refusals import NOT_READ, Refusal
-from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers import FORMATS, catalog
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.importers.rules.speakers import told_apart
@@ -24,7 +25,7 @@ class Case(NamedTuple):
     """Lines of a file, the texts of each conversation's messages, and words of what is refused or not read."""
 
     lines: list[Any]
-    said: list[list[tuple[str, str | None]]]
+    said: Sequence[Sequence[tuple[str, str | None]]]
     named: tuple[str, ...] = ()
 
 
@@ -78,7 +79,7 @@ def asked(text: str, reply: str | None, **more: Any) -> dict[str, Any]:
     return otlp(attributes, **more)
 
 
-PAIR = [("user", "q1"), ("assistant", "a1")]
+PAIR: list[tuple[str, str | None]] = [("user", "q1"), ("assistant", "a1")]
 CASES = {
     # who speaks
     "codex-reminder-beside-a-prompt": Case(
@@ -173,7 +174,7 @@ CASES = {
         [[("user", "q1"), (A, None), (T, "rx"), (T, "ry"), ("assistant", "a1")]],
     ),
     "codex-rolled-back": Case(
-        [codex("session_meta", id="x"), *(said(r, t) for r, t in [*PAIR, (U, "drop it"), (A, "dropped")]),
+        [codex("session_meta", id="x"), *(said(r, t or "") for r, t in [*PAIR, (U, "drop it"), (A, "dropped")]),
          codex("event_msg", type="thread_rolled_back", num_turns=1), said(U, "q2"), said(A, "a2")],
         [[*PAIR, (U, "q2"), (A, "a2")]], ("rolled back",),
     ),
@@ -297,3 +298,21 @@ def test_every_format_has_a_sample() -> None:
 def test_what_a_person_wrote_beside_a_block_of_a_program_stays_hers() -> None:
     text = "Why does <system-reminder> appear in my log?"
     assert told_apart([{"role": U, "content": text}]) == [{"role": U, "content": text}]
+
+
+def test_a_format_is_one_registered_module_and_every_list_of_formats_names_it() -> None:
+    folder = Path(catalog.__file__).parent
+    names = {
+        match[1]
+        for path in folder.rglob("*.py")
+        if (match := re.search(r'^NAME = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE))
+    }
+    assert names == {entry.name for entry in catalog.RECOGNISED} == set(FORMATS)
+    root = folder.parents[2]
+    page, readme, cli = (root / name for name in ("docs/formats.md", "README.md", "agent_eval/cli.py"))
+    rows = page.read_text(encoding="utf-8").splitlines()
+    assert [e.documentation for e in catalog.RECOGNISED if e.documentation not in rows] == []
+    assert [name for name in names if f"`{name}`" not in readme.read_text(encoding="utf-8")] == []
+    listed = re.search(r"Other values: (.*?)\.\"", cli.read_text(encoding="utf-8"), re.DOTALL)
+    assert listed
+    assert {*re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", listed[1])} == names

@@ -68,7 +68,7 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("sender", "speaker", "author"), "role"),
     **dict.fromkeys(("message", "text", "body", "utterance"), "content"),
 }
-"""Key of a message or column of a table → the key that it stands for."""
+"""Key of a message or column of a table → the key that is meant."""
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "output-text"})
 _REASONING_PARTS = frozenset(
     {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text", "thought"}
