@@ -1,5 +1,6 @@
 """The board: ranks on exact composites, ties shared, the unpublished below."""
 
+from datetime import date
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -20,6 +21,7 @@ from agent_eval.scores.composite.leaderboard import (
     penalty_what_if,
     rank_ranges,
 )
+from agent_eval.scores.statistics.clustered import serial_inflation
 from agent_eval.scores.statistics.exact import to_text
 from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, welch
 from agent_eval.tables import table
@@ -308,3 +310,23 @@ def test_row_order_never_matters(values: list[Fraction], random: Random) -> None
     rows.append(row("late", None))
     shuffled = random.sample(rows, len(rows))
     assert_frame_equal(board(rows), board(shuffled), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "inflates"),
+    [
+        ([70, 72, 74, 76, 78, 80, 82, 84], True),  # a drift
+        ([70, 84, 71, 83, 70, 84, 71, 83], False),  # alternating
+        ([70, 72, 74, 76, 78, 80, 82], False),  # too few to show it
+        ([75] * 8, False),
+    ],
+)
+def test_sessions_that_depend_on_the_one_before_widen_the_interval(
+    values: list[float], inflates: bool
+) -> None:
+    assert (serial_inflation(values) > 1) == inflates
+    if inflates:
+        dates = [date(2026, 1, day + 1) for day in range(len(values))]
+        dated = {**sessions("a", values), "session_dates": dates}
+        wide, plain = (board([rows]).row(0, named=True) for rows in (dated, sessions("a", values)))
+        assert wide["low"] < plain["low"] < plain["high"] < wide["high"]

@@ -14,6 +14,7 @@ import polars as pl
 from agent_eval.errors import InputError
 from agent_eval.methodology.models import Methodology, Version, in_version_order
 from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.scores.statistics.clustered import serial_inflation
 from agent_eval.scores.statistics.distribution_free import (
     FEW_NEAR_AN_END,
     IntervalMethod,
@@ -185,7 +186,7 @@ class BoardEntry:
     exact: Fraction
     raw: Fraction
     penalty: float
-    sessions: Sample  # raw composite of each session; empty unless all are known
+    sessions: Sample  # raw composite of each session, with the dependence of successive ones; empty unless all are known
     n_sessions: int
     point: Fraction  # the largest change of the composite by one rating point in one session
     cost: float | None  # US dollars per conversation
@@ -262,12 +263,15 @@ def _entry(row: Mapping[str, Any]) -> BoardEntry:
     n_sessions = row["n_sessions"]
     is_known = len(sessions) == n_sessions and None not in sessions
     point = Fraction(row["point_0to100"] or 0).limit_denominator(10**6) / max(1, n_sessions)
+    sample = Sample.of(sessions if is_known else [])
+    if len(row["session_dates"] or ()) == n_sessions:  # each has a date of its own, so their order is known
+        sample = sample._replace(deviation=sample.deviation * serial_inflation(sessions if is_known else []))
     return BoardEntry(
         agent_id=row["agent_id"],
         exact=exact,
         raw=from_text(row["raw_composite_exact"]) if row["raw_composite_exact"] else exact,
         penalty=row["repeatability_penalty"] or 0.0,
-        sessions=Sample.of(sessions if is_known else []),
+        sessions=sample,
         values=tuple(sessions) if is_known else (),
         n_sessions=n_sessions,
         point=point,

@@ -203,6 +203,9 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
     disputed = _disputed(tables.disputes)
+    dates: dict[str, dict[str, object]] = {}
+    for agent_id, session_id, day in sessions.select("agent_id", "session_id", "session_date").iter_rows():
+        dates.setdefault(agent_id, {})[session_id] = day
     rows = (
         _row(
             pair,
@@ -212,6 +215,7 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
             domain.get(pair, _unrated(SCENARIOS)),
             checked[pair],
             runs[pair],
+            dates.get(pair.agent_id, {}),
         )
         | measured[pair]
         | {"disputed": disputed.get(pair, [])}
@@ -291,6 +295,7 @@ def _row(
     domain: Row,
     checked: Disclosed,
     run: _Run,
+    dates: Mapping[str, object],
 ) -> dict[str, object]:
     u, d = _exact(universal["universal_exact"]), _exact(domain["domain_exact"])
     parts = composite_parts(u, d, methodology, checked.repeatability_tested)
@@ -305,7 +310,7 @@ def _row(
         "template": template,
         "benchmark_id": run.benchmark_id,
         "n_sessions": universal["n_sessions"],
-        **_sessions(universal, domain, methodology),
+        **_sessions(universal, domain, methodology, dates),
         "point_0to100": None if parts.raw is None else float(one_point(methodology)),
         "universal_0to100": as_float(u),
         "domain_0to100": as_float(d),
@@ -337,14 +342,19 @@ def _row(
     }
 
 
-def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str, object]:
-    """Return the session ids and the raw composite of each; null if the session is not fully rated."""
+_UNDATED = "9999-12-31"
+
+
+def _sessions(
+    universal: Row, domain: Row, methodology: Methodology, dates: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the session ids in the order of time, and the raw composite of each; null if it is not fully rated."""
     u, d = (
         dict(zip(_names(scores["session_ids"]), _floats(scores[name]), strict=True))
         for scores, name in ((universal, "session_universal"), (domain, "session_domain"))
     )
     weights = (float(methodology.weights.universal), float(methodology.weights.domain))
-    names = sorted({*u, *d})
+    names = sorted({*u, *d}, key=lambda name: (str(dates.get(name) or _UNDATED), name))
     values = [
         None if (a := u.get(name)) is None or (b := d.get(name)) is None else weights[0] * a + weights[1] * b
         for name in names

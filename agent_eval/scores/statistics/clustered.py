@@ -4,6 +4,7 @@ Values within a cluster may depend on each other in any way; clusters are assume
 Functions take and return numbers.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,6 +25,11 @@ from agent_eval.scores.statistics.sign_flips import FEWEST_FLIPPED, FEWEST_PLANN
 
 FEWEST_CLUSTERS = 5
 """Fewest families for an interval; the spread of fewer families is too uncertain."""
+
+
+FEWEST_SERIAL = 8
+"""Fewest successive values that show whether they depend on each other."""
+_MOST_SERIAL, _LEAST_SHARE = 0.9, 0.2
 
 
 class ClusteredMean(NamedTuple):
@@ -172,3 +178,26 @@ def clustered_interval(
     return bounded_mean(
         sample, bounds=(low, high), step=min(point * found.n_clusters / len(values), high - low)
     )
+
+
+def serial_inflation(values: Sequence[float]) -> float:
+    """Return the factor by which dependence of successive values raises the standard error of their mean.
+
+    Values of a first-order autoregression with coefficient ρ are assumed. Its estimate from few values is too low (Marriott
+    and Pope, 1954), and the excess is uncertain: (3 + 3 r) / n is added to the correlation r of successive values. The factor
+    includes that the variance of dependent values is estimated too low. It is 1 for values that alternate, and for fewer
+    than eight values, which do not show whether they depend on each other.
+
+    Args:
+        values: The values in the order of time.
+    """
+    n = len(values)
+    mean = math.fsum(values) / n if n else 0.0
+    residuals = [value - mean for value in values]
+    total = math.fsum(r * r for r in residuals)
+    if n < FEWEST_SERIAL or total <= 0:
+        return 1.0
+    successive = math.fsum(a * b for a, b in itertools.pairwise(residuals)) / total
+    rho = min(max(successive + (3 + 3 * successive) / n, 0.0), _MOST_SERIAL)
+    variance = 1 + 2 * math.fsum((1 - k / n) * rho**k for k in range(1, n))
+    return math.sqrt(variance / max(1 - (variance - 1) / (n - 1), _LEAST_SHARE))
