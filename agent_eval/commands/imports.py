@@ -146,9 +146,9 @@ def import_transcripts(
             raise NotImportedError(reports[0])
         err.print("Nothing was imported.")
         return 2
+    _print_summary(out, reports, agent_id, is_alone=len(files) == 1)
     if (turn := _first_turn(reports)) is not None:
         out.print(one_line(turn), markup=False, soft_wrap=True)
-    _print_summary(out, reports, agent_id, is_alone=len(files) == 1)
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     clean = [_is_clean(err, one, project.settings.success_reward) for one in reports]
     return 0 if all(clean) and not unmet else 1

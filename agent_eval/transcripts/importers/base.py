@@ -148,7 +148,7 @@ def conversations(
             continue
         try:
             conversation, unread, left_out = _converted(source, format_name, record, convert, ids)
-            if reason := described(unread):
+            for reason in described(unread):
                 yield Refusal(source.file, record.number, reason)
             yield from map(LeftOut, left_out)
             yield conversation

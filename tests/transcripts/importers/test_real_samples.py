@@ -47,10 +47,10 @@ FILES = [
 ]
 NAMED = {
     "formats/claude_code__agent_sessions_small.jsonl": 1,  # placeholders instead of times
-    "formats/codex_rollout__small.jsonl.gz": 2,  # the same, items of multi-agent sessions, a part without a text
+    "formats/codex_rollout__small.jsonl.gz": 5,  # the same, items of multi-agent sessions, a part without a text
     "formats/langfuse_trace__claude-agent-2025-12-22.json": 1,  # {"content": "role"}, a fault of the SDK
 }
-"""File → sessions or traces of which parts are not read."""
+"""File → kinds of parts that are not read, over all sessions."""
 REFUSED = [
     ("formats/openclaw__session.jsonl", "openclaw: "),
     ("formats/ragas__annotated_data.json", "ragas annotations: "),

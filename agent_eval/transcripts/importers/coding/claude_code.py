@@ -86,8 +86,8 @@ def read(source: Source) -> Iterator[Found]:
         source, lambda: _lines(source, agents), lambda value: text_of(mapping(value).get("session"))
     )
     yield from conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
-    if unknown := described(_unknown(source)):
-        yield Refusal(source.file, 0, unknown)
+    for reason in described(_unknown(source)):
+        yield Refusal(source.file, 0, reason)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:

@@ -22,6 +22,7 @@ TIME_KEYS = (
     *("timestamp_ms", "created", "datetime", "date_time", "time", "date", "ts"),
 )
 """Keys of a message or a record that contain its time; the first one that is present counts."""
+_KEYS = frozenset(TIME_KEYS)
 _VAGUE = frozenset({"created", "time", "date", "ts"})
 """Keys that may hold something else than a point in time, such as a duration; such a value is ignored."""
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ ,T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
@@ -79,6 +80,8 @@ def time_text(value: JsonValue) -> str | None:
 
 def time_of(record: Mapping[str, JsonValue]) -> JsonValue:
     """Return the time of a record or a message as in the source, or None if it has none."""
+    if _KEYS.isdisjoint(record):
+        return None
     key = next((key for key in TIME_KEYS if record.get(key) not in (None, "")), None)
     if key is None:
         return None

@@ -21,10 +21,9 @@ def not_read(what: str, named: object) -> str:
     return f"{what} {str(named)[:60]!r}"
 
 
-def described(texts: Iterable[str]) -> str | None:
-    """Return one reason for all parts that were not read, with their numbers; None if there are none."""
+def described(texts: Iterable[str]) -> list[str]:
+    """Return one reason for each kind of part that was not read, with the number of such parts."""
     counts = Counter(texts)
-    if not counts:
-        return None
-    parts = ", ".join(f"{n:,} × {text}" for text, n in sorted(counts.items()))
-    return f"{NOT_READ} {parts}; the rest of the record is imported"
+    return [
+        f"{NOT_READ} {n:,} × {text}; the rest of the record is imported" for text, n in sorted(counts.items())
+    ]

@@ -167,8 +167,8 @@ def in_order(records: Sequence[Mapping[str, JsonValue]]) -> list[Mapping[str, Js
 
 
 def record_time(record: Mapping[str, JsonValue]) -> JsonValue:
-    """Return the time of a record, or of its first message with a time; None if neither has one."""
-    messages = map(mapping, listed(record.get("messages")))
+    """Return the time of a record, or of its first message; None if neither has one."""
+    messages = map(mapping, listed(record.get("messages"))[:1])
     own = (record.get(key) for key in ("startTime", "start_time", "request_created_at"))
     times = (*own, time_of(record), time_of(mapping(record.get("metadata"))), *map(time_of, messages))
     return next((time for time in times if time is not None), None)
