@@ -8,6 +8,7 @@ from agent_eval.judge.judging_pass import HUMAN
 from agent_eval.judge.people import DISPUTED
 from agent_eval.project.project import Project
 from agent_eval.tables import table
+from agent_eval.tables.judging import enters_means
 
 _PAIR = ["methodology_version", "agent_id"]
 _SCHEMA = {
@@ -81,14 +82,19 @@ def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
 
     `pairs` has the columns agent_id and methodology_version; column `n` of the result is the number of rows.
     """
-    wanted = pairs.select(_PAIR).unique().with_columns(is_effective=pl.lit(value=True))
-    columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share"]
+    wanted = pairs.select(_PAIR).unique()
+    columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share", "is_effective"]
+    names = {
+        "turn_judgments": "unscored_reason",
+        "conversation_judgments": "unscored_reason",
+        "rubric_ratings": "reason",
+    }
+    found = []
     with project.store.reading():
-        return pl.concat(
-            project.store.counts(table(name), wanted, columns=[*columns, why]).rename({why: "reason"})
-            for name, why in (
-                ("turn_judgments", "unscored_reason"),
-                ("conversation_judgments", "unscored_reason"),
-                ("rubric_ratings", "reason"),
-            )
-        )
+        for name, why in names.items():
+            contract = table(name)
+            is_counted = ["is_counted"] if "is_counted" in contract.schema else []
+            rows = project.store.counts(contract, wanted, columns=[*columns, *is_counted, why])
+            effective = rows.filter(enters_means(rows)).rename({why: "reason"})
+            found.append(effective.drop("is_effective", *is_counted))
+    return pl.concat(found)

@@ -28,8 +28,7 @@ def with_labels(
 
     The interval of the difference is that of Zou and Donner: it combines the distances from each mean to the ends of
     its interval, less the covariance of the agents' tasks for common tasks. p is that of the level at which this interval
-    would end at 0. If labels correct only one of the agents, the row is returned with the means of the judge, and
-    `reason` says that the verdict rests on the judge alone.
+    would end at 0. If labels correct only one of the agents, there is no test: the values rest on different instruments.
 
     Args:
         row: The row, with quantity, unit, task_set and both agents.
@@ -49,15 +48,16 @@ def with_labels(
     if a is None and b is None:
         return dict(row)
     labels = {f"{side}n_labels_drawn": s.mean.n_drawn for side, s in zip(_SIDES, sides, strict=True) if s}
+    found = {**row, **labels}
+    for side, s in zip(_SIDES, sides, strict=True):
+        if s is not None:
+            found |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
     if a is None or b is None:
         lacking = row["agent_id"] if a is None else row["other_agent_id"]
-        only = f"labels correct only one of the agents, so the means are the judge's; label parts of {lacking} too"
-        return {**row, **labels, "verdict_limit": only}
-    found = {**row, **labels}
-    for side, s in zip(_SIDES, (a, b), strict=True):
-        found |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
-    found |= _difference(a, b, is_paired=row["unit"] == "tasks")
-    return found | _in_cases(found)
+        only = f"labels correct only one of the agents, so two instruments would be compared; label parts of {lacking} too"
+        nothing = {"difference": found["value"] - found["other_value"], **dict.fromkeys(_TESTED)}
+        return found | nothing | {"cases": {}, "verdict_limit": only}
+    return (found := found | _difference(a, b, is_paired=row["unit"] == "tasks")) | _in_cases(found)
 
 
 def _side(

@@ -27,6 +27,7 @@ PARTS = pl.Schema(
 `human` is null for a part that only the judge answered. `weight` is null for a part that a rule decided, or that people
 decided without a draw; `human` then repeats the answer.
 """
+_DIGITS = 12  # beyond them are errors of rounding
 _STEP = 1.0  # between ratings, and between the two values of a rate; other numbers may differ by less
 PAIR = ["methodology_version", "agent_id"]
 _PART = [*TRIAL, "turn_index", "metric"]
@@ -136,7 +137,7 @@ def success_parts(outcomes: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
             quantity=pl.lit(SUCCESS_RATE),
             judge=pl.when(is_by_goal).then("goal_judge").otherwise("source"),
             turn_index=pl.lit(None, pl.Int64),
-            human=pl.when(is_by_goal).then((pl.col("human") == 1).cast(pl.Float64)).otherwise(value),
+            human=pl.when(is_by_goal).then("human").otherwise(value),
             weight=pl.when(is_by_goal).then("weight"),
         )
         .select(list(PARTS))
@@ -235,10 +236,11 @@ def corrected(
     estimate = corrected_mean(sample, bounds, _STEP)
     has_interval = len({*clusters}) > 1
     assert estimate.value is not None and estimate.predicted is not None  # noqa: PT018 — it has labels
+    low, high = (None if end is None else round(end, _DIGITS) for end in (estimate.low, estimate.high))
     mean = Corrected(
-        estimate.value,
-        estimate.low if has_interval else None,
-        estimate.high if has_interval else None,
+        round(estimate.value, _DIGITS),
+        low if has_interval else None,
+        high if has_interval else None,
         float(sample.shares @ sample.judge),
         n_drawn,
         int(sample.is_decided.sum()),

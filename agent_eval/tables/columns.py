@@ -180,7 +180,12 @@ PASS_K = (
         I,
         "Trials of unknown outcome for which a judgment that could have decided was lost",
     ),
-    Column("n_successes", I, "Correct trials in the tasks of the estimate", nullable=False),
+    Column(
+        "n_successes",
+        I,
+        "Correct trials in the tasks of the estimate, before labels of people correct the rate",
+        nullable=False,
+    ),
     Column(
         "correctness_source",
         S,

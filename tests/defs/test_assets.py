@@ -13,7 +13,9 @@ from agent_eval.defs import assets
 from agent_eval.defs.assets.common import MissingParentError, TableEvents, check_and_store, table_asset
 from agent_eval.tables import table
 
-MODULES = sorted(p for p in Path(assets.__path__[0]).glob("*.py") if p.stem not in ("__init__", "common"))
+MODULES = sorted(
+    p for p in Path(assets.__path__[0]).glob("*.py") if p.stem not in ("__init__", "common", "inbox")
+)
 MOST_LINES = 11
 
 

@@ -22,20 +22,20 @@ def found_in(conversation: Conversation) -> list[str]:
     ]
 
 
-LABELS = ("repeated tool call", "repeated failing call", "repetition", "ignored tool result")
+LABELS = ("repeated tool call", "repeated failing call", "repetition", "ignored tool result", "stuck loop")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_name", "file", "n_of_labels", "n_turns", "n_ended"),
     [
-        ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz", (0, 0, 0, 0), 295, 50),
-        ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz", (5, 0, 0, 0), 234, 50),
+        ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz", (0, 0, 0, 0, 0), 295, 50),
+        ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz", (5, 0, 0, 0, 0), 234, 50),
         # nine conversations are broken off by an error of the agent
-        ("tau2", "tau2/airline__qwen2.5-7b.json.gz", (22, 12, 35, 1), 506, 50),
-        ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz", (6, 4, 0, 0), 1490, 190),
-        ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz", (0, 0, 0, 0), 20, 0),
-        ("openai", "formats/openai_chat_messages__tau2_sft_test.jsonl.gz", (6, 0, 0, 0), None, None),
+        ("tau2", "tau2/airline__qwen2.5-7b.json.gz", (22, 12, 35, 1, 0), 506, 50),
+        ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz", (6, 4, 0, 0, 1), 1490, 190),
+        ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz", (0, 0, 0, 0, 0), 20, 0),
+        ("openai", "formats/openai_chat_messages__tau2_sft_test.jsonl.gz", (6, 0, 0, 0, 0), None, None),
     ],
 )
 def test_the_findings_are_those_that_were_read_and_an_end_is_not_silence(

@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from agent_eval.scores.compared_labels import with_labels
 from agent_eval.scores.corrected_mean import corrected_mean
-from agent_eval.scores.labelled_parts import PARTS, corrected, labelled_metrics, parts_of
+from agent_eval.scores.labelled_parts import PARTS, corrected, labelled_metrics, parts_of, success_parts
 from agent_eval.scores.statistics.corrected_rate import DoubleSample
 from agent_eval.tables import table
 from tests.judge.fakes import ScriptedClient
@@ -158,3 +159,24 @@ def test_without_a_judge_and_under_another_rubric_a_drawn_label_decides_its_own_
     nothing = table("turn_judgments").empty()
     (row,) = parts_of(nothing, alone, ["goal_completion"], (), "").to_dicts()
     assert (row["judge"], row["value"], row["human"], row["weight"]) == ("human", 0.0, 0.0, None)
+
+
+def test_a_label_on_which_raters_differ_counts_as_their_mean_in_the_success_rate_too() -> None:
+    goals = parts([1.0] * 10, [0.5, *[0.0] * 4, *[None] * 5]).with_columns(quantity=pl.lit("goal_completion"))
+    outcomes = goals.select("methodology_version", "agent_id", "conversation_id").with_columns(
+        is_correct=True, source=pl.lit("goal_completion")
+    )
+    success = success_parts(outcomes, goals).with_columns(session_id=pl.lit("s"), cluster="conversation_id")
+    assert rate_of(success) == rate_of(goals)
+    assert rate_of(goals).value == pytest.approx(0.1)
+
+
+def test_a_comparison_of_which_one_side_has_labels_has_values_and_no_test() -> None:
+    row = {
+        "quantity": "q", "unit": "conversations", "agent_id": "a", "other_agent_id": "b", "value": 1.0, "other_value": 0.3,
+        "low": 0.3, "high": 1.1, "p_value": 0.01, "probability_better": 0.99, "smallest_detectable": 0.2, "difference": 0.7,
+    }  # fmt: skip
+    found = with_labels(row, parts([1.0] * 10, [0.0] * 5 + [None] * 5), {})
+    assert (found["value"], found["value_of_judge"], found["difference"]) == (0.0, 1.0, pytest.approx(-0.3))
+    assert {found[name] for name in ("low", "high", "p_value", "probability_better")} == {None}
+    assert "label parts of b" in found["verdict_limit"]

@@ -155,8 +155,7 @@ def composite_scores(
     scored = composite.composite_scores(tables, project.methodologies(versions_of(context)))
     made = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}
     yield from check_and_store(context, made, project.settings.interval, universal_scores=universal_scores)
-    at_hand = {**made, "transcripts": transcripts}
-    yield from gate_check_results(context, project, "composite_scores", at_hand)
+    yield from gate_check_results(context, project, "composite_scores", {**made, "transcripts": transcripts})
 
 
 @dg.asset(

@@ -118,7 +118,7 @@ def sealed_sampling(part: Drawn) -> str:
     common, so that a rater does not see which parts belong together. The cell is not a secret: `opened_sampling` needs
     no key.
     """
-    held = _SAMPLING.pack(round(part.weight, 6), bytes.fromhex(part.stratum))
+    held = _SAMPLING.pack(part.weight, bytes.fromhex(part.stratum))
     return SEALED + base64.urlsafe_b64encode(_masked(held, part.place) + _check(held, part.place)).decode()
 
 

@@ -54,5 +54,7 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
         n_labels_drawn=pl.when(is_row).then("n_drawn"),
         interval=pl.when(is_row)
         .then(pl.format("{}; corrected by {} labels of people", "interval", "n_drawn"))
+        .when(is_group)
+        .then(pl.format("{}; of the judge alone, which labels do not correct", "interval"))
         .otherwise("interval"),
     ).drop(rates.columns[len(GROUP) :])

@@ -316,8 +316,6 @@ def test_a_store_without_a_lock_service_refuses_sections(tmp_path: Path) -> None
     store = Store(attach=str(tmp_path / "s.duckdb"), options="TYPE duckdb")
     with pytest.raises(StoreError, match="no lock service"), store.exclusive_section("run"):
         pass
-    with pytest.raises(StoreError, match="no lock service"):
-        store.abandoned_runs()
 
 
 def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_password(
