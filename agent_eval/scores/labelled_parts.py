@@ -241,7 +241,7 @@ def corrected(
         round(estimate.value, _DIGITS),
         low if has_interval else None,
         high if has_interval else None,
-        float(sample.shares @ sample.judge),
+        round(float(sample.shares @ sample.judge), _DIGITS),
         n_drawn,
         int(sample.is_decided.sum()),
     )
