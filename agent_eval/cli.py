@@ -809,6 +809,14 @@ def export(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file. Default: stdout.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    redact: Annotated[
+        bool | None,
+        typer.Option(
+            "--redact/--no-redact",
+            help="Replace personal data by placeholders. Default: the setting `judge_redact`.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write an agent's conversations in another format, one JSON object per line. `import` can read the output.
 
@@ -817,14 +825,16 @@ def export(
     from agent_eval.commands.export import export as write
     from agent_eval.commands.terminal.output import consoles
 
+    project = _project()
     code = write(
-        _project(),
+        project,
         consoles()[1],
         format_name=format_name,
         agent_id=agent,
         sessions=tuple(session or ()),
         out=out,
         force=force,
+        redacts=project.settings.judge_redact if redact is None else redact,
     )
     raise typer.Exit(code)
 
@@ -870,7 +880,7 @@ def prompts(
         subject = example_subject(version, project.metrics.metrics, turn)
     else:
         subject = agent_subject(project, version, agent, conversation, turn)
-    show(consoles()[0], name=metric, subject=subject, as_json=as_json)
+    show(*consoles(), name=metric, subject=subject, as_json=as_json)
 
 
 @app.command()
