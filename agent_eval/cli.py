@@ -32,7 +32,7 @@ labels_app = typer.Typer(
 )
 app.add_typer(labels_app, name="labels")
 store_app = typer.Typer(
-    help="Create, check, compact and copy a DuckLake, which is the store for several workers.",
+    help="Remove a conversation from the store; create, check, compact and copy a DuckLake, the store for several workers.",
     no_args_is_help=True,
 )
 app.add_typer(store_app, name="store")
@@ -1042,6 +1042,33 @@ def store_copy(
     from agent_eval.commands.terminal.output import consoles
 
     store.copy(_project(), consoles()[0], source=source, target=target)
+
+
+@store_app.command("forget")
+def store_forget(
+    conversation: Annotated[str, typer.Argument(help="Id of the conversation.")],
+    agent: Annotated[
+        str | None, typer.Option(help="Its agent, if several have a conversation with this id.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Remove a conversation: its line in data/sessions, its rows, answers of judges, texts in clusters and report pages.
+
+    Answers about other conversations are kept. Answers about its whole session (U1 to U6) are removed.
+
+    Exit code: 0 it was removed; 1 you declined, or a backup below the project's folder still has it; 2 it is unknown.
+    """
+    from agent_eval.commands.setup.forget import forget
+    from agent_eval.commands.terminal.output import consoles
+
+    code = forget(
+        _project(),
+        consoles()[0],
+        conversation_id=conversation,
+        agent_id=agent,
+        confirm=lambda question: yes or typer.confirm(question),
+    )
+    raise typer.Exit(code)
 
 
 NEW_OBJECTS = 50_000
