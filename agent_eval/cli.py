@@ -32,7 +32,7 @@ labels_app = typer.Typer(
 )
 app.add_typer(labels_app, name="labels")
 store_app = typer.Typer(
-    help="Create, check, compact and copy a DuckLake, which is the store for several workers.",
+    help="Remove a conversation from the store; create, check, compact and copy a DuckLake, the store for several workers.",
     no_args_is_help=True,
 )
 app.add_typer(store_app, name="store")
@@ -809,6 +809,14 @@ def export(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file. Default: stdout.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    redact: Annotated[
+        bool | None,
+        typer.Option(
+            "--redact/--no-redact",
+            help="Replace personal data by placeholders. Default: the setting `judge_redact`.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write an agent's conversations in another format, one JSON object per line. `import` can read the output.
 
@@ -817,14 +825,16 @@ def export(
     from agent_eval.commands.export import export as write
     from agent_eval.commands.terminal.output import consoles
 
+    project = _project()
     code = write(
-        _project(),
+        project,
         consoles()[1],
         format_name=format_name,
         agent_id=agent,
         sessions=tuple(session or ()),
         out=out,
         force=force,
+        redacts=project.settings.judge_redact if redact is None else redact,
     )
     raise typer.Exit(code)
 
@@ -870,7 +880,7 @@ def prompts(
         subject = example_subject(version, project.metrics.metrics, turn)
     else:
         subject = agent_subject(project, version, agent, conversation, turn)
-    show(consoles()[0], name=metric, subject=subject, as_json=as_json)
+    show(*consoles(), name=metric, subject=subject, as_json=as_json)
 
 
 @app.command()
@@ -1032,6 +1042,33 @@ def store_copy(
     from agent_eval.commands.terminal.output import consoles
 
     store.copy(_project(), consoles()[0], source=source, target=target)
+
+
+@store_app.command("forget")
+def store_forget(
+    conversation: Annotated[str, typer.Argument(help="Id of the conversation.")],
+    agent: Annotated[
+        str | None, typer.Option(help="Its agent, if several have a conversation with this id.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Remove a conversation: its line in data/sessions, its rows, answers of judges, texts in clusters and report pages.
+
+    Answers about other conversations are kept. Answers about its whole session (U1 to U6) are removed.
+
+    Exit code: 0 it was removed; 1 you declined, or a backup below the project's folder still has it; 2 it is unknown.
+    """
+    from agent_eval.commands.setup.forget import forget
+    from agent_eval.commands.terminal.output import consoles
+
+    code = forget(
+        _project(),
+        consoles()[0],
+        conversation_id=conversation,
+        agent_id=agent,
+        confirm=lambda question: yes or typer.confirm(question),
+    )
+    raise typer.Exit(code)
 
 
 NEW_OBJECTS = 50_000

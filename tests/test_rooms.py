@@ -16,6 +16,7 @@ BY_NAME = {
     "defs/automation.py",
     "defs/dagster_internals.py",
     "metrics/custom.py",
+    "judge/prompts/personal_data.py",
     "simulate/agents/endpoints.py",
     "project/notify/notifications.py",
 }

@@ -28,6 +28,7 @@ from agent_eval.judge.prompts import (
     shared_rubrics,
 )
 from agent_eval.judge.prompts.attachments import why_not_sent
+from agent_eval.judge.prompts.personal_data import Redactor, counted
 from agent_eval.judge.protocol import Question, TurnsUpTo
 from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
@@ -266,10 +267,11 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
     return subject.build(ask([metric]))
 
 
-def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) -> None:
+def prompts(out: Console, err: Console, *, name: str | None, subject: Subject, as_json: bool) -> None:
     """Print the prompts with their exact messages, the JSON schema of the reply and the hashes.
 
-    If `name` is None, all kinds of calls of a run are printed.
+    If `name` is None, all kinds of calls of a run are printed. If personal data is redacted, the numbers of distinct
+    hidden values are printed to `err`.
 
     Raises:
         NotAskedError: If none of the prompts applies to the subject.
@@ -283,6 +285,8 @@ def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) 
             missing.append(error)
     if not found or (missing and name is not None):
         raise missing[0]
+    if isinstance(subject.names.personal, Redactor):
+        err.print(f"hidden: {counted(subject.names.personal.counts)}", markup=False, soft_wrap=True)
     if as_json:
         print_json([_row(each, prompt) for each, parts in found.items() for prompt in parts])
         return
@@ -374,7 +378,7 @@ def agent_subject(
         template=methodology.template_for(agent.category),
         turn_index=_checked_turn(conversation, turn_index),
         metrics=project.metrics.metrics,
-        names=BlindedTerms.of(agent),
+        names=project.blinded_terms([agent_id])[agent_id],
         findings=_findings(project, methodology.version, agent_id, session),
         secret=project.prompt_secret,
         limits=project.view_limits(next(iter(project.settings.judge_models), "")),

@@ -8,6 +8,7 @@ import polars as pl
 
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import idle_ratings, outdated_ratings, unasked_ratings
+from agent_eval.judge.prompts.personal_data import counted
 from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.metrics.base import ENDED, NO_REPLY
@@ -187,7 +188,8 @@ def _spent(project: Project) -> str:
     budget = project.judge_runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
     left = f", {budget.n_unscored:,} answers unscored" if budget.n_unscored else ""
-    return f"{budget.n_calls:,} judge calls, {cost}{left}"
+    hidden = f", hidden: {counted(project.redactor.counts)}" if project.settings.judge_redact else ""
+    return f"{budget.n_calls:,} judge calls, {cost}{left}{hidden}"
 
 
 def _warnings(project: Project) -> tuple[str, ...]:

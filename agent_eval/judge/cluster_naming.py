@@ -162,7 +162,8 @@ def names_of(
     hidden = [_hidden(case, list(withheld)) for case in cases]
     asked = [Naming.of(hidden[i : i + PER_CALL]) for i in range(0, len(hidden), PER_CALL)]
     keys = {name: key for question in asked for name, key in question.keys.items()}
-    first = Panel(JudgeSpec(panel.spec.models[:1], panel.spec.temperature), panel.runtime)
+    spec = JudgeSpec(panel.spec.models[:1], panel.spec.temperature, redaction=panel.spec.redaction)
+    first = Panel(spec, panel.runtime)
     sequences = [QuestionSequence([question]) for question in asked]
     given = first.answers(sequences, lookup(keys.values()), prompt_format=NamingFormat, watch=watch)
     answers = {name: given[key][0][1] for name, key in keys.items() if key in given}

@@ -33,7 +33,7 @@ from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
-from agent_eval.judge.prompts import BlindedTerms, shared_rubrics
+from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubrics
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
@@ -167,6 +167,8 @@ def _judged(
 ) -> Judged:
     """Judge the given conversations. Models are asked only about those in `chosen`, or about all if it is None."""
     items = list(_items(admitted, conversations, turns, metrics))
+    for item in items:
+        item.transcript = Transcript(item.turns, (names or {}).get(item.agent_id, NO_BLINDED_TERMS).personal)
     _draw(items, chosen)
     asked = [item.asked for item in items]
     judge_questions(

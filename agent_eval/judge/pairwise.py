@@ -154,7 +154,8 @@ def compare_pairs(
 
 def _both(*terms: BlindedTerms | None) -> BlindedTerms:
     words = dict(_words(terms))
-    return BlindedTerms(tuple(sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))))
+    personal = next((one.personal for one in terms if one is not None), None)
+    return BlindedTerms(tuple(sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))), personal)
 
 
 def _words(terms: Collection[BlindedTerms | None]) -> Iterator[tuple[str, str]]:

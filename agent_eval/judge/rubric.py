@@ -28,7 +28,7 @@ from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import DISPUTED, raters
-from agent_eval.judge.prompts import BlindedTerms
+from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import AUTONOMY
@@ -93,7 +93,7 @@ def rubric_ratings(
         watch: Callback that receives the progress of the models.
         rater_rule: Rule that resolves differing ratings by people.
     """
-    held = _held(transcripts, conversations, turns, sessions)
+    held = _held(transcripts, conversations, turns, sessions, names or {})
     pairs = _pairs(transcripts)
     parts = [part for pair in pairs for part in _parts(pair, methodologies, held)]
     if judged is not None:
@@ -116,7 +116,7 @@ def open_questions(
     names: Mapping[str, BlindedTerms],
 ) -> list[QuestionSequence]:
     """Return the questions that `rubric_ratings` would ask models if no answers or findings were stored."""
-    held = _held(transcripts, conversations, turns, sessions)
+    held = _held(transcripts, conversations, turns, sessions, names)
     asked = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)])
     return unanswered_sequences([questions for questions, _ in asked], names)
 
@@ -217,7 +217,11 @@ def _pairs(transcripts: pl.DataFrame) -> list[AgentVersion]:
 
 
 def _held(
-    transcripts: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFrame, sessions: pl.DataFrame
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    sessions: pl.DataFrame,
+    names: Mapping[str, BlindedTerms],
 ) -> _Material:
     declared = (
         sessions.explode("methodology_versions")
@@ -228,7 +232,11 @@ def _held(
     wanted = conversations.join(counted, on=_CONVERSATION, how="semi")
     hashes = {(a, c): h for a, c, h in wanted.select(*_CONVERSATION, "content_hash").iter_rows()}
     built = {
-        (agent, c.conversation_id): (c, c.turns(), Transcript(c.turns()))
+        (agent, c.conversation_id): (
+            c,
+            c.turns(),
+            Transcript(c.turns(), names.get(agent, NO_BLINDED_TERMS).personal),
+        )
         for agent, c in conversations_from(wanted, turns.join(wanted, on=_CONVERSATION, how="semi"))
     }
     by_session: dict[AgentVersion, dict[str, list[_Held]]] = defaultdict(lambda: defaultdict(list))

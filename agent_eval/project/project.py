@@ -32,6 +32,7 @@ from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import CONTEXT_TOKENS, BlindedTerms, ViewLimits
 from agent_eval.judge.prompts.attachments import MEDIA_TYPES
 from agent_eval.judge.prompts.cache_marks import READ, WRITTEN
+from agent_eval.judge.prompts.personal_data import Redactor
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
@@ -250,6 +251,7 @@ class Project:
             repeats=s.judge_repeats,
             sample=s.judge_sample if s.judge_sample != 1 else None,
             multimodal=s.judge_multimodal,
+            redaction=self.redactor.fingerprint if s.judge_redact else None,
         )
 
     def by_judge(self, transcripts: Transcripts) -> Iterator[tuple[Panel | None, Transcripts]]:
@@ -384,7 +386,9 @@ class Project:
         s = self.settings
         tokens = s.judge_context_tokens or context_tokens_of(model) or CONTEXT_TOKENS
         kinds = (
-            attachment_kinds_of(model)
+            frozenset[AttachmentKind]()
+            if s.judge_multimodal is None and s.judge_redact  # no text can be redacted in them
+            else attachment_kinds_of(model)
             if s.judge_multimodal is None
             else frozenset(MEDIA_TYPES)
             if s.judge_multimodal
@@ -408,5 +412,16 @@ class Project:
         return self.beside_store.secret()
 
     def blinded_terms(self, agents: Collection[str]) -> dict[str, BlindedTerms]:
-        """Return the names that are hidden from judge models, by agent id."""
-        return {a: BlindedTerms.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}
+        """Return the names that are hidden from judge models, by agent id, with the redactor if the settings use it."""
+        personal = self.redactor if self.settings.judge_redact else None
+        return {a: BlindedTerms.of(self.declared[0].get(a) or Agent(agent_id=a), personal) for a in agents}
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Return the redactor of personal data; all uses of this project object share its counts.
+
+        Raises:
+            RedactionError: If the function in the settings cannot be imported.
+        """
+        s = self.settings
+        return Redactor(self.prompt_secret, s.redact_patterns, s.redact_function)

@@ -5,6 +5,7 @@ Environment variables override the file. API keys are not settings.
 
 import difflib
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -235,6 +236,23 @@ class Settings(BaseSettings):
         description="Whether to send images (PNG, JPEG, GIF, WebP), audio (WAV, MP3) and PDF files to judge models. "
         "Default: according to litellm's description of each model. Attachments stored as a URL or a path are never sent.",
     )
+    judge_redact: bool = Field(
+        default=False,
+        description="Whether personal data (e-mail addresses, phone and card numbers, IBANs, `redact_patterns` and "
+        "`redact_function`) is replaced by placeholders in everything that is sent to judge models. Attachments are then sent "
+        "only with `judge_multimodal = true`. Answers are stored separately: after a change, judges are asked again.",
+    )
+    redact_patterns: dict[str, str] = Field(
+        default={},
+        description="Own patterns of personal data: a kind, e.g. `customer`, and a regex (without look-around and "
+        "backreferences). Also used by `agent-eval export --redact`.",
+    )
+    redact_function: str | None = Field(
+        default=None,
+        pattern=r"^[\w.]+:\w+$",
+        description="Own function, as `module:function`, that is given a text and returns the personal values in it, or pairs "
+        "of a kind and a value. Also used by `agent-eval export --redact`.",
+    )
     judge_repeats: int = Field(
         default=1,
         ge=1,
@@ -317,24 +335,24 @@ class Settings(BaseSettings):
     @field_validator("error_causes")
     @classmethod
     def _are_regexes(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        import polars as pl
-
         if unknown := sorted(set(value) - {"harness", "agent"}):
             raise ValueError(f"{unknown[0][:80]!r} is unknown; allowed are harness, agent")
         for name, patterns in value.items():
             for pattern in patterns:
-                try:
-                    pl.Series([""]).str.contains(pattern)  # alone first, because "a)|(b" is one in a group
-                    matches_nothing = pl.Series([""]).str.contains(f"(?i)(?:{pattern})").item()
-                except pl.exceptions.ComputeError as error:
-                    raise ValueError(
-                        f"{name}: {pattern[:80]!r} is not a supported regex (look-around and backreferences are not allowed); "
-                        "escape special characters with a backslash"
-                    ) from error
-                if matches_nothing:
+                if _matches_nothing(name, pattern, f"(?i)(?:{pattern})"):
                     raise ValueError(
                         f"{name}: {pattern[:80]!r} matches every error; write a part of the error's text"
                     )
+        return value
+
+    @field_validator("redact_patterns")
+    @classmethod
+    def _are_kinds(cls, value: dict[str, str]) -> dict[str, str]:
+        for kind, pattern in value.items():
+            if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", kind):
+                raise ValueError(f"{kind[:80]!r} is not a kind; write a lower-case word, e.g. customer_id")
+            if _matches_nothing(kind, pattern, pattern):
+                raise ValueError(f"{kind}: {pattern[:80]!r} matches an empty text; write a part of the value")
         return value
 
     @property
@@ -354,6 +372,24 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in order of precedence: arguments, environment variables, file."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, cls.in_file)
+
+
+def _matches_nothing(name: str, pattern: str, whole: str) -> bool:
+    """Return whether `whole`, which contains the pattern, matches the empty text.
+
+    Raises:
+        ValueError: If the pattern is not a supported regex.
+    """
+    import polars as pl
+
+    try:
+        pl.Series([""]).str.contains(pattern)  # alone first, because "a)|(b" is one in a group
+        return bool(pl.Series([""]).str.contains(whole).item())
+    except pl.exceptions.ComputeError as error:
+        raise ValueError(
+            f"{name}: {pattern[:80]!r} is not a supported regex (look-around and backreferences are not allowed); "
+            "escape special characters with a backslash"
+        ) from error
 
 
 def read_settings(root: Path) -> Settings:

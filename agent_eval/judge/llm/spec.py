@@ -27,6 +27,7 @@ class JudgeSpec:
     repeats: int = 1  # number of times that each model is asked the same question; the median counts
     sample: float | None = None  # share of conversations to judge (judge/sampling.py); None: all
     multimodal: bool | None = None  # whether attachments are shown, from the settings; not part of a key
+    redaction: str | None = None  # hash of what is redacted (Redactor.fingerprint); None: nothing
 
     @property
     def name(self) -> str:
@@ -37,12 +38,20 @@ class JudgeSpec:
     def parameters(self) -> Mapping[str, object]:
         """Return the parameters, apart from the model, that are part of the key of an answer."""
         mode = {} if self.mode == "one_call" else {"mode": self.mode}
-        return {"temperature": self.temperature, **mode}
+        redaction = {} if self.redaction is None else {"redaction": self.redaction}
+        return {"temperature": self.temperature, **mode, **redaction}
 
     def to_json(self) -> str:
         """Return the spec as one line of JSON. Equal specs give equal lines."""
         facts = asdict(self)
-        for name, usual in (("context_tokens", None), ("repeats", 1), ("sample", None), ("multimodal", None)):
+        usual_values = {
+            "context_tokens": None,
+            "repeats": 1,
+            "sample": None,
+            "multimodal": None,
+            "redaction": None,
+        }
+        for name, usual in usual_values.items():
             if facts[name] == usual:  # the format of earlier releases, so that stored rows stay up to date
                 del facts[name]
         return json.dumps(facts, sort_keys=True)

@@ -3,7 +3,8 @@
 The hidden names are those that the project declares for the agent: id, name, provider and model. Other names of models
 and companies are kept, because the conversation may be about them. A hidden name is replaced by [agent], [provider] or
 [model], so that the text stays readable. A quote with such a placeholder is looked up in the transcript and returned
-with the original names, so that it can still be checked verbatim.
+with the original names, so that it can still be checked verbatim. If the project redacts personal data, that is replaced
+first, and stays replaced in quotes, which are then looked up in the redacted transcript.
 """
 
 import re
@@ -14,6 +15,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
+from agent_eval.judge.prompts.personal_data import PLACEHOLDER, TextRedactor
 from agent_eval.transcripts.models import Agent
 
 SHORTEST_NAME = 3
@@ -25,12 +27,13 @@ TELLS_NOTHING = frozenset(
 
 @dataclass(frozen=True)
 class BlindedTerms:
-    """Hold the names to hide with their placeholders."""
+    """Hold the names to hide with their placeholders, and the redactor of personal data, if any."""
 
     words: tuple[tuple[str, str], ...] = ()
+    personal: TextRedactor | None = None
 
     @classmethod
-    def of(cls, agent: Agent) -> Self:
+    def of(cls, agent: Agent, personal: TextRedactor | None = None) -> Self:
         """Return the declared names of an agent, except very short ones and nouns such as 'assistant'."""
         endpoint = agent.endpoint or {}
         declared = [
@@ -44,25 +47,36 @@ class BlindedTerms:
             for name, word in reversed(declared)
             if isinstance(name, str) and len(name) >= SHORTEST_NAME and name.casefold() not in TELLS_NOTHING
         }
-        return cls(tuple(sorted(kept.values(), key=lambda pair: (-len(pair[0]), pair))))
+        return cls(tuple(sorted(kept.values(), key=lambda pair: (-len(pair[0]), pair))), personal)
 
     def hide(self, text: str) -> str:
         """Return the text with all names replaced, ignoring case. Names within longer words are kept."""
+        text = text if self.personal is None else self.personal.hide(text)
+        return self._hide_names(text)
+
+    def _hide_names(self, text: str) -> str:
         return self._pattern.sub(self._word, text) if self._pattern else text
 
     def hide_in(self, value: JsonValue) -> JsonValue:
         """Return the value with the names in all its texts and keys replaced. Different keys stay different."""
+        return self._hide_names_in(self.without_personal_data(value))
+
+    def without_personal_data(self, value: JsonValue) -> JsonValue:
+        """Return the value with personal data replaced if the project redacts it, else the value."""
+        return value if self.personal is None else self.personal.hide_in(value)
+
+    def _hide_names_in(self, value: JsonValue) -> JsonValue:
         if self._pattern is None:
             return value
         if isinstance(value, str):
-            return self.hide(value)
+            return self._hide_names(value)
         if isinstance(value, list):
-            return [self.hide_in(item) for item in value]
+            return [self._hide_names_in(item) for item in value]
         if isinstance(value, dict):
-            hidden = {self.hide(key): self.hide_in(item) for key, item in value.items()}
+            hidden = {self._hide_names(key): self._hide_names_in(item) for key, item in value.items()}
             if len(hidden) == len(value):
                 return hidden
-            return {key: self.hide_in(item) for key, item in value.items()}
+            return {key: self._hide_names_in(item) for key, item in value.items()}
         return value
 
     def restore(self, quote: str, texts: Iterable[str]) -> str:
@@ -80,6 +94,8 @@ class BlindedTerms:
         return re.sub(r"(?:\\?\s)+", r"\\s+", re.escape(piece))
 
     def _word(self, match: re.Match[str]) -> str:
+        if match[0].startswith("["):  # a placeholder of personal data
+            return match[0]
         # case folding of some letters differs between regular expressions and str
         return self._by_name.get(match[0].casefold(), "[agent]")
 
@@ -91,7 +107,10 @@ class BlindedTerms:
     def _pattern(self) -> re.Pattern[str] | None:
         if not self.words:
             return None
-        return re.compile(rf"(?i)(?<!\w)(?:{'|'.join(re.escape(name) for name, _ in self.words)})(?!\w)")
+        kept = "" if self.personal is None else rf"{PLACEHOLDER.pattern}|"
+        return re.compile(
+            rf"(?i){kept}(?<!\w)(?:{'|'.join(re.escape(name) for name, _ in self.words)})(?!\w)"
+        )
 
 
 NO_BLINDED_TERMS = BlindedTerms()

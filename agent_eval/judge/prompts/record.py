@@ -344,7 +344,8 @@ def _shown(value: JsonValue, bound: int, names: BlindedTerms, tally: _Tally) -> 
     if text is None:
         return {"left_out": "a value that is nested too deeply to be shown"}
     if len(text) > max(bound, 2):  # {} and [] are kept
-        return {"json": _cut(names.hide(text), bound, tally)}
+        hidden = _json_text(names.without_personal_data(value)) if names.personal else text
+        return {"json": _cut(names.hide(hidden or ""), bound, tally)}
     tally.n_shown += len(text)
     return names.hide_in(value)
 

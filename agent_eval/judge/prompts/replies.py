@@ -360,7 +360,7 @@ def _evidence(prompt: Prompt, given: object) -> str | None:
 
 def _texts(prompt: Prompt) -> Iterator[str]:
     for turn in reversed(prompt.turns):
-        yield from quotable(turn.messages)
+        yield from quotable(turn.messages, prompt.names.personal)
 
 
 def _unescaped(match: re.Match[str]) -> str:
