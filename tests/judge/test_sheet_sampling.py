@@ -100,8 +100,8 @@ def test_a_sealed_cell_gives_weight_and_stratum_of_its_own_part_only(
 ) -> None:
     part = Drawn(place, 12.3456789, "0123456789ab")
     cell = sealed(part)
-    assert opened(cell, place) == (12.345679, "0123456789ab")
-    assert opened(cell, (place[0], place[1].strip(), *place[2:])) == (12.345679, "0123456789ab")
+    assert opened(cell, place) == (12.3456789, "0123456789ab")
+    assert opened(cell, (place[0], place[1].strip(), *place[2:])) == (12.3456789, "0123456789ab")
     for other in (("b", *place[1:]), (*place[:3], "n"), (*place[:2], 7, place[3])):
         with pytest.raises(ValueError, match="does not belong to this part"):
             opened(cell, other)
