@@ -71,7 +71,7 @@ def mean_estimates(
         scales: The ends of the scale of each metric; a metric without an entry has the scale 0–1.
         with_lower_end: Whether the lower end of every mean is needed.
     """
-    found: dict[AgentVersion, dict[tuple[str, str | None], MeanEstimate]] = defaultdict(dict)
+    estimates: dict[AgentVersion, dict[tuple[str, str | None], MeanEstimate]] = defaultdict(dict)
     for key, whole in parts.partition_by([*PAIR, "quantity"], as_dict=True).items():
         version, agent, quantity = key
         metric = quantity.removeprefix(FAILURE_RATE)
@@ -81,16 +81,16 @@ def mean_estimates(
         for scenario, of in scenarios:
             estimate = _estimate(of, bounds, is_failure=quantity != metric, with_lower_end=with_lower_end)
             if estimate is not None:
-                found[AgentVersion(agent, version)][metric, scenario] = estimate
-    return found
+                estimates[AgentVersion(agent, version)][metric, scenario] = estimate
+    return estimates
 
 
 def _estimate(
     parts: pl.DataFrame, bounds: tuple[float, float], *, is_failure: bool, with_lower_end: bool
 ) -> MeanEstimate | None:
-    made = corrected(parts, "part", bounds)
-    if made is not None:
-        value, low, high, n_labels = made[0].value, made[0].low, made[0].high, made[0].n_drawn
+    mean = corrected(parts, "part", bounds)
+    if mean is not None:
+        value, low, high, n_labels = mean[0].value, mean[0].low, mean[0].high, mean[0].n_drawn
     elif with_lower_end:
         values = parts["value"].to_list()
         clusters = parts["session_id" if parts["session_id"].n_unique() > 1 else "cluster"].to_list()
@@ -108,13 +108,13 @@ def score_lower_ends(
     composite_scores: pl.DataFrame, reliability: pl.DataFrame
 ) -> dict[AgentVersion, dict[str, dict[str, float]]]:
     """Return the lower ends of the 95 % intervals of composites and pass rates, by name and task set; '' for composites."""
-    found: dict[AgentVersion, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    estimates: dict[AgentVersion, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     board = leaderboard(composite_scores, table("agents").empty(), reliability)  # type: ignore[arg-type]
     for version, agent, low in board.select(*PAIR, "low").drop_nulls().iter_rows():
-        found[AgentVersion(agent, version)]["composite"][""] = low
+        estimates[AgentVersion(agent, version)]["composite"][""] = low
     for row in reliability.filter(estimator="unbiased").iter_rows(named=True):
         for kind in ("at", "hat"):
             if (low := row[f"pass_{kind}_k_low"]) is not None:
                 pair = AgentVersion(row["agent_id"], row["methodology_version"])
-                found[pair][f"pass_{kind}_{row['k']}"][row["task_set"]] = low
-    return found
+                estimates[pair][f"pass_{kind}_{row['k']}"][row["task_set"]] = low
+    return estimates

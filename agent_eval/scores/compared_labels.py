@@ -48,16 +48,16 @@ def with_labels(
     if a is None and b is None:
         return dict(row)
     labels = {f"{side}n_labels_drawn": s.mean.n_drawn for side, s in zip(_SIDES, sides, strict=True) if s}
-    found = {**row, **labels}
+    compared = {**row, **labels}
     for side, s in zip(_SIDES, sides, strict=True):
         if s is not None:
-            found |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
+            compared |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
     if a is None or b is None:
         lacking = row["agent_id"] if a is None else row["other_agent_id"]
         only = f"labels correct only one of the agents, so two instruments would be compared; label parts of {lacking} too"
-        nothing = {"difference": found["value"] - found["other_value"], **dict.fromkeys(_TESTED)}
-        return found | nothing | {"cases": {}, "verdict_limit": only}
-    return (found := found | _difference(a, b, is_paired=row["unit"] == "tasks")) | _in_cases(found)
+        untested = {"difference": compared["value"] - compared["other_value"], **dict.fromkeys(_TESTED)}
+        return compared | untested | {"cases": {}, "verdict_limit": only}
+    return (compared := compared | _difference(a, b, is_paired=row["unit"] == "tasks")) | _in_cases(compared)
 
 
 def _side(
@@ -66,13 +66,13 @@ def _side(
     if parts.is_empty():
         return None
     unit = "task" if row["unit"] == "tasks" else "conversation_id"
-    made = corrected(parts, unit, scales.get(str(row["quantity"]), (0.0, 1.0)))
-    if made is None:
+    mean_and_parts = corrected(parts, unit, scales.get(str(row["quantity"]), (0.0, 1.0)))
+    if mean_and_parts is None:
         return None
     if row["unit"] != "tasks":
-        return _Side(made[0], {})
-    means = parts.select("task", predicted=made[1]).group_by("task").agg(pl.col("predicted").mean())
-    return _Side(made[0], dict(means.iter_rows()))
+        return _Side(mean_and_parts[0], {})
+    means = parts.select("task", predicted=mean_and_parts[1]).group_by("task").agg(pl.col("predicted").mean())
+    return _Side(mean_and_parts[0], dict(means.iter_rows()))
 
 
 def _difference(a: _Side, b: _Side, *, is_paired: bool) -> dict[str, float | None]:
@@ -123,19 +123,19 @@ def _in_cases(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return worst and best case of a share of trials, with the unknown trials as failed or passed."""
     if not row.get("n_planned") or not row.get("other_n_planned"):
         return {}
-    found: dict[str, Any] = {}
+    compared: dict[str, Any] = {}
     for side in _SIDES:
         known = row[f"{side}n_known"] / row[f"{side}n_planned"]
         doubted = (row[f"{side}n_unexplained_errors"] or 0) / row[f"{side}n_planned"]
-        found[f"{side}value_worst"] = row[f"{side}value"] * known
-        found[f"{side}value_best"] = min(row[f"{side}value"] * known + 1 - known + doubted, 1.0)
-    found["difference_worst"] = found["value_worst"] - found["other_value_best"]
-    found["difference_best"] = found["value_best"] - found["other_value_worst"]
+        compared[f"{side}value_worst"] = row[f"{side}value"] * known
+        compared[f"{side}value_best"] = min(row[f"{side}value"] * known + 1 - known + doubted, 1.0)
+    compared["difference_worst"] = compared["value_worst"] - compared["other_value_best"]
+    compared["difference_best"] = compared["value_best"] - compared["other_value_worst"]
     if row.get("cases"):
-        found["cases"] = {
-            end: {**row["cases"][end], **_shifted(row, found[f"difference_{end}"])} for end in row["cases"]
+        compared["cases"] = {
+            end: {**row["cases"][end], **_shifted(row, compared[f"difference_{end}"])} for end in row["cases"]
         }
-    return found
+    return compared
 
 
 def _shifted(row: Mapping[str, Any], difference: float) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Corrected(NamedTuple):
     high: float | None
     of_judge: float  # the mean of the answers before the labels correct it
     n_drawn: int  # labels that sheets drew
-    n_own: int  # parts that people decided without a draw
+    n_own: int  # parts that rules decided, or people without a draw
 
 
 def labelled_metrics(*judgments: pl.DataFrame) -> list[str]:
@@ -124,7 +124,9 @@ def success_parts(outcomes: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
         outcomes: From `trial_outcomes`.
         parts: From `parts_of`.
     """
-    goals = parts.filter(quantity=GOAL_METRIC).select(*TRIAL, "human", "weight", goal_judge="judge")
+    goals = parts.filter(quantity=GOAL_METRIC).select(
+        *TRIAL, "human", "weight", goal_judge="judge", goal_value="value"
+    )
     is_by_goal = pl.col("source") == GOAL_METRIC
     value = pl.col("is_correct").cast(pl.Float64)
     by_interactions = (pl.col("source") == "interactions").any().over(PAIR)
@@ -133,7 +135,7 @@ def success_parts(outcomes: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
         .filter(~by_interactions)
         .join(goals, on=list(TRIAL), how="left")
         .with_columns(
-            value=value,
+            value=pl.when(is_by_goal).then("goal_value").otherwise(value),
             quantity=pl.lit(SUCCESS_RATE),
             judge=pl.when(is_by_goal).then("goal_judge").otherwise("source"),
             turn_index=pl.lit(None, pl.Int64),
@@ -161,9 +163,9 @@ def placed_parts(parts: pl.DataFrame, outcomes: pl.DataFrame, metrics: pl.DataFr
     is_rate = pl.col("quantity").str.starts_with(FAILURE_RATE)
     of_metrics = parts.filter(~is_rate).join(is_open, on=[*TRIAL, "quantity"], how="inner")
     of_metrics = of_metrics.filter(~(pl.col("is_open") & (pl.col("judge") == RULE)))
-    is_told = pl.col("quantity") == GOAL_METRIC
-    goals = of_metrics.filter(is_told).join(known, on=list(TRIAL), how="anti")
-    every = [of_metrics.filter(~is_told), goals, parts.filter(is_rate), success_parts(outcomes, parts)]
+    is_goal = pl.col("quantity") == GOAL_METRIC
+    goals = of_metrics.filter(is_goal).join(known, on=list(TRIAL), how="anti")
+    every = [of_metrics.filter(~is_goal), goals, parts.filter(is_rate), success_parts(outcomes, parts)]
     return pl.concat([rows.select(list(PARTS)) for rows in every]).join(
         outcomes.select(
             *TRIAL, "session_id", "task", "task_set", cluster=pl.coalesce(*family, "task", "conversation_id")
@@ -185,12 +187,17 @@ def corrected_rates_of(parts: pl.DataFrame, group: Sequence[str], unit: str) -> 
     The arguments are those of `corrected`, with parts of several groups.
     """
     rows = [
-        dict(zip(group, key, strict=True)) | found[0]._asdict()
+        dict(zip(group, key, strict=True)) | rate[0]._asdict()
         for key, of_group in parts.partition_by(group, as_dict=True).items()
-        if (found := corrected(of_group, unit, (0.0, 1.0))) is not None
+        if (rate := corrected(of_group, unit, (0.0, 1.0))) is not None
     ]
     floats = dict.fromkeys(("value", "low", "high", "of_judge"), pl.Float64)
-    schema = {**dict.fromkeys(group, pl.String), **floats, "n_drawn": pl.Int64, "n_own": pl.Int64}
+    schema = {
+        **dict.fromkeys(group, pl.String),
+        **floats,
+        "n_drawn": pl.Int64,
+        "n_own": pl.Int64,
+    }
     return pl.DataFrame(rows, schema=schema)
 
 
@@ -200,8 +207,8 @@ def corrected(
     """Return the corrected mean of one quantity of one agent, and the expected answer of people to each part.
 
     The result is None if sheets drew labels in fewer than five conversations, unless people labelled every part. The
-    mean is over units, and a unit's value is the mean over its conversations of the mean of their parts. Clusters are the sessions if the labels are from
-    at least two, else `cluster`.
+    mean is over units, and a unit's value is the mean over its conversations of the mean of their parts. Clusters are
+    the sessions if the labels are from at least two, else `cluster`.
 
     Args:
         parts: Parts with the columns PARTS, `session_id` and `cluster`.

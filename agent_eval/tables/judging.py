@@ -52,6 +52,27 @@ def enters_means(judgments: pl.DataFrame) -> pl.Expr:
     return pl.coalesce(*is_counted, "is_effective")
 
 
+def deciding_answers(judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of all judgments of some agents that decide their trials.
+
+    If people labelled every part that a judge answered about a metric of an agent, their answers decide; else those that
+    enter means do, so that no trials of an agent are decided by people beside others by its judge, except where people
+    decided a part that no sheet drew.
+    """
+    entering = judgments.filter(enters_means(judgments))
+    if "is_counted" not in judgments.columns or not judgments["is_counted"].any():
+        return entering
+    metric = ["methodology_version", "agent_id", "metric"]
+    part = [*metric, "conversation_id", *(["turn_index"] if "turn_index" in judgments.columns else [])]
+    effective = judgments.filter("is_effective")
+    by_people = effective.filter(pl.col("judge") == HUMAN, pl.col("status").cast(pl.String) == "scored")
+    is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & (pl.col("status").cast(pl.String) == "scored")
+    unlabelled = entering.filter(is_judge).join(by_people, on=part, how="anti", nulls_equal=True)
+    return pl.concat(
+        [entering.join(unlabelled, on=metric, how="semi"), effective.join(unlabelled, on=metric, how="anti")]
+    )
+
+
 DECLARED: tuple[Table[Any], ...] = (
     Table(
         "turn_judgments",

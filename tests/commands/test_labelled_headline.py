@@ -17,7 +17,7 @@ GATES = "\n[gates.overall]\ngoal_completion = 0.4\n"
 
 def import_logs(root: Path, agent: str) -> None:
     talks = [
-        {"id": f"{agent}-{i}", "messages": [{"role": "user", "content": f"Cancel order {i}{agent}."}, {"role": "assistant", "content": f"Order {i} of {agent} is cancelled."}]}
+        {"id": f"{agent}-{i}", "task_id": f"t{i}", "messages": [{"role": "user", "content": f"Cancel order {i}{agent}."}, {"role": "assistant", "content": f"Order {i} of {agent} is cancelled."}]}
         for i in range(N)
     ]  # fmt: skip
     file = root / f"{agent}.jsonl"
@@ -34,7 +34,9 @@ def shown(agent: str) -> dict[str, object]:
     }
     gate = json.loads(invoke("gate", "--agent", agent, "--json").stdout)
     compared = json.loads(invoke("compare", "alpha", "beta", "--json").stdout)
-    (success,) = [row for row in compared if row["quantity"] == "success rate"]
+    (success,) = [row for row in compared if row["quantity"] == "pass@1"]
+    reliable = json.loads(invoke("reliability", "--agent", agent, "--json").stdout)
+    (pass_at_1,) = [row for row in reliable if row["k"] == 1]
     (goal,) = [row for row in gate if row["subject"] == "goal_completion"]
     composite = project.table("composite_scores").filter(**of).row(0, named=True)
     return {
@@ -42,6 +44,7 @@ def shown(agent: str) -> dict[str, object]:
         "summary": summary["success rate"]["mean"],
         "goals": summary["goal_completion"]["mean"],
         "composite": composite["goal_completion"],
+        "reliability": pass_at_1["pass_at_k"],
         "compare": success["value" if agent == "alpha" else "other_value"],
         "gate": goal["value"],
     }

@@ -106,9 +106,9 @@ def test_own_patterns_and_an_own_function_add_kinds_and_a_failing_one_lets_nothi
     assert re.fullmatch(r"\[person \w+\], \[customer \w+\], \[email \w+\]", shown)
     assert own.counts == {"customer": 1, "email": 1, "person": 1}
     assert own.fingerprint != redactor().fingerprint
-    with pytest.raises(RedactionError, match="failing failed with KeyError") as told:
+    with pytest.raises(RedactionError, match="failing failed with KeyError") as raised:
         redactor(function=f"{__name__}:failing").hide("secret text")
-    assert "secret text" not in str(told.value)
+    assert "secret text" not in str(raised.value)
     with pytest.raises(RedactionError, match="cannot be imported"):
         redactor(function="no_such_module:f")
 
@@ -134,8 +134,12 @@ def test_names_and_personal_data_do_not_break_each_other_and_quotes_hold_in_the_
 )
 def test_a_hostile_text_takes_linear_time(part: str) -> None:
     def seconds(n: int) -> float:
-        began = time.process_time()
-        redactor().hide(part * n)
-        return time.process_time() - began
+        """The least of three: what else the machine does only adds time."""
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            redactor().hide(part * n)
+            times.append(time.process_time() - began)
+        return min(times)
 
     assert seconds(40_000) < 12 * max(seconds(10_000), 0.02)

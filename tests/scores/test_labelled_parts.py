@@ -1,8 +1,10 @@
 """Labels that sheets drew correct means; other labels, and rules, decide their own part."""
 
 import itertools
+import math
 import random
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from agent_eval.scores.corrected_mean import corrected_mean
 from agent_eval.scores.labelled_parts import PARTS, corrected, labelled_metrics, parts_of, success_parts
 from agent_eval.scores.statistics.corrected_rate import DoubleSample
 from agent_eval.tables import table
+from agent_eval.tables.judging import deciding_answers
 from tests.judge.fakes import ScriptedClient
 from tests.judge.material import agent, conversation, user
 from tests.judge.test_engine import judged, valued
@@ -180,3 +183,43 @@ def test_a_comparison_of_which_one_side_has_labels_has_values_and_no_test() -> N
     assert (found["value"], found["value_of_judge"], found["difference"]) == (0.0, 1.0, pytest.approx(-0.3))
     assert {found[name] for name in ("low", "high", "p_value", "probability_better")} == {None}
     assert "label parts of b" in found["verdict_limit"]
+
+
+def goal(conversation: int, value: float, **of: Any) -> dict[str, Any]:
+    row = {
+        "methodology_version": "1.3.0",
+        "agent_id": "a",
+        "conversation_id": f"c{conversation}",
+        "metric": "goal_completion",
+    }
+    return {**row, "judge": "gpt", "judge_model": "gpt", "status": "scored", "value": value, "is_effective": True, **of}  # fmt: skip
+
+
+@pytest.mark.parametrize("n_labelled", [0, 5, 10])
+def test_people_decide_trials_only_if_they_labelled_every_answer_of_the_judge(n_labelled: int) -> None:
+    rows = [
+        goal(i, 1.0, **({"is_effective": False, "is_counted": True} if i < n_labelled else {}))
+        for i in range(10)
+    ]
+    by = {"judge": "human", "judge_model": "anna", "is_counted": False, "label_weight": 2.0}
+    rows += [goal(i, 0.0, **by) for i in range(n_labelled)]
+    rows.append(goal(10, 0.0, judge="human", judge_model="ben"))  # that no sheet drew
+    deciding = deciding_answers(table("conversation_judgments").frame(rows)).sort("conversation_id")
+    assert deciding.height == 11
+    assert deciding.filter(judge="human").height == (11 if n_labelled == 10 else 1)
+
+
+def test_the_interval_of_a_difference_combines_both_intervals_and_p_is_its_level_at_0() -> None:
+    ours = parts([1.0] * 40, [1.0] * 18 + [0.0] * 2 + [None] * 20)
+    theirs = parts([1.0] * 40, [1.0] * 6 + [0.0] * 14 + [None] * 20).with_columns(agent_id=pl.lit("b"))
+    row = {"quantity": "q", "unit": "conversations", "agent_id": "a", "other_agent_id": "b"}
+    found = with_labels(row, pl.concat([ours, theirs]), {})
+    a, b = rate_of(ours), rate_of(theirs)
+    assert found["difference"] == pytest.approx(0.9 - 0.3)
+    below = math.hypot(a.value - a.low, b.high - b.value)
+    above = math.hypot(a.high - a.value, b.value - b.low)
+    assert (found["low"], found["high"]) == pytest.approx((0.6 - below, 0.6 + above))
+    assert found["p_value"] == pytest.approx(
+        2 * NormalDist().cdf(-0.6 / (below / NormalDist().inv_cdf(0.975)))
+    )
+    assert found["probability_better"] == pytest.approx(1 - found["p_value"] / 2)

@@ -51,6 +51,7 @@ class _Found:
 
     @property
     def key(self) -> pl.DataFrame:
+        """Return the agent and the conversation as a frame of one row."""
         return pl.DataFrame({"agent_id": [self.agent_id], "conversation_id": [self.conversation_id]})
 
 

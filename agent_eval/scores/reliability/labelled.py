@@ -3,7 +3,9 @@
 import polars as pl
 
 from agent_eval.scores.labelled_parts import corrected_rates_of, goal_parts, success_parts
-from agent_eval.scores.reliability.trials import GROUP, TRIAL, TrialTables
+from agent_eval.scores.reliability.trials import GOAL_METRIC, GROUP, TRIAL, TrialTables
+from agent_eval.scores.statistics.unpaired import RULE
+from agent_eval.tables.judging import HUMAN, deciding_answers
 
 _RATE = ("pass_at_k", "pass_hat_k")
 
@@ -12,7 +14,8 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
     """Return the rows of `reliability` with pass@1 corrected by drawn labels of goal completion.
 
     The rows with k = 1 of the estimators unbiased and plug_in are corrected, and `pass_at_1` of every row. pass^k for
-    k of 2 or more, and posteriors, are those of the judge alone. The worst case counts the unknown trials as failed and
+    k of 2 or more, and posteriors, are those of the judge alone, unless people labelled every trial: then their labels
+    decided the trials, and so every row. The worst case counts the unknown trials as failed and
     the best case as passed, with the failures that ended in an error of unknown cause, as shares of the planned trials.
 
     Args:
@@ -27,9 +30,12 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
     places = outcomes.select(*TRIAL, "task_set", "session_id", "task", cluster=pl.coalesce(family, "task"))
     parts = success_parts(outcomes, goals).join(places, on=list(TRIAL))
     rates = corrected_rates_of(parts, GROUP, "task")
-    of_row = rows.join(rates, on=list(GROUP), how="left", maintain_order="left")
+    of_row = rows.join(rates, on=list(GROUP), how="left", maintain_order="left").join(
+        _decided_by_people(tables.conversation_judgments), on=GROUP[:2], how="left", maintain_order="left"
+    )
     is_group = pl.col("value").is_not_null()
     is_row = is_group & (pl.col("k") == 1) & pl.col("estimator").is_in(["unbiased", "plug_in"])
+    is_census = is_group & pl.col("is_census")
     known = pl.col("value") * pl.col("n_known") / pl.col("n_planned")
     n_open = pl.col("n_planned") - pl.col("n_known") + pl.col("n_unexplained_errors")
     best = pl.min_horizontal(known + n_open / pl.col("n_planned"), 1.0)
@@ -50,11 +56,20 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
             pl.when(is_group).then(estimate[end]).otherwise(f"pass_at_1{end}").alias(f"pass_at_1{end}")
             for end in ("", "_worst", "_best")
         ),
-        pass_at_1_of_judge=pl.when(is_group).then("pass_at_1"),
-        n_labels_drawn=pl.when(is_row).then("n_drawn"),
+        pass_at_1_of_judge=pl.when(is_group).then("of_judge"),
+        n_labels_drawn=pl.when(is_row | is_census).then("n_drawn"),
         interval=pl.when(is_row)
         .then(pl.format("{}; corrected by {} labels of people", "interval", "n_drawn"))
+        .when(is_census)
+        .then(pl.format("{}; decided by {} labels of people", "interval", "n_drawn"))
         .when(is_group)
         .then(pl.format("{}; of the judge alone, which labels do not correct", "interval"))
         .otherwise("interval"),
-    ).drop(rates.columns[len(GROUP) :])
+    ).drop(*rates.columns[len(GROUP) :], "is_census")
+
+
+def _decided_by_people(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return whether no goal of an agent rests on its judge (column is_census), per version and agent."""
+    goals = deciding_answers(conversation_judgments.filter(metric=GOAL_METRIC))
+    is_known = (pl.col("status").cast(pl.String) != "scored") | pl.col("judge").is_in([HUMAN, RULE])
+    return goals.group_by(GROUP[:2]).agg(is_census=is_known.all())

@@ -20,7 +20,7 @@ from agent_eval.tables.frames import (
     Transcripts,
     TurnJudgments,
 )
-from agent_eval.tables.judging import enters_means
+from agent_eval.tables.judging import deciding_answers
 from agent_eval.transcripts.admission import is_lost_to_harness
 from agent_eval.transcripts.frames import has_ground_truth
 from agent_eval.transcripts.models import EXPECTED
@@ -245,7 +245,7 @@ def _answers(tables: TrialTables) -> pl.DataFrame:
     whole = tables.conversation_judgments.with_columns(turn_index=pl.lit(None, dtype=pl.Int64))
     parts = (whole, tables.turn_judgments)
     return (
-        pl.concat([p.filter(counts, enters_means(p)).select(*TRIAL, "turn_index", "value") for p in parts])
+        pl.concat([deciding_answers(p.filter(counts)).select(*TRIAL, "turn_index", "value") for p in parts])
         .drop_nulls("value")
         .group_by(*TRIAL, "turn_index")
         .agg(answer=pl.col("value").min())
@@ -272,9 +272,8 @@ def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
     """Return one row per conversation with a scored goal completion."""
     counts = (pl.col("metric") == GOAL_METRIC) & (pl.col("status") == "scored")
     return (
-        conversation_judgments.filter(
-            counts & enters_means(conversation_judgments) & pl.col("value").is_not_null()
-        )
+        deciding_answers(conversation_judgments.filter(counts))
+        .drop_nulls("value")
         .group_by(TRIAL)
         .agg((pl.col("value") == 1).all().alias("goal_reached"))
     )

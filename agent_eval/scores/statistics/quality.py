@@ -222,7 +222,7 @@ def _corrected(
         "mean": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
-        "mean_of_judge": mean["mean"],
+        "mean_of_judge": estimate.of_judge,
         "n_labels_drawn": estimate.n_drawn,
     }
 

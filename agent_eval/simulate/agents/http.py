@@ -143,10 +143,15 @@ class HttpAgent:
 
 
 @dataclass
-class _OpenAIConversation:
+class _HttpConversation:
     agent: HttpAgent
     client: httpx.AsyncClient
 
+    async def close(self) -> None:
+        await self.client.aclose()
+
+
+class _OpenAIConversation(_HttpConversation):
     async def reply(self, request: AgentRequest) -> AgentReply:
         endpoint = self.agent.endpoint
         assert isinstance(endpoint, OpenAIEndpoint)
@@ -166,15 +171,8 @@ class _OpenAIConversation:
         value = _assembled(content) if endpoint.stream else parsed(content)
         return replace(self.agent.cleaned(read_completion(value, self.agent.price)), latency_ms=latency_ms)
 
-    async def close(self) -> None:
-        await self.client.aclose()
 
-
-@dataclass
-class _TemplateConversation:
-    agent: HttpAgent
-    client: httpx.AsyncClient
-
+class _TemplateConversation(_HttpConversation):
     async def reply(self, request: AgentRequest) -> AgentReply:
         endpoint = self.agent.endpoint
         assert isinstance(endpoint, HttpEndpoint)
@@ -199,9 +197,6 @@ class _TemplateConversation:
         if usage is not None and isinstance(found, str):
             found = {"content": found, "usage": usage}
         return replace(self.agent.cleaned(read_reply(found, self.agent.price)), latency_ms=latency_ms)
-
-    async def close(self) -> None:
-        await self.client.aclose()
 
 
 def _filled(template: JsonValue, values: Mapping[str, JsonValue]) -> Any:
