@@ -79,7 +79,7 @@ def the_run_that_wrote_a_table_is_a_link_and_the_origin_of_a_column_is_named(ui:
     page.get_by_role("dialog").locator("a[href^='/runs/']").first.click()
     page.wait_for_url("**/runs/**")
     page.goto(f"http://127.0.0.1:{ui.port}/assets/leaderboard?view=overview")
-    page.get_by_text("(from composite_scores.composite_exact,").first.wait_for()
+    page.get_by_text("(from composite_scores.composite_exact)").first.wait_for()
 
 
 def launch(page: "Page", ui: Ui, *, also: str = "", everything: bool = False) -> None:

@@ -21,7 +21,7 @@ from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
-from agent_eval.tables.column_lineage import Origin, column_lineage
+from agent_eval.tables.made_from import MADE_FROM, SOURCES
 from agent_eval.tables.rules import PARENTS
 
 OWNERS = ["team:evaluation"]
@@ -118,13 +118,22 @@ def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
 
 
 def table_metadata(name: str) -> dict[str, Any]:
-    """Return the asset metadata that describes a table: its grain, its key, and its columns with their meaning."""
-    contract, lineage = table(name), column_lineage(name)
+    """Return the asset metadata that describes a table: its grain, its key, and its columns with their meaning.
+
+    A column outside the key that a parent table declares with the same name and meaning names it as its origin.
+    """
+    contract = table(name)
+    parents = [table(parent) for parent in MADE_FROM.get(name, ()) if parent not in SOURCES]
+    origins = {
+        c.name: [dg.TableColumnDep(dg.AssetKey(p.name), c.name) for p in parents if c in p.columns]
+        for c in contract.columns
+        if c.name not in contract.key
+    }
     columns = [
         dg.TableColumn(
             c.name,
             str(c.dtype),
-            c.meaning + _from(lineage.get(c.name, ())),
+            c.meaning + _from(origins.get(c.name, [])),
             dg.TableColumnConstraints(nullable=c.nullable),
         )
         for c in contract.columns
@@ -132,17 +141,15 @@ def table_metadata(name: str) -> dict[str, Any]:
     grain = contract.grain[0].upper() + contract.grain[1:]
     return {
         "dagster/column_schema": dg.TableSchema(columns),
+        "dagster/column_lineage": dg.TableColumnLineage({c: deps for c, deps in origins.items() if deps}),
         "dagster/table_name": name,
         "grain": f"{grain}. Key: {', '.join(contract.key)}.",
     }
 
 
-def _from(origins: Iterable[Origin]) -> str:
-    """Return the columns that a column is computed from, as text for its description.
-
-    Only Dagster+ displays column lineage.
-    """
-    names = ", ".join(f"{parent}.{column}" for parent, column in origins)
+def _from(origins: Iterable[dg.TableColumnDep]) -> str:
+    """Return the origins of a column as text for its description: only Dagster+ displays column lineage."""
+    names = ", ".join(f"{origin.asset_key.path[-1]}.{origin.column_name}" for origin in origins)
     return f" (from {names})" if names else ""
 
 
@@ -195,25 +202,14 @@ def _show(
 ) -> None:
     """Add the row count, figures, plots and tables to the asset's page of each partition."""
     shown = {}
-    lineage = _lineage(name)
     for page in asset_pages(name, rows, partitions, interval):
         texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
         shown["|".join(page.partition)] = {
             "dagster/partition_row_count": page.n_rows,
             **page.figures,
             **texts,
-            **lineage,
         }
     add_metadata_by_partition(context, name, shown)
-
-
-def _lineage(name: str) -> dict[str, dg.TableColumnLineage]:
-    """Return the column lineage of a table of scores as metadata; empty for other tables."""
-    origins = {
-        column: [dg.TableColumnDep(dg.AssetKey(parent), origin) for parent, origin in of_column]
-        for column, of_column in column_lineage(name).items()
-    }
-    return {"dagster/column_lineage": dg.TableColumnLineage(origins)} if origins else {}
 
 
 def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:
