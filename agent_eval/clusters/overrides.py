@@ -233,7 +233,7 @@ class _Work:
             row = self.rows[at]
             by_machine = row["merged_into"] if row["merged_by"] != BY else None
             target = self.merged.get(at) or by_machine
-            if target is None or target not in self.rows:
+            if target is None:
                 break
             at = target
         return at

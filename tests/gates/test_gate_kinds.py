@@ -9,12 +9,14 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from agent_eval.gates import margin
 from agent_eval.gates.assertions import assertion_finding
 from agent_eval.gates.coverage import trial_finding
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
 from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.regression import INPUTS, regression_finding
+from agent_eval.scores.statistics import power
 from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
 from tests.scores.builders import judgment
@@ -437,3 +439,11 @@ def test_failing_every_one_of_many_tasks_is_a_regression() -> None:
     sessions = [90.0, 91.0, 92.0]
     ours, theirs = measured("new", [False] * 20, sessions), measured("old", [True] * 20, sessions)
     assert regression_finding("before", ours, theirs).result == "failed"
+
+
+def test_tasks_in_families_are_counted_as_pairs_and_others_by_how_they_were_compared() -> None:
+    row = {"unit": "tasks", "n": 30, "other_n": 30, "low": -0.1, "high": 0.3, "smallest_detectable": 0.5}
+    for n_clusters, design in ((10, "paired"), (None, "signs")):
+        needed = power.units_needed(30, 0.5, 0.2, design)  # type: ignore[arg-type]
+        assert margin._needs(row | {"n_clusters": n_clusters}, 1.0, 0.2) == f"needs about {needed:,} tasks"
+    assert power.units_needed(30, 0.5, 0.2, "paired") != power.units_needed(30, 0.5, 0.2, "signs")

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from agent_eval.metrics.answers import why_unfit
-from agent_eval.metrics.base import Measured, Metric
+from agent_eval.metrics.answers import most_severe_first, why_unfit
+from agent_eval.metrics.base import SEVERITIES, Measured, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS, STRICTNESS, is_correct
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
@@ -54,3 +54,13 @@ def test_an_answer_is_correct_from_the_threshold_on_and_equality_passes() -> Non
     assert is_correct(0.7 - 1e-12)
     assert not is_correct(0.69)
     assert [is_correct(0.75, at) for at in STRICTNESS.values()] == [True, True, False, False]
+
+
+def test_the_most_severe_label_is_first_and_equals_keep_their_order() -> None:
+    listed = (*FAILURE.labels, *FAILURE.labels[::-1])
+    ranks = {label: -SEVERITIES.index(FAILURE.severity_of(label)) for label in listed}
+    assert len({*ranks.values()}) > 2
+    for labels in (listed, listed[::-1]):
+        assert most_severe_first(FAILURE, labels) == tuple(
+            sorted(dict.fromkeys(labels), key=ranks.__getitem__)
+        )

@@ -15,7 +15,7 @@ from agent_eval.gates.coverage import benchmark_findings
 from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.leaderboard import leaderboard
-from agent_eval.scores.composite.score import RatingError, composite, composite_parts
+from agent_eval.scores.composite.score import RatingError, composite, composite_parts, one_point
 from agent_eval.scores.statistics.exact import from_text
 from agent_eval.tables import table
 from tests.scores.builders import (
@@ -538,3 +538,14 @@ def test_a_composite_with_a_copied_session_is_provisional_and_unranked() -> None
 def test_other_sessions_bar_nothing(made: dict[str, Any]) -> None:
     row = row_of(**made)
     assert (row["status"], row["missing"]) == ("published", [])
+
+
+@pytest.mark.parametrize(
+    ("universal", "point"), [(100, Fraction(100, 30)), (50, Fraction(50, 30)), (0, Fraction(100, 75))]
+)
+def test_one_point_is_the_larger_of_one_in_six_dimensions_and_in_fifteen_criteria(
+    universal: int, point: Fraction
+) -> None:
+    shares = {"universal": str(universal / 100), "domain": str(1 - universal / 100)}
+    rules = METHODOLOGIES["1.3.0"]
+    assert one_point(rules.model_copy(update={"weights": rules.weights.model_copy(update=shares)})) == point

@@ -177,3 +177,9 @@ def test_every_call_is_told_once(calls: Any, expected: Any, mode: Mode) -> None:
     if mode != "within":
         assert len(calls) - len(found.extra) == len(expected) - len(found.missing)
     assert len(found.diff.splitlines()) == len(calls) + len(found.missing)
+
+
+def test_a_long_argument_is_cut_in_the_diff() -> None:
+    (line,) = match([call("f", x="a" * 58)], [call("f", x="b" * 59)]).diff.splitlines()[:1]
+    assert f'"{"a" * 58}"' in line
+    assert f'"{"b" * 58}…' in match([], [call("f", x="b" * 59)]).diff
