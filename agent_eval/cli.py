@@ -44,6 +44,9 @@ INTERRUPTED = 130  # typer's exit code for Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of rows to stdout.")]
+Notes = Annotated[
+    bool, typer.Option("--notes", help="Also print how to read the figures and what is unknown.")
+]
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
 ]
@@ -188,9 +191,12 @@ def run(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print each judge's answers and reasons as they arrive.")
     ] = False,
+    is_whole: Annotated[
+        bool, typer.Option("--all", help="Print the whole board with all reasons, and the worst findings.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ingest new data, materialise every stale asset with Dagster, and print the leaderboard and gates.
+    """Ingest new data, materialise every stale asset with Dagster, and print who leads, what is unknown and the scores.
 
     Exit code: 0 done, regardless of gate results; 1 a record was rejected or some judgments are unscored;
     2 no judge request was scored, or the run failed.
@@ -221,7 +227,7 @@ def run(
             boards=boards,
         )
     shown = methodology[-1] if methodology else project.registry.current.version
-    print_run(project, out, err, report, version=shown, as_json=as_json)
+    print_run(project, out, err, report, version=shown, as_json=as_json, is_whole=is_whole)
     raise typer.Exit(report.exit_code)
 
 
@@ -470,6 +476,7 @@ def compare(
     agent: Annotated[str, typer.Argument(metavar="A", help="Id of the first agent.")],
     other: Annotated[str, typer.Argument(metavar="B", help="Id of the second agent.")],
     methodology: Version = None,
+    notes: Notes = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two agents over their sessions, common tasks or conversations, with corrected p values."""
@@ -478,7 +485,7 @@ def compare(
 
     project = _project()
     version = _marked_version(project, methodology)
-    show(project, consoles()[0], version=version, agent=agent, other=other, as_json=as_json)
+    show(project, consoles()[0], version=version, agent=agent, other=other, as_json=as_json, notes=notes)
 
 
 @app.command()
@@ -541,7 +548,9 @@ def explain(
 
 
 @app.command()
-def summary(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
+def summary(
+    agent: Agents = None, methodology: Version = None, notes: Notes = False, as_json: AsJson = False
+) -> None:
     """Summarise each agent's conversations: success, metrics, failures and cost with intervals, and the worst errors.
 
     Use this command for logs, which have neither common tasks nor slots. Values are means over conversations, and
@@ -552,7 +561,7 @@ def summary(agent: Agents = None, methodology: Version = None, as_json: AsJson =
 
     project = _project()
     version = _marked_version(project, methodology)
-    show(project, consoles()[0], version=version, agents=agent or (), as_json=as_json)
+    show(project, consoles()[0], version=version, agents=agent or (), as_json=as_json, notes=notes)
 
 
 @app.command()
@@ -694,11 +703,17 @@ def gate(
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the results to this file as JUnit XML."),
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, e.g. for a comment on a pull request.")
+    ] = False,
+    is_whole: Annotated[bool, typer.Option("--all", help="Also list the gates that passed.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the release gates and set the exit code for CI.
 
     The gates check thresholds, errors, assertions, coverage, required tests and regression.
+
+    If GITHUB_STEP_SUMMARY is set, the result is also appended to that file as Markdown.
 
     Exit code: 0 all gates passed; 1 a gate failed; 2 no gate failed, but one is unknown or none was evaluated.
     """
@@ -715,6 +730,8 @@ def gate(
         config=config,
         github=github,
         junit_file=junit,
+        is_whole=is_whole,
+        markdown=markdown,
     )
     raise typer.Exit(code)
 

@@ -56,7 +56,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "gates": _room(
         "evaluates the gates: whether an agent passes, fails or is unknown",
-        "errors judge metrics scores settings tables transcripts",
+        "errors formats judge metrics scores settings tables transcripts",
     ),
     "simulate": _room(
         "runs scenarios against live agents: scenarios, mocks of tools, users, the runner; `agents/` calls agents under test",

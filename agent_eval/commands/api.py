@@ -19,6 +19,7 @@ from agent_eval.commands.estimate import refuse_unusable_judges
 from agent_eval.commands.run import RunReport
 from agent_eval.errors import ArgumentError, InputError
 from agent_eval.formats.files import is_slug
+from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.validation_messages import explain
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.llm.client import (
@@ -152,7 +153,9 @@ def import_file(
         raise UnknownFormatError(format_name, FORMATS)
     files = input_files([given])
     if session is not None and len(files) != 1:
-        raise ArgumentError("session", session, f"None, because the path contains {len(files)} files")
+        raise ArgumentError(
+            "session", session, f"None, because the path contains {count_of(len(files), 'file')}"
+        )
     folder = project.home.existing_sessions()
     return list(import_files(format_name, files, sessions_folder=folder, agent_id=agent, session_id=session))
 
@@ -354,7 +357,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     wanted = [check_attempts(k) for k in ks] if ks is not None else list(range(1, least + 1))
     if ks is not None and wanted and max(wanted) > most:
         raise TrialCountError(
-            f"k is {max(wanted)}, but no task has more than {most} trials with a known outcome"
+            f"k is {max(wanted)}, but no task has more than {count_of(most, 'trial')} with a known outcome"
         )
     n_unknown = sum(task.n_open for task in counts)
     missing = [

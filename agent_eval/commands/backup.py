@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.project import Project
 from agent_eval.storage import back_up
 
@@ -17,7 +18,7 @@ def backup(project: Project, out: Console, target: Path, *, force: bool) -> None
     """
     made = back_up(project.store, target, force=force)
     out.print(
-        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB; the copy was verified.",
+        f"{made.file}: {count_of(sum(made.rows.values()), 'row')} of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB; the copy was verified.",
         markup=False,
         soft_wrap=True,
     )

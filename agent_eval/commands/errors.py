@@ -11,7 +11,7 @@ from agent_eval.clusters import trends
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import NotFoundError
-from agent_eval.formats.plain_text import sanitize_line
+from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters
 from agent_eval.report.asset_pages.clusters import most_severe_first
@@ -63,7 +63,9 @@ def consolidate(project: Project, out: Console) -> None:
     events = consolidate_clusters(project, run_id=str(uuid4()))
     for kind, cluster, other, reason in events.select("kind", "cluster_id", "other_id", "reason").iter_rows():
         out.print(Text(f"{kind}: {cluster} → {other}: {reason}"))
-    out.print(f"{events.height} changes. Next: agent-eval run, which updates the tables of all agents.")
+    out.print(
+        f"{count_of(events.height, 'change')}. Next: agent-eval run, which updates the tables of all agents."
+    )
 
 
 def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from rich.console import Console
 from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import JudgeError
+from agent_eval.formats.plain_text import count_of
 from agent_eval.judge import engine, rubric
 from agent_eval.judge.estimate import CallEstimate, estimate
 from agent_eval.judge.llm.calls import QuestionSequence
@@ -154,9 +155,11 @@ def _sentence(row: Mapping[str, object]) -> str:
     if isinstance(full, float) and isinstance(cached, float):
         saved = f", ${cached:.4f} with prompts cached" if f"{cached:.4f}" != f"{full:.4f}" else ""
         cost = f"${full:.4f}{saved}"
-    in_part = f", {row['n_in_part']:,} answers based on part of the evidence" if row["n_in_part"] else ""
+    in_part = (
+        f", {count_of(row['n_in_part'], 'answer')} based on part of the evidence" if row["n_in_part"] else ""
+    )
     return (
-        f"{row['what']}: {row['n_calls']:,} calls for {row['n_answers']:,} answers, about {row['n_tokens_in']:,} "
+        f"{row['what']}: {count_of(row['n_calls'], 'call')} for {count_of(row['n_answers'], 'answer')}, about {row['n_tokens_in']:,} "
         f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}{in_part}{_attached(row)}"
     )
 
@@ -167,7 +170,7 @@ def _attached(row: Mapping[str, object]) -> str:
     )
     uncounted = f", {row['n_uncounted']:,} audio clips and files not counted" if row["n_uncounted"] else ""
     unreadable = (
-        f", {row['n_unreadable']:,} answers not requested, because they depend on images, audio or files that the judge "
+        f", {count_of(row['n_unreadable'], 'answer')} not requested, because they depend on images, audio or files that the judge "
         "does not accept (judge_multimodal; attachments given by URL are never fetched)"
         if row["n_unreadable"]
         else ""

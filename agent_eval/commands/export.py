@@ -7,7 +7,7 @@ from rich.console import Console
 
 from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.json_text import dumps
-from agent_eval.formats.plain_text import one_line
+from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.prompts.personal_data import counted
 from agent_eval.project import Project
@@ -48,7 +48,9 @@ def export(
     if out is not None:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
         err.print(
-            f"{len(lines):,} conversations written to {one_line(str(out))}.", markup=False, soft_wrap=True
+            f"{count_of(len(lines), 'conversation')} written to {one_line(str(out))}.",
+            markup=False,
+            soft_wrap=True,
         )
     if redacts:
         err.print(f"hidden: {counted(project.redactor.counts)}", markup=False, soft_wrap=True)

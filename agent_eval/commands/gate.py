@@ -3,8 +3,9 @@
 Results are printed as a table, JSON, GitHub annotations or JUnit XML.
 """
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -18,9 +19,12 @@ from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
 from agent_eval.project.gates import gate_results, gate_versions
 from agent_eval.report.ci import annotations, inert_in_actions, junit
+from agent_eval.report.conclusions import gates_line
+from agent_eval.report.markdown import markdown_table
 from agent_eval.settings import read_gates
 from agent_eval.tables import table
 
+NOTHING_RUN = "No gate was evaluated, because nothing has been run yet."
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}
 
 
@@ -80,8 +84,12 @@ def gate(
     config: Path | None = None,
     github: bool = False,
     junit_file: Path | None = None,
+    is_whole: bool = False,
+    markdown: bool = False,
 ) -> int:
-    """Print the gates and return the exit code.
+    """Print the gates that failed or are unknown, and return the exit code.
+
+    If GITHUB_STEP_SUMMARY is set, the same is appended to that file as Markdown.
 
     The exit code is 1 if a gate failed, 2 if no gate failed but one is unknown or none was evaluated, and 0 otherwise.
 
@@ -94,6 +102,8 @@ def gate(
         config: A file with gates that replace those of agent_eval.toml.
         github: Also print annotations for GitHub Actions.
         junit_file: File to which the gates are also written as JUnit XML.
+        is_whole: Also print the gates that passed.
+        markdown: Print Markdown, e.g. for a comment on a pull request.
 
     Raises:
         SettingsError: If the file cannot be read.
@@ -102,24 +112,63 @@ def gate(
     rows = gate_rows(project, version, agents, None if config is None else read_gates(config))
     if junit_file is not None:
         junit_file.write_bytes(junit(rows, version))
+    if job_summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(job_summary).open("a", encoding="utf-8") as file:
+            file.write(gate_markdown(rows, version, is_whole=is_whole))
+    shown = inert_in_actions if github else str
     if as_json:
         print_json(rows)
+    elif markdown:
+        sys.stdout.write(gate_markdown(rows, version, is_whole=is_whole))
+    elif rows.is_empty():
+        out.print(NOTHING_RUN)
     else:
-        out.print(gate_table(rows, version, shown=inert_in_actions if github else str))
+        out.print(shown(verdict(rows)), markup=False)
+        if (listed := _listed(rows, is_whole=is_whole)).height:
+            out.print(gate_table(listed, version, shown=shown))
     for line in annotations(rows, version) if github else ():
         (sys.stderr if as_json else sys.stdout).write(f"{line}\n")
     return exit_code(rows)
 
 
-def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable | str:
-    """Return the gates as a table for the terminal; the function `shown` sanitises untrusted text."""
+def verdict(rows: pl.DataFrame) -> str:
+    """Return whether the gates let the agents pass, and the counts, e.g. 'FAILED. Gates: 8 failed, 41 passed.'."""
+    results = {name: rows.filter(result=name).height for name in _STYLES}
+    word = "FAILED" if results["failed"] else "UNKNOWN" if results["unknown"] else "PASSED"
+    return f"{word}. {gates_line(rows.height, results['failed'], results['unknown'])}."
+
+
+def _listed(rows: pl.DataFrame, *, is_whole: bool) -> pl.DataFrame:
+    """Return the gates to list: failed ones first, then unknown ones and, if `is_whole`, those that passed."""
+    order = pl.col("result").cast(pl.String).replace_strict({"failed": 0, "unknown": 1, "passed": 2})
+    return (rows if is_whole else rows.filter(pl.col("result") != "passed")).sort(order, maintain_order=True)
+
+
+def gate_markdown(rows: pl.DataFrame, version: str, *, is_whole: bool = False) -> str:
+    """Return what the command prints as Markdown, with inert text."""
     if rows.is_empty():
-        return "No gate was evaluated, because nothing has been run yet."
+        return f"{NOTHING_RUN}\n"
+    listed = _listed(rows, is_whole=is_whole)
+    texts = pl.DataFrame(
+        [(row["agent_id"], row["result"], _gate(row), row["evidence"]) for row in listed.to_dicts()],
+        schema=dict.fromkeys(("agent", "result", "gate", "evidence"), pl.String),
+        orient="row",
+    )
+    head = f"**{verdict(rows)}** Methodology {version}.\n"
+    return f"{head}\n{markdown_table(texts)}\n" if listed.height else head
+
+
+def _gate(row: Mapping[str, str | None]) -> str:
+    return ": ".join(part for part in (row["gate"], row["subject"]) if part)
+
+
+def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable:
+    """Return the gates as a table for the terminal; the function `shown` sanitises untrusted text."""
     grid = FittingTable(f"Gates · methodology {version}", ("agent", "gate", "result", "evidence"))
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]),
-            Text(shown(": ".join(part for part in (row["gate"], row["subject"]) if part))),
+            Text(shown(_gate(row))),
             Text(row["result"], style=_STYLES[row["result"]]),
             Text(shown(row["evidence"])),
         )

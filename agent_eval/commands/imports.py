@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from agent_eval.errors import InputError, NotFoundError
-from agent_eval.formats.plain_text import one_line
+from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import FORMATS, ImportReport, UnknownFormatError
@@ -39,7 +39,7 @@ class OneSessionError(InputError):
 
     def __init__(self, n_files: int) -> None:
         super().__init__(
-            f"--session is for a single file, but there are {n_files:,} files. Omit it, or merge the records into one file."
+            f"--session is for a single file, but there are {count_of(n_files, 'file')}. Omit it, or merge the records into one file."
         )
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.atomic_files import locked, write_atomically
-from agent_eval.formats.plain_text import one_line, sanitize_line
+from agent_eval.formats.plain_text import count_of, one_line, sanitize_line
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import COLUMNS, OPTIONAL, targets_of
 from agent_eval.judge.inputs.label_agreement import label_agreement
@@ -59,7 +59,7 @@ def import_labels(
         labels += found
         refusals += [*refused, *unplaced]
         if rows.height:
-            said.append(f"{rows.height:,} labels of {path.name} {_stored(project, path, rows)}")
+            said.append(f"{count_of(rows.height, 'label')} of {path.name} {_stored(project, path, rows)}")
     for refusal in refusals[:SHOWN]:
         where = f"{refusal.file}:{refusal.line}"
         err.print(one_line(f"{where}: {refusal.reason}"), markup=False, soft_wrap=True)
@@ -129,10 +129,14 @@ def write_sheets(
             write_atomically(path.with_suffix(".csv"), sheet.csv)
             counts = Counter(item.metric for item in sheet.items)
             said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-            out.print(one_line(f"{path}: {len(sheet.items)} parts: {said}"), markup=False, soft_wrap=True)
+            out.print(
+                one_line(f"{path}: {count_of(len(sheet.items), 'part')}: {said}"),
+                markup=False,
+                soft_wrap=True,
+            )
     if n_lacking := made[0].n_lacking:
         err.print(
-            f"For two labels on each answer of the judge, per metric and agent, draw {n_lacking:,} more parts (--n), or "
+            f"For two labels on each answer of the judge, per metric and agent, draw {count_of(n_lacking, 'more part')} (--n), or "
             "name fewer metrics or agents.",
             markup=False,
         )
@@ -194,7 +198,7 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
         last = max((int(m[1]) for file in earlier if (m := _NUMBER.match(file.name))), default=0)
         new = folder / f"import-{last + 1:04d}-{_slug(path.name.split('.')[0]) or 'labels'}.csv"
         write_atomically(new, stream.getvalue())
-    return f"were written to {new.name}"
+    return f"{'was' if rows.height == 1 else 'were'} written to {new.name}"
 
 
 def _print(out: Console, rows: pl.DataFrame) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import idle_ratings, outdated_ratings, unasked_ratings
 from agent_eval.judge.prompts.personal_data import counted
@@ -187,7 +188,7 @@ def _spent(project: Project) -> str:
         return ""
     budget = project.judge_runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
-    left = f", {budget.n_unscored:,} answers unscored" if budget.n_unscored else ""
+    left = f", {count_of(budget.n_unscored, 'answer')} unscored" if budget.n_unscored else ""
     hidden = f", hidden: {counted(project.redactor.counts)}" if project.settings.judge_redact else ""
     return f"{budget.n_calls:,} judge calls, {cost}{left}{hidden}"
 

@@ -1,4 +1,4 @@
-"""Sanitise untrusted text for terminals: replace control characters and bidirectional overrides."""
+"""Sanitise untrusted text for terminals (control characters, bidirectional overrides), and write counts in words."""
 
 REPLACEMENT = "\ufffd"
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates
@@ -25,6 +25,12 @@ def one_line(text: str) -> str:
     """Return sanitised text on one line, with at most 2,000 characters."""
     line = sanitize_line(text).strip()
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def count_of(n: object, noun: str) -> str:
+    """Return a whole number with its noun in the right number, e.g. '1 agent' or '1,252 agents'."""
+    number = f"{n:,}" if isinstance(n, int) else str(n)
+    return f"{number} {noun}{'' if n == 1 else 's'}"
 
 
 def escaped_json(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.coverage import NO_QUESTIONS, Asked
 from agent_eval.gates.finding import GateFinding, listed, short
 from agent_eval.settings.gate_spec import CalibrationLimits, Rules, exact
@@ -64,7 +65,7 @@ def _of_metric(
         reason = f"{said}{of}: stale, because the rubric, prompt or model has changed; run agent-eval run, or {SHEET}"
         return GateFinding("calibration", "unknown", reason, subject)
     if limits.min_n is not None and row["n"] < limits.min_n:
-        reason = f"{said}, at least {limits.min_n:,}: needs {limits.min_n - row['n']:,} more labels"
+        reason = f"{said}, at least {limits.min_n:,}: needs {count_of(limits.min_n - row['n'], 'more label')}"
         return GateFinding("calibration", "failed", reason, subject, row["n"])
     if limits.min_kappa is None:
         return GateFinding("calibration", "passed", said, subject, row["n"])
@@ -97,4 +98,4 @@ def _needs(row: Mapping[str, Any], least: float) -> str:
     if distance <= 1e-9:
         return "more labels alone do not help, as the kappa itself is too low"
     n = math.ceil(row["n"] * ((row["kappa"] - row["kappa_low"]) / distance) ** 2)
-    return f"at this kappa it needs about {max(n, row['n'] + 1):,} labels"
+    return f"at this kappa it needs about {count_of(max(n, row['n'] + 1), 'label')}"

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.finding import GateFinding, listed, short
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, UNANSWERED
 from agent_eval.scores.composite.ratings import PAIR
@@ -64,7 +65,7 @@ def severity_finding(
     found = clusters_at(level, error_clusters)
     wanted = level if level == SEVERITIES[-1] else f"{level} or more severe"
     if not found.is_empty():
-        evidence = f"{found.height} error clusters that are {wanted}: {clusters_listed(found)}"
+        evidence = f"{count_of(found.height, 'error cluster')} that {'is' if found.height == 1 else 'are'} {wanted}: {clusters_listed(found)}"
         return GateFinding("errors", "failed", evidence, level)
     if looked is None:
         return GateFinding("errors", "passed", "nothing to look for: no turn can have a failure", level)
@@ -89,7 +90,7 @@ def clusters_at(level: str, error_clusters: pl.DataFrame) -> pl.DataFrame:
 def clusters_listed(error_clusters: pl.DataFrame) -> str:
     """Return a list of error clusters as text, with an example of each."""
     return listed(
-        f"{row['severity']}: {short(row['title'] or row['label'])} ({row['cluster_id']}, {row['n_turns']} turns, "
+        f"{row['severity']}: {short(row['title'] or row['label'])} ({row['cluster_id']}, {count_of(row['n_turns'], 'turn')}, "
         f"e.g. {row['examples'][0]})"
         for row in error_clusters.iter_rows(named=True)
     )

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.coverage import NO_QUESTIONS, Asked
 from agent_eval.gates.finding import GateFinding, Result, worst
 from agent_eval.judge.audits.drift import ALL_METRICS
@@ -52,7 +53,7 @@ def _of_judge(judge: str, row: dict[str, object] | None, limits: DriftLimits) ->
         result, text = _held(name, row, limit, way)
         results.append(result)
         parts.append(text)
-    evidence = f"{'; '.join(parts)}; {row['n']} answers of {judge} on {row['n_turns']} turns audited on {str(row['audited_at'])[:10]}"
+    evidence = f"{'; '.join(parts)}; {count_of(row['n'], 'answer')} of {judge} on {count_of(row['n_turns'], 'turn')} audited on {str(row['audited_at'])[:10]}"
     return GateFinding("judge_drift", worst(results), evidence, judge)
 
 
@@ -101,7 +102,7 @@ def _needs(
     if is_bound or row["share_equal"] == 1:
         # solve distance = (1 − 0.025^(1/n)) × the change that one differing answer makes
         n = math.ceil(math.log(TAIL) / math.log1p(-min(distance / reach * missed, 1 - 1e-9)) - 1e-9)
-    return f", needs about {max(n, n_turns + 1):,} turns"
+    return f", needs about {count_of(max(n, n_turns + 1), 'turn')}"
 
 
 def _keeps(value: Fraction, limit: Fraction, way: str) -> bool:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.finding import GateFinding, listed
 from agent_eval.gates.margin import margin_finding, scale_of, unseen_loss
 from agent_eval.judge.sampling import UNASKED
@@ -187,7 +188,7 @@ def _told(row: Mapping[str, object]) -> str:
     over = (
         f"{row['n']} common tasks of {row['task_set']}"
         if row["unit"] == "tasks"
-        else f"{row['n']} and {row['other_n']} sessions"
+        else f"{row['n']} and {count_of(row['other_n'], 'session')}"
     )
     bounds = "" if row["low"] is None else f", 95 % {row['low']:.3g} to {row['high']:.3g}"
     return f"{row['quantity']} {row['value']:.3g} against {row['other_value']:.3g} ({row['difference']:+.3g}{bounds}, p {row['p_holm']:.2g}, over {over})"

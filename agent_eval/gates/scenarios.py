@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.error_severity import clusters_at, clusters_listed
 from agent_eval.gates.estimates import MeanEstimates
 from agent_eval.gates.finding import GateFinding
@@ -71,7 +72,10 @@ def severity_findings_of_scenarios(
             )
         else:
             yield GateFinding(
-                "errors", "failed", f"{found.height} error clusters: {clusters_listed(found)}", subject
+                "errors",
+                "failed",
+                f"{count_of(found.height, 'error cluster')}: {clusters_listed(found)}",
+                subject,
             )
 
 

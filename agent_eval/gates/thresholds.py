@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.estimates import MeanEstimate, MeanEstimates
 from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
@@ -260,7 +261,9 @@ def of_mean(
         mean = Mean(_near(estimate.value) * mean.n, mean.n, mean.n_open, mean.doubted)
     n_all = mean.n + mean.n_open
     if mean.n == 0:
-        lacking = f"{n_all} answers are open" if n_all else "the metric did not apply or was not asked"
+        lacking = (
+            f"open: {count_of(n_all, 'answer')}" if n_all else "the metric did not apply or was not asked"
+        )
         return GateFinding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
     n, total = mean.n, mean.total
     is_by_rule_alone = mean.n_open > 0 and mean.n == mean.n_by_rule
@@ -274,7 +277,7 @@ def of_mean(
         f"{mean_of(name)} {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
     )
     if estimate is not None and estimate.n_labels:
-        evidence = f"{evidence}; corrected by {estimate.n_labels} labels of people"
+        evidence = f"{evidence}; corrected by {count_of(estimate.n_labels, 'label')} of people"
     result: Result = "passed" if value >= limit else "failed"
     if rules.confidence == "lower":
         result, end = _of_lower_end(None if estimate is None else estimate.low, limit)
@@ -284,7 +287,10 @@ def of_mean(
         errors = f" and {_shown(mean.doubted)} failed by an error of unknown cause" if mean.doubted else ""
         result, evidence = "unknown", f"{evidence}; {mean.n_open} are not known{errors}: {_case(low, high)}"
     elif result == "passed" and Fraction(mean.n_open, n_all) > allowed:
-        result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to decide"
+        result, evidence = (
+            "unknown",
+            f"{evidence}; {count_of(mean.n_open, 'answer')} open, too many to decide",
+        )
     return GateFinding(gate, result, evidence, subject, value, limit)
 
 

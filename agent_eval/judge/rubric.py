@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.human_ratings import outdated_ratings, placed_ratings
 from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
@@ -162,7 +163,7 @@ def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
         return f"conversation {name} belongs to session {conversation['session_id']}, not {session}"
     index, n_indexes = rating["turn_index"], conversation["n_indexes"]
     if isinstance(index, int) and isinstance(n_indexes, int) and index >= n_indexes:
-        return f"conversation {name} has {conversation['n_turns']} turns, counted from 0"
+        return f"conversation {name} has {count_of(conversation['n_turns'], 'turn')}, counted from 0"
     if rating["target"] in SLOTS and conversation["scenario"] != rating["target"]:
         return f"conversation {name} is not in slot {rating['target']}"
     return None

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.methodology import Methodology
 from agent_eval.report.asset_pages.scoring import STATUS_COLOURS
 from agent_eval.report.links import REPORT, agent_page, partition_page
@@ -65,9 +66,9 @@ def calibration(row: dict[str, object]) -> str | None:
     shares = row.get("calibration_agreement")
     agreed = f"agreement {shares:.2f}, " if isinstance(shares, float) else ""
     limits = f"{row['calibration_kappa_low']:.2f} to {row['calibration_kappa_high']:.2f}"
-    said = f"{row['calibration_n']} labels, {agreed}kappa {kappa:.2f} ({limits})"
+    said = f"{count_of(row['calibration_n'], 'label')}, {agreed}kappa {kappa:.2f} ({limits})"
     n = row["n_metrics_calibrated"]
-    of = f", {row['calibration_metric']}" + (f", lowest of {n} metrics" if n != 1 else "")
+    of = f", {row['calibration_metric']}" + (f", lowest of {count_of(n, 'metric')}" if n != 1 else "")
     checked = "judge checked against people" if standing == "calibrated" else STALE
     return f"{checked}: {said}{of}"
 

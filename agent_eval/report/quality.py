@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.metrics.metric_set import best_answer
 from agent_eval.scores.statistics.quality import COST, HEADLINES, by_rule
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
@@ -77,7 +78,7 @@ def headline_interval(row: Mapping[str, Any]) -> str:
 def labels_text(row: Mapping[str, Any]) -> str:
     """Return what people's labels do to a mean of quality_summary; empty without labels."""
     if row.get("n_labels_drawn"):
-        return f"corrected by {row['n_labels_drawn']:,} labels of people, {_alone(row)}"
+        return f"corrected by {count_of(row['n_labels_drawn'], 'label')} of people, {_alone(row)}"
     n = row.get("n_labels_own")
     return f"{n:,} {'part' if n == 1 else 'parts'} decided by people, the rest not checked" if n else ""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.metrics.metric_set import directed
 from agent_eval.scores.explain import Node
 from agent_eval.tables.agent_version import AgentVersion
@@ -65,7 +66,7 @@ def explained(
         children.append(
             Node(f"{shown} in {at} by {row['judge']}", tuple(_lines(row, turn, is_whole=is_whole)))
         )
-    title = f"{pair.agent_id} under {pair.methodology_version}: {directed(metric)}, {worst.height} worst of {n_answers:,} answers"
+    title = f"{pair.agent_id} under {pair.methodology_version}: {directed(metric)}, {worst.height} worst of {count_of(n_answers, 'answer')}"
     return Node(
         title, () if children else ("no answer is scored as a failure or with a value",), tuple(children)
     )

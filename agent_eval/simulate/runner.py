@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent_eval.errors import RunError
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import count_of
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
 from agent_eval.judge.run_sync import run_sync
@@ -121,7 +122,7 @@ class ConversationProgress(Progress):
 
     def line(self) -> str:
         """Return a line such as '12 of 64 conversations, 2 agent_error, $0.01 so far, 40 s left'."""
-        parts = [f"{self.n_done:,} of {self.n_calls:,} conversations"]
+        parts = [f"{self.n_done:,} of {count_of(self.n_calls, 'conversation')}"]
         parts += [f"{n} {name}" for name, n in sorted(self.classes.items()) if name != "unknown"]
         parts.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f} so far")
         if self.n_left and self.seconds_left is not None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, ValidationE
 from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.formats.files import Bounds, entries
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import problems
 from agent_eval.formats.yaml import YamlError, read_document, read_text
@@ -181,7 +182,7 @@ class BenchmarkScenario(Frozen):
             raise ValueError("goal is missing: a simulated user needs one")
         if 1 + len(self.turns) > self.max_turns:
             raise ValueError(
-                f"opening and turns are {1 + len(self.turns)} messages, but max_turns is {self.max_turns}"
+                f"opening and turns are {count_of(1 + len(self.turns), 'message')}, but max_turns is {self.max_turns}"
             )
         names = [tool.name for tool in self.tools]
         if repeated := sorted({name for name in names if names.count(name) > 1}):

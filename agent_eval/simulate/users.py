@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import count_of
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import CallError, Client
 from agent_eval.judge.llm.redaction import hide_secrets
@@ -139,7 +140,7 @@ class SlipCount:
         """Return a sentence with the rate of slips."""
         kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(self.of.items()))
         rate = self.n_slips / self.n_messages if self.n_messages else 0.0
-        return f"simulated user: {self.n_slips} slips in {self.n_messages} messages ({rate:.1%}{f'; {kinds}' if kinds else ''})"
+        return f"simulated user: {self.n_slips} slips in {count_of(self.n_messages, 'message')} ({rate:.1%}{f'; {kinds}' if kinds else ''})"
 
 
 @dataclass(frozen=True)

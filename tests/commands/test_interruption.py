@@ -1,6 +1,7 @@
 """Runs that meet each other, Ctrl-C and `kill -9`: the next run does the rest, and nothing shows that it happened."""
 
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -34,7 +35,10 @@ def test_the_run_after_a_broken_one_does_the_rest(
     program = PYTHON if sign is signal.SIGKILL else command()
     left, err = disturbed(root, sign, random.Random(11), 1.5, program)
     assert left in {code, 0}  # 0: it was done before
-    assert len(err.splitlines()) == (1 if sign is signal.SIGINT or left == 0 else 0), err
+    lines = [
+        line for line in err.splitlines() if not re.match(r"\d+ s: ", line)
+    ]  # progress of a slow machine
+    assert len(lines) == (1 if sign is signal.SIGINT or left == 0 else 0), err
     _, err = (process := start(root, command())).communicate(timeout=300)
     assert process.returncode == 0, err
     assert_same_tables(root, two_agents)

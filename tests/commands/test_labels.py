@@ -74,7 +74,7 @@ def test_a_run_compares_each_judge_with_the_people_of_the_sample(sample: Project
 HEADER = "conversation,turn,metric,rater,label"
 SEALED = sealed_sampling(Drawn(("elsewhere", "c", 0, "helpfulness"), 2.0, "0123456789ab"))
 NONE = r"No labels were read\.$"
-UNKNOWN = "labels.csv:3: conversation 'nosuch' is unknown.*1 labels of 'nosuch' are not stored: no metric has this name"
+UNKNOWN = "labels.csv:3: conversation 'nosuch' is unknown.*1 label of 'nosuch' is not stored: no metric has this name"
 
 
 def of_file(folder: Path, *lines: str, header: str = HEADER) -> tuple[int, str, str]:

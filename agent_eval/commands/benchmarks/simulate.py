@@ -14,7 +14,7 @@ from agent_eval.commands.run import run
 from agent_eval.commands.terminal.progress import shown_progress
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
-from agent_eval.formats.plain_text import one_line
+from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.gates import exit_code
 from agent_eval.project import Project
 from agent_eval.simulate.preparation import Simulation, prepared
@@ -98,8 +98,8 @@ def print_plan(simulation: Simulation, out: Console) -> None:
         )
         kept = sum(len(folder.finished) for folder in benchmark.folders)
         text = (
-            f"{benchmark.tested.setup.agent_id}, suite {benchmark.run.suite.name}: {len(benchmark.folders)} sessions, "
-            f"{len(benchmark.jobs)} conversations to hold, {kept} finished; at most {most} messages to the agent"
+            f"{benchmark.tested.setup.agent_id}, suite {benchmark.run.suite.name}: {count_of(len(benchmark.folders), 'session')}, "
+            f"{count_of(len(benchmark.jobs), 'conversation')} to hold, {kept} finished; at most {count_of(most, 'message')} to the agent"
         )
         out.print(one_line(text), markup=False, soft_wrap=True)
 
@@ -109,7 +109,7 @@ def print_report(report: SimulationReport, out: Console, err: Console) -> None:
     classes = ", ".join(
         f"{n} {name.replace('_', ' ')}" for name, n in sorted(report.outcomes.items()) if name != "unknown"
     )
-    held = f"{report.n_held} conversations held" + (f" ({classes})" if classes else "")
+    held = f"{count_of(report.n_held, 'conversation')} held" + (f" ({classes})" if classes else "")
     left = f", {report.n_left} left" if report.n_left else ""
     out.print(f"{held}, {report.n_kept} kept{left}", markup=False)
     for name in report.sessions:

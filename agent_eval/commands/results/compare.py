@@ -16,12 +16,13 @@ from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.metric_set import directed
 from agent_eval.project import Project
 from agent_eval.project.quality import labelled_parts_of, scales, values_of_conversations
+from agent_eval.report.conclusions import comparison
 from agent_eval.report.quality import DIRECTION
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
-from agent_eval.scores.statistics.plan import scale_width
+from agent_eval.scores.statistics.plan import plan_two, scale_width
 from agent_eval.scores.statistics.unpaired import CONVERSATIONS, SUCCESS_RATE
 from agent_eval.tables import table
 
@@ -75,8 +76,19 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
     return Compared(outcomes, sessions, conversations, rows, says_goal)
 
 
-def compare(project: Project, out: Console, *, version: str, agent: str, other: str, as_json: bool) -> None:
-    """Print the comparison of two agents, computed from stored rows.
+def compare(
+    project: Project,
+    out: Console,
+    *,
+    version: str,
+    agent: str,
+    other: str,
+    as_json: bool,
+    notes: bool = False,
+) -> None:
+    """Print the comparison of two agents, computed from stored rows: the main verdict, then the table.
+
+    If `notes` is true, notes on unknown trials and on the tests follow.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -92,10 +104,16 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
             "Nothing to compare: the agents have no score, task or judged conversation in common. Run `agent-eval run` first."
         )
         return
-    out.print(_table(rows, version))
-    for line in (*_notes(rows), *_of_one_session(rows, found.conversations)):
-        out.print(sanitize_line(line), markup=False)
-    for line in _tested(rows):
+    main_first = rows.sort(
+        pl.col("role") != comparing.PRIMARY, pl.col("quantity") != SUCCESS_RATE, maintain_order=True
+    )
+    main = main_first.row(0, named=True)
+    out.print(comparison(main, _needed(main_first.head(1), main), _width(main)), markup=False)
+    out.print(_table(main_first, version))
+    if not notes:
+        out.print("How to read this, and what is unknown: --notes", markup=False, style="dim")
+        return
+    for line in (*_notes(rows), *_of_one_session(rows, found.conversations), *_tested(rows)):
         out.print(sanitize_line(line), markup=False)
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
         for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
@@ -103,6 +121,18 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
                 f"{GOAL_METRIC} repeats the outcome that {same} compares, so it is not tested separately.",
                 markup=False,
             )
+
+
+def _needed(main: pl.DataFrame, row: Mapping[str, Any]) -> int | None:
+    """Return how many units of each agent would show the observed difference; None if it is shown or cannot be."""
+    width = _width(row)
+    if row["verdict"] != "not distinguishable" or not row["difference"] or not math.isfinite(width):
+        return None
+    none = pl.DataFrame(
+        schema={"task_set": pl.String, "n": pl.Int64, "c": pl.Int64, "other_n": pl.Int64, "other_c": pl.Int64}
+    )
+    needed = plan_two(main, none, abs(row["difference"]) / width * 100)["n_needed"].item()
+    return None if needed is None or needed <= max(row["n"], row["other_n"]) else needed
 
 
 def _tested(rows: pl.DataFrame) -> list[str]:

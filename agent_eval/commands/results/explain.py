@@ -7,9 +7,13 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from agent_eval.commands.results.summary import findings_of, print_findings
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES
 from agent_eval.project import Project
+from agent_eval.report.conclusions import successes
+from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.explain import Node, shortened, to_rows
 from agent_eval.scores.explain import explain as explained
 from agent_eval.scores.worst_answers import explained as explained_answers
@@ -40,6 +44,8 @@ def explain(
 ) -> None:
     """Print the derivation tree of a score: one page, or the whole tree if `is_whole` or `as_json` is true.
 
+    For logs, whose conversations fill no slot, the page has their success and worst findings instead of a composite.
+
     Raises:
         UnknownAgentError: If the agent has no rows.
     """
@@ -48,11 +54,30 @@ def explain(
     agent = pl.DataFrame({"agent_id": [agent_id]})
     pair = agent.with_columns(methodology_version=pl.lit(version))
     frames = {name: project.store.read(table(name), pair) for name in _BY_PAIR}
+    is_log = project.store.read(table("log_leaderboard"), pair).height > 0
+    if is_log and score == "composite" and not (as_json or is_whole):
+        _print_log(project, out, frames["composite_scores"], agent_id, version)
+        return
     turns = project.store.read(table("turns"), agent)
     root = explained(agent_id, version, score, **frames, turns=turns, methodology=methodology)
     if version in project.registry.edited():
         root = replace(root, detail=(EDITED.format(version), *root.detail))
     _print(root, out, as_json=as_json, is_whole=is_whole)
+
+
+def _print_log(project: Project, out: Console, composites: pl.DataFrame, agent_id: str, version: str) -> None:
+    """Print what is known of an agent whose conversations fill no slot, and why it has no composite."""
+    pair = pl.DataFrame({"agent_id": [agent_id], "methodology_version": [version]})
+    out.print(successes(project.store.read(table("quality_summary"), pair)), markup=False)
+    print_findings(out, findings_of(project, version, [agent_id]))
+    missing = [reason for row in composites["missing"].drop_nulls() for reason in row]
+    out.print(Text(f"No composite under {version}: its conversations fill no slot.", style="bold"))
+    for line in grouped(missing):
+        out.print(sanitize_line(f"  missing: {line}"), markup=False)
+    more = (
+        f"agent-eval explain {agent_id} --metric helpfulness --worst 10 · agent-eval explain {agent_id} --all"
+    )
+    out.print(f"Next: agent-eval summary --agent {agent_id} · {more}", markup=False)
 
 
 def explain_metric(

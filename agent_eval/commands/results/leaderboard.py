@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agent_eval.commands.results.summary import NO_TRANSCRIPTS, logs_table
 from agent_eval.commands.terminal.output import print_csv, print_json
-from agent_eval.commands.terminal.tables import FittingTable
+from agent_eval.commands.terminal.tables import FittingTable, short_table
 from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.formats.timestamps import parse_timestamp
@@ -22,10 +22,13 @@ from agent_eval.report.board import (
     leads,
     one_decimal,
     outcomes,
+    rank,
     readable,
     uncalibrated,
 )
+from agent_eval.report.conclusions import score_rows
 from agent_eval.report.markdown import escape, markdown_table
+from agent_eval.report.quality import headline, interval_of, value_of
 from agent_eval.scores.composite.history import board_at
 from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
 from agent_eval.scores.composite.ratings import grouped
@@ -270,6 +273,41 @@ def print_board(
         if row["disputed"]:
             console.print(Text(f"{row['name'] or row['agent_id']} is disputed: ", style="bold"), end="")
             console.print(Text("; ".join(row["disputed"])))
+
+
+def print_short_board(
+    console: Console, board: pl.DataFrame, methodology: Methodology, registry: Registry, logs: pl.DataFrame
+) -> None:
+    """Print rank, agent, score and status of each row by template, then the logs; the table fits 80 columns."""
+    for note in standing_notes(registry, methodology.version):
+        console.print(sanitize_line(note), style="yellow", markup=False, soft_wrap=True)
+    slotted = board.join(logs, on="agent_id", how="anti", maintain_order="left")
+    if slotted.height:
+        grid = short_table(
+            "rank", "agent", f"score under {methodology.version} (95 %)", "status", names="agent"
+        )
+        for (template,), rows in slotted.group_by("template", maintain_order=True):
+            grid.add_row("", Text(str(template or "no template"), style="italic"), "", "")
+            for row, (agent, score, status) in zip(rows.to_dicts(), score_rows(rows), strict=True):
+                grid.add_row(
+                    rank(row), Text(agent), Text(score), Text(status, style=_STYLES.get(status, "dim"))
+                )
+        console.print(grid)
+    if logs.height:
+        grid = short_table("Logs", "success (95 %)", "behavior failures", "conversations", names="Logs")
+        for row in logs.iter_rows(named=True):
+            success, failures = headline(row, "success_rate"), headline(row, "behavior_failure_rate")
+            rate = value_of(success) + ("" if success["low"] is None else f" ({interval_of(success)})")
+            grid.add_row(
+                Text(sanitize_line(row["name"] or row["agent_id"])),
+                rate,
+                value_of(failures),
+                f"{row['n_conversations']:,}",
+            )
+        console.print(grid)
+    for line in _uncalibrated(board, logs):
+        console.print(sanitize_line(line), markup=False)
+    console.print("Scores in full: agent-eval run --all · why: agent-eval explain AGENT", markup=False)
 
 
 def _uncalibrated(*boards: pl.DataFrame | None) -> list[str]:

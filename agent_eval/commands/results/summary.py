@@ -11,10 +11,11 @@ from agent_eval.clusters.worst import CLUSTER, failures_to_quote, worst_clusters
 from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.formats.plain_text import one_line, sanitize_line
+from agent_eval.formats.plain_text import count_of, one_line, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.report.board import NOT_CALIBRATED, calibration
+from agent_eval.report.conclusions import successes
 from agent_eval.report.quality import (
     DIRECTION,
     HEADINGS,
@@ -46,8 +47,13 @@ ESTIMATED = (
 _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 
 
-def summary(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> None:
+def summary(
+    project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool, notes: bool = False
+) -> None:
     """Print the summary of each agent from stored rows; JSON rows are those of the `quality_summary` table.
+
+    The success rates come first. If `notes` is true, the reasons of rates that are not corrected, and how to read the
+    figures, are printed too.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -61,6 +67,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
     if as_json:
         print_json(rows)
         return
+    out.print(successes(rows), markup=False)
     errors = top_errors(project.store.read(table("error_clusters"), pairs), TOP)
     for agent in pairs["agent_id"]:
         of_agent = rows.filter(agent_id=agent)
@@ -68,7 +75,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
             out.print(f"{agent}: there is no summary yet. Run `agent-eval run`.", markup=False)
             continue
         out.print(_table(f"{agent} · methodology {version}", of_agent))
-        for line in refused_corrections(of_agent.select("quantity", REFUSED)):
+        for line in refused_corrections(of_agent.select("quantity", REFUSED)) if notes else ():
             out.print(Text(line, style="dim"))
         print_errors(out, errors.filter(agent_id=agent))
     shown = [ESTIMATED] if rows["corrected"].count() else []
@@ -77,7 +84,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
     ]
     if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
         shown.append("no judge called: only a judge model can answer; agent-eval run --judge MODEL.")
-    out.print(Text(" ".join(shown), style="dim"))
+    out.print(Text(" ".join(shown) if notes else "How to read this: --notes", style="dim"))
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -166,37 +173,29 @@ def _by(row: dict[str, object]) -> str:
     return names if standing in (None, NOT_CALIBRATED) else f"{names}\n{standing}"
 
 
-def print_findings(project: Project, out: Console, *, version: str, agents: Sequence[str]) -> None:
-    """Print the three worst findings over all agents, each with a quote and its location, and the next commands."""
+def findings_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
+    """Return the three worst findings over all agents, each with a quote (see `worst_findings`)."""
     pairs = pairs_of(project, version, agents)
     clusters = worst_clusters(project.store.read(table("error_clusters"), pairs), FINDINGS)
     failures = failures_to_quote(project.store.read(table("failures"), clusters.select(CLUSTER)))
     conversations = failures.select("methodology_version", "agent_id", "conversation_id").unique()
-    found = worst_findings(clusters, failures, project.store.read(table("turn_judgments"), conversations))
-    for i, row in enumerate(found.iter_rows(named=True)):
-        if not i:
-            out.print(Text("Worst findings", style="bold"))
-        rate = (
-            ""
-            if row["rate_per_100_turns"] is None
-            else f", {row['rate_per_100_turns']:.1f} per 100 judged turns"
-        )
-        turns = f"{row['n_turns']} turn{'' if row['n_turns'] == 1 else 's'}"
+    return worst_findings(clusters, failures, project.store.read(table("turn_judgments"), conversations))
+
+
+def print_findings(out: Console, findings: pl.DataFrame) -> None:
+    """Print the findings, each with its quote and its location."""
+    if findings.height:
+        out.print(Text("Worst findings", style="bold"))
+    for i, row in enumerate(findings.iter_rows(named=True), start=1):
+        per_100 = row["rate_per_100_turns"]
+        rate = "" if per_100 is None else f", {per_100:.1f} per 100 judged turns"
+        turns = count_of(row["n_turns"], "turn")
         out.print(
-            Text(
-                f"{i + 1}. {row['severity']}: {one_line(str(row['title']))} ({row['agent_id']}, {turns}{rate})"
-            )
+            Text(f"{i}. {row['severity']}: {one_line(str(row['title']))} ({row['agent_id']}, {turns}{rate})")
         )
         if row["quote"]:
             where = f"{row['conversation_id']}#{row['turn_index']}"
             out.print(Text(f"   “{_cut(row['quote'])}” in {one_line(where)}", style="dim"))
-    agent = found["agent_id"][0] if found.height else (pairs["agent_id"][0] if pairs.height else None)
-    if agent is not None:
-        out.print(
-            f"Next: agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · "
-            f"agent-eval explain {agent} --metric helpfulness --worst 10",
-            markup=False,
-        )
 
 
 def _cut(text: str) -> str:

@@ -11,7 +11,7 @@ from agent_eval.commands.estimate import NoJudgeError
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.errors import NotFoundError
-from agent_eval.formats.plain_text import sanitize_line
+from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.judge.inputs.pairwise_verdicts import read_pairwise
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
@@ -96,7 +96,7 @@ def ask_tournament(
         project.record_spending(run_id=project.origin.run)
     budget = project.judge_runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
-    err.print(f"{len(asked):,} comparisons; {budget.n_calls:,} judge calls, {cost}.", markup=False)
+    err.print(f"{count_of(len(asked), 'comparison')}; {budget.n_calls:,} judge calls, {cost}.", markup=False)
     if found.lost:
         why = sanitize_line(f"{found.lost[0].reason}: {found.lost[0].detail}")
         err.print(f"{len(found.lost):,} comparisons have no verdict ({why}).", markup=False)

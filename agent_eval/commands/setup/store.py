@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from agent_eval.errors import ConfigurationError
+from agent_eval.formats.plain_text import count_of
 from agent_eval.project import Project
 from agent_eval.project.audits import merge_answers
 from agent_eval.project.beside_store import BesideStore, FilesBesideStore
@@ -44,7 +45,7 @@ def check(project: Project, out: Console) -> int:
     for problem in found.problems:
         _say(out, problem)
     n_problems = f"{len(found.problems)} problem{'s' * (len(found.problems) != 1)}"
-    _say(out, f"{sum(found.rows.values()):,} rows of {len(found.rows)} tables; {n_problems}.")
+    _say(out, f"{count_of(sum(found.rows.values()), 'row')} of {len(found.rows)} tables; {n_problems}.")
     return int(bool(found.problems))
 
 
@@ -61,7 +62,7 @@ def compact(project: Project, out: Console) -> None:
     later = (
         "Replaced files are removed by a later `agent-eval store compact`, an hour from now at the earliest."
     )
-    _say(out, f"{before:,} files before, {after:,} after. {later}")
+    _say(out, f"{count_of(before, 'file')} before, {after:,} after. {later}")
 
 
 def copy(project: Project, out: Console, *, source: Path | None, target: Path | None) -> None:
@@ -83,7 +84,7 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
     elif target is not None:
         rows = copy_out_of_lake(lake, target, partial(_merge, project.beside_store))
         place = f"{target} (ledger of judge calls: {ledger_of(target)})"
-    _say(out, f"{sum(rows.values()):,} rows of {len(rows)} tables copied to {place}.")
+    _say(out, f"{count_of(sum(rows.values()), 'row')} of {len(rows)} tables copied to {place}.")
 
 
 def _merge(beside: BesideStore) -> None:

@@ -4,24 +4,39 @@ import polars as pl
 from rich.console import Console
 
 from agent_eval.commands.gate import gate_rows, stored_gate_rows
-from agent_eval.commands.results.leaderboard import board_of, logs_of, print_board, with_standing
-from agent_eval.commands.results.summary import NO_TRANSCRIPTS, print_findings
+from agent_eval.commands.results.leaderboard import (
+    board_of,
+    logs_of,
+    print_board,
+    print_short_board,
+    with_standing,
+)
+from agent_eval.commands.results.summary import NO_TRANSCRIPTS, findings_of, print_findings
 from agent_eval.commands.run import RunReport
 from agent_eval.commands.terminal.output import print_json
-from agent_eval.formats.plain_text import one_line
+from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.judge.audits.sampling import disagreements
 from agent_eval.project import Project
+from agent_eval.report.conclusions import leader, unknown, worst_finding
 from agent_eval.tables import table
 
 SHOWN = 20
 
 
 def print_run(
-    project: Project, out: Console, err: Console, report: RunReport, *, version: str, as_json: bool
+    project: Project,
+    out: Console,
+    err: Console,
+    report: RunReport,
+    *,
+    version: str,
+    as_json: bool,
+    is_whole: bool = False,
 ) -> None:
-    """Print rejected records, warnings and counts to stderr, and the board and the gates to stdout.
+    """Print rejected records, warnings and counts to stderr, and the conclusions and a short board to stdout.
 
-    If `as_json` is true, the rows of the board are printed as JSON instead.
+    If `is_whole` is true, the whole board, its reasons and the worst findings follow instead of the short board. If
+    `as_json` is true, the rows of the board are printed as JSON and nothing else.
     """
     for warning in report.warnings:
         err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
@@ -34,33 +49,45 @@ def print_run(
     if (more := len(report.refusals) - SHOWN) > 0:
         err.print(f"… and {more} more.")
     made = (
-        f"{report.stale.height} agent × version pairs brought up to date"
+        f"{count_of(report.stale.height, 'agent × version pair')} brought up to date"
         if report.stale.height
         else "Nothing was stale"
     )
     err.print(f"{made}.", markup=False)
     if (n := report.n_gated - report.stale.height) > 0:
         err.print(
-            f"Re-evaluated the gates of {n} more agent/version pairs because the gate configuration changed.",
+            f"Re-evaluated the gates of {count_of(n, 'more agent/version pair')} because the gate configuration changed.",
             markup=False,
         )
-    if report.spent:
-        err.print(f"{report.spent}.", markup=False)
     if (judge := project.own_judge) is not None and judge.mode == "per_metric":
         _print_audit(err, disagreements(project.store.read(table("judge_cache")), judge))
     board = board_of(project, version)
+    if report.spent and (as_json or not err.is_terminal):
+        err.print(f"{report.spent}.", markup=False)
     if as_json:
         print_json(with_standing(board, project.registry))
         return
     if not project.known_agents():
         out.print(NO_TRANSCRIPTS, markup=False)
         return
-    print_board(out, board, project.registry.get(version), project.registry, logs=logs_of(project, version))
+    logs = logs_of(project, version)
     gates = gate_rows(project, version) if report.agents else stored_gate_rows(project, version)
-    counts = gates.group_by("result").len().sort("result")
-    summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
-    out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
-    print_findings(project, out, version=version, agents=report.agents)
+    findings = findings_of(project, version, report.agents)
+    worst = next(findings.iter_rows(named=True), None)
+    agent = worst["agent_id"] if worst else (report.agents or project.known_agents())[0]
+    for line in (
+        leader(board, logs),
+        worst_finding(worst),
+        unknown(board, gates, report.n_unscored, len(report.refusals)),
+        f"Spent: {report.spent or 'nothing; no judge model was called'}.",
+        f"Next: agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · agent-eval gate",
+    ):
+        out.print(one_line(line), markup=False, soft_wrap=not out.is_terminal)
+    if is_whole:
+        print_board(out, board, project.registry.get(version), project.registry, logs=logs)
+        print_findings(out, findings)
+    else:
+        print_short_board(out, board, project.registry.get(version), project.registry, logs)
 
 
 def _print_audit(err: Console, found: pl.DataFrame) -> None:

@@ -1,6 +1,8 @@
 """Show the progress of a run: a line per finished stage, and a progress bar while judge models are called."""
 
 import contextlib
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +14,8 @@ from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.progress import Progress as Asked
 from agent_eval.judge.protocol import NotApplicable, Scored, Verdict
 
+EVERY_S = 10.0  # seconds between two lines of an output that is not a terminal
+
 
 @dataclass
 class ProgressDisplay:
@@ -21,10 +25,12 @@ class ProgressDisplay:
     bars: Progress
     stage: TaskID
     judging: TaskID | None = None
+    doing: str = "Reading changes …"
 
     def say(self, line: str) -> None:
-        """Print the line of a finished stage."""
-        self.bars.update(self.stage, description=f"Done: {line}")
+        """Show the line of a finished stage."""
+        self.doing = f"Done: {line}"
+        self.bars.update(self.stage, description=self.doing)
 
     def watch(self, asked: Asked) -> None:
         """Update the progress of the judge models' calls."""
@@ -73,4 +79,25 @@ def shown_progress(console: Console) -> Iterator[ProgressDisplay]:
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield ProgressDisplay(console, bars, bars.add_task("Reading changes …", total=None))
+        display = ProgressDisplay(console, bars, bars.add_task(ProgressDisplay.doing, total=None))
+        with contextlib.nullcontext() if console.is_terminal else _lines(display):
+            yield display
+
+
+@contextlib.contextmanager
+def _lines(display: ProgressDisplay) -> Iterator[None]:
+    """Print every `EVERY_S` seconds what was finished last, for outputs other than a terminal."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(EVERY_S):
+            line = f"{time.monotonic() - began:,.0f} s: {display.doing}"
+            display.console.print(one_line(line), markup=False, soft_wrap=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()

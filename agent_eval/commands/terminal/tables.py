@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
@@ -58,6 +59,14 @@ class FittingTable(Table):
                 if str(cell):
                     card.add_row(Text(str(column.header)), cell)
             yield card
+
+
+def short_table(*heads: str, names: str) -> Table:
+    """Return a table without borders that fits 80 columns: the column `names` wraps, the others have short cells."""
+    grid = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1), pad_edge=False)
+    for head in heads:
+        grid.add_column(head, no_wrap=head != names, overflow="fold")
+    return grid
 
 
 def signed(text: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from agent_eval.defs.assets.common import KINDS, OWNERS, table_metadata, watch_of
+from agent_eval.formats.plain_text import count_of
 from agent_eval.judge.audits.drift import ALL_METRICS, Audit
 from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
@@ -52,7 +53,7 @@ def _page(done: Audit) -> dict[str, dg.MetadataValue]:
 
 def _checked(done: Audit) -> dg.AssetCheckResult:
     why = done.skipped or (
-        f"{done.n_lost} of {done.n_asked} answers lost: {done.why_lost}" if done.n_lost else None
+        f"{done.n_lost} of {count_of(done.n_asked, 'answer')} lost: {done.why_lost}" if done.n_lost else None
     )
     return dg.AssetCheckResult(
         asset_key="judge_audits",

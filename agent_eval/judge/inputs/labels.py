@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from agent_eval.formats.csv_lines import csv_lines
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
+from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import broken, opened
 from agent_eval.formats.validation_messages import shorten
@@ -146,7 +147,13 @@ def rating_rows(
         except ValueError as error:
             refusals.append(Refusal(label.file, label.line, shorten(str(error))))
     for (file, name, problem), n in together.items():
-        refusals.append(Refusal(file, 0, f"{n:,} labels of {name!r:.40} are not stored: {problem}"))
+        refusals.append(
+            Refusal(
+                file,
+                0,
+                f"{count_of(n, 'label')} of {name!r:.40} {'is' if n == 1 else 'are'} not stored: {problem}",
+            )
+        )
     return pl.DataFrame(rows, schema=dict.fromkeys((*COLUMNS, *OPTIONAL), pl.String)), refusals
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from agent_eval.formats.plain_text import count_of
+
 End = Literal["done", "by_others", "not_sent"]
 """How a planned call ended: it was sent, other workers answered its questions, or it was not sent, e.g. because of a
 cap."""
@@ -43,16 +45,16 @@ class Progress:
     def line(self) -> str:
         """Return a line such as 'openai/x: 120 of 2,000 calls, 41.3 a second, $0.12 so far, 46 s left'."""
         parts = [
-            f"{self.judge}: {self.n_done:,} of {self.n_calls:,} calls",
+            f"{self.judge}: {self.n_done:,} of {count_of(self.n_calls, 'call')}",
             f"{self.calls_per_s:.1f} a second",
         ]
         parts.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f} so far")
         if self.n_unscored:
-            parts.append(f"{self.n_unscored:,} answers unscored")
+            parts.append(f"{count_of(self.n_unscored, 'answer')} unscored")
         if self.n_by_others:
-            parts.append(f"{self.n_by_others:,} calls made by other workers")
+            parts.append(f"{count_of(self.n_by_others, 'call')} made by other workers")
         if self.n_not_sent:
-            parts.append(f"{self.n_not_sent:,} calls not sent")
+            parts.append(f"{count_of(self.n_not_sent, 'call')} not sent")
         if self.n_left and self.seconds_left is not None:
             parts.append(f"{self.seconds_left:.0f} s left")
         return ", ".join(parts)

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RED, Bar, BarPart, bars
 from agent_eval.tables.vocabularies import SEVERITY
@@ -44,7 +45,7 @@ def severities_plot(error_clusters: pl.DataFrame) -> str:
         Bar(
             name,
             (BarPart(sum(counts[name]), colour, name),),
-            f"{sum(counts[name])} in {len(counts[name])} clusters",
+            f"{sum(counts[name])} in {count_of(len(counts[name]), 'cluster')}",
         )
         for name, colour in _SEVERITIES.items()
         if name in counts
@@ -62,7 +63,7 @@ def trends_plot(error_trends: pl.DataFrame) -> str:
         Bar(
             agent,
             tuple(BarPart(found[t], colour, t) for t, colour in _TRENDS.items() if t in found),
-            f"{sum(found.values())} clusters",
+            f"{count_of(sum(found.values()), 'cluster')}",
         )
         for agent, found in parts.items()
     ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.report.links import row_page
 from agent_eval.report.markdown import escape, link, markdown_table
 
@@ -40,7 +41,7 @@ def conversations_page(transcripts: pl.DataFrame, turns: pl.DataFrame) -> str:
         own = turns.filter(*(pl.col(key) == row[key] for key in _CONVERSATION)).sort("turn_index")
         shown = markdown_table(own.drop(_CONVERSATION), limit=MOST_CHARACTERS)
         left_out = row["n_turns"] - own.height
-        more = f"\n\n{left_out} more turns in the report" if left_out > 0 else ""
+        more = f"\n\n{count_of(left_out, 'more turn')} in the report" if left_out > 0 else ""
         parts.append(f"{_heading(row)}\n\n{shown}{more}")
     return "\n\n".join(parts) or "no conversations"
 
@@ -48,5 +49,5 @@ def conversations_page(transcripts: pl.DataFrame, turns: pl.DataFrame) -> str:
 def _heading(row: dict[str, Any]) -> str:
     source = "no file" if row["source_file"] is None else f"{row['source_file']}, line {row['source_line']}"
     counts = "counts" if row["is_admitted"] else f"does not count: {row['reason']}"
-    facts = f"{source} · {row['n_turns']} turns · {row['n_tool_calls']} tool calls · {counts}"
+    facts = f"{source} · {count_of(row['n_turns'], 'turn')} · {count_of(row['n_tool_calls'], 'tool call')} · {counts}"
     return f"**{link(row['conversation_id'], row_page(row), MOST_CHARACTERS)}** · {escape(facts)} · hash {row['content_hash']}"

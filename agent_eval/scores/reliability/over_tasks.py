@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.reliability.attempts import (
     LEVEL,
     Estimate,
@@ -84,7 +85,7 @@ def no_estimate(k: int, most: int) -> str:
     """Return the reason why no task counts for this k, where `most` is the largest number of known trials of a task."""
     if not most:
         return "no estimate: no trial has a known outcome"
-    return f"no estimate: k is {k}, but no task has more than {most} trials with a known outcome"
+    return f"no estimate: k is {k}, but no task has more than {count_of(most, 'trial')} with a known outcome"
 
 
 def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.errors import InputError
+from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.compared_labels import with_labels
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
@@ -305,7 +306,7 @@ def _over_tasks(
                     row["reason"] = "nearly all tasks are in one family"
             if n_conflicts:
                 row["reason"] = (
-                    f"the agents declare different families for {n_conflicts} of {known.height} tasks"
+                    f"the agents declare different families for {n_conflicts} of {count_of(known.height, 'task')}"
                 )
         if is_rate:
             lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval.errors import InputError
+from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.composite.leaderboard import SIGNIFICANCE, competition_ranks, rank_ranges
 from agent_eval.scores.statistics.intervals import Interval, binomial_p
 
@@ -55,7 +56,7 @@ class PositionBias:
 
     def __str__(self) -> str:
         if not self.n_changed:
-            return f"No verdict changed with the order ({self.n_pairs} pairs judged both ways round)."
+            return f"No verdict changed with the order ({count_of(self.n_pairs, 'pair')} judged both ways round)."
         place = "first" if self.n_first >= self.n_second else "second"
         said = f"{self.n_changed} of {self.n_pairs} pairs changed their winner with the order; {max(self.n_first, self.n_second)} went to the answer shown {place} (p = {self.p_value:.3g})"
         if self.is_biased:

@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.storage import locks
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.connections import Lake, pooled
@@ -323,6 +324,6 @@ class LakeStore(Store):
             raise StoreError(
                 self.attach,
                 "write",
-                f"its table fence has {n_rows} rows for {table.name} instead of one",
+                f"its table fence has {count_of(n_rows, 'row')} for {table.name} instead of one",
                 "Restore the catalog from a backup, or copy the lake into a new one with `agent-eval store copy`",
             )

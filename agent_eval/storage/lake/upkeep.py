@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.answers import forget_merged
 from agent_eval.storage.lake.connections import Lake
@@ -163,7 +164,7 @@ def _orphans(store: LakeStore) -> list[str]:
     if not files:
         return []
     return [
-        f"{len(files):,} files older than {_KEPT} belong to no snapshot and can be deleted, e.g. {files[0]}."
+        f"{count_of(len(files), 'file')} older than {_KEPT} that belong to no snapshot can be deleted, e.g. {files[0]}."
     ]
 
 
@@ -175,7 +176,9 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
     """
     (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
     if n_fences != 1:
-        problems.append(f"Table {name} has {n_fences} rows in `fence` instead of one; restore the catalog.")
+        problems.append(
+            f"Table {name} has {count_of(n_fences, 'row')} in `fence` instead of one; restore the catalog."
+        )
     key = ", ".join(map(quoted, TABLES[name].key))
     (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
     found = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from agent_eval.formats.atomic_files import locked
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.json_text import clean
+from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.refusals import Refusal, n_records
 from agent_eval.formats.streams import BREAKS, KEPT, Record, broken, head_of, json_lines, opened
 from agent_eval.formats.validation_messages import explain
@@ -381,7 +382,7 @@ class _Seen:
 
     def notes(self, n_imported: int) -> tuple[str, ...]:
         """Return one sentence for each kind of part that was omitted or reinterpreted."""
-        of = f"of {n_imported} conversations:"
+        of = f"of {count_of(n_imported, 'conversation')}:"
         notes = [
             f"{n} {of} the goal and the ground truth of the task definition are omitted because {why}."
             for why, n in sorted(self.definitions_left_out.items())

@@ -1,0 +1,167 @@
+"""Say in one line each what a run showed: who leads, the worst finding, what is unknown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from agent_eval.formats.plain_text import count_of, one_line
+from agent_eval.report.board import composite, leads
+from agent_eval.report.quality import headline, interval_of, value_of
+from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
+
+UNSCORED = ("incomplete", "invalid")
+"""States of a board row without a score."""
+_LONGEST_QUOTE = 100  # characters
+
+
+def leader(board: pl.DataFrame, logs: pl.DataFrame) -> str:
+    """Return who leads and whether that is certain.
+
+    If several templates have a lead, the one with most ranked agents is named and the others are counted. Without a
+    lead, the only ranked agents are named; without these, the success rates of the logs.
+
+    Args:
+        board: Rows of table leaderboard under one version.
+        logs: Rows of table log_leaderboard under the same version.
+    """
+    ranked = board.filter(pl.col("rank").is_not_null())
+    sizes = (
+        ranked.group_by("template", maintain_order=True)
+        .len()
+        .sort("len", descending=True, maintain_order=True)
+    )
+    with_leads = [
+        said
+        for template in sizes["template"]
+        for said in leads(ranked.filter(pl.col("template") == template))
+    ]
+    if with_leads:
+        more = f" {count_of(len(with_leads) - 1, 'more lead')} below." if len(with_leads) > 1 else ""
+        return with_leads[0] + more
+    if ranked.height:
+        alone = [f"{_name(row)} has {composite(row)} in {row['template']}" for row in ranked.to_dicts()]
+        return f"{_listed(alone)}; no other agent is ranked there."
+    if logs.height:
+        return _success(logs)
+    return "No agent has a score yet." if board.height else "There is no result yet. Next: agent-eval run"
+
+
+def _success(logs: pl.DataFrame) -> str:
+    """Return the success rates of the logs, highest first, or that none is known."""
+    known = logs.filter(pl.col("success_rate").is_not_null()).sort(
+        "success_rate", descending=True, maintain_order=True
+    )
+    if known.is_empty():
+        return f"The success of {count_of(logs.height, 'agent')} is unknown: no judge model and no declared outcome decided it."
+    figures = [(row, headline(row, "success_rate")) for row in known.to_dicts()]
+    rates = [f"{_name(row)} {value_of(figure)} ({interval_of(figure)})" for row, figure in figures]
+    lacking = f"; {logs.height - known.height} unknown" if known.height < logs.height else ""
+    if len(rates) == 1:
+        return f"Success of {rates[0]}, {count_of(known['n_conversations'][0], 'conversation')}{lacking}."
+    a, b = known["agent_id"][0], known["agent_id"][1]
+    return f"Success: {_listed(rates)}{lacking}; not ranked, because their conversations differ (agent-eval compare {a} {b})."
+
+
+def worst_finding(finding: Mapping[str, Any] | None) -> str:
+    """Return the worst finding with its quote; `finding` is a row of `clusters.worst.worst_findings`."""
+    if finding is None:
+        return "Worst finding: none."
+    title, quote = one_line(str(finding["title"])), one_line(finding["quote"] or "")
+    quoted = f": “{_cut(quote)}”" if quote and quote[:20] not in title else ""
+    return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {count_of(finding['n_turns'], 'turn')}."
+
+
+def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int) -> str:
+    """Return what is failed, unknown or missing: gates, agents without a score, unscored judgments, rejected records."""
+    results = dict(gates.group_by("result").len().rows())
+    n, n_failed, n_unknown = gates.height, results.get("failed", 0), results.get("unknown", 0)
+    parts = [gates_line(n, n_failed, n_unknown)]
+    without = [
+        f"{_name(row)} ({row['status']})" for row in board.filter(pl.col("status").is_in(UNSCORED)).to_dicts()
+    ]
+    parts += [f"no score: {_listed(without)}"] if without else []
+    parts += [f"{count_of(n_unscored, 'judgment')} unscored"] if n_unscored else []
+    parts += [f"{count_of(n_refused, 'record')} rejected"] if n_refused else []
+    return f"{'; '.join(parts)}."
+
+
+def gates_line(n: int, n_failed: int, n_unknown: int) -> str:
+    """Return the results of n gates in one clause, e.g. 'Gates: 8 failed, 6 unknown, 41 passed'."""
+    if not n:
+        return "Gates: none evaluated"
+    counts = ((n_failed, "failed"), (n_unknown, "unknown"), (n - n_failed - n_unknown, "passed"))
+    return f"Gates: {', '.join(f'{k:,} {result}' for k, result in counts if k)}"
+
+
+def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
+    """Return the verdict of one row of `compare` with both values, the interval, and how much data would tell.
+
+    Args:
+        row: The row.
+        needed: Units of each agent that would show the observed difference; None if unknown or already shown.
+        width: Width of the quantity's scale; values on a scale of 1 are given in percent.
+    """
+    percent = width == 1
+    points = " points" if percent or width == 100 else ""
+
+    def text(value: float, sign: str = "") -> str:
+        shown = 100 * value if percent else value
+        return f"{shown:{sign if value else ''}.3g}".replace("-", "−")
+
+    unit = " %" if percent else ""
+    sides = [
+        f"{one_line(row[agent])} {'–' if row[value] is None else text(row[value]) + unit}"
+        for agent, value in (("agent_id", "value"), ("other_agent_id", "other_value"))
+    ]
+    said = f"{row['quantity']}: {' against '.join(sides)}: {row['verdict']}"
+    if row["difference"] is not None:
+        bounds = "" if row["low"] is None else f", {text(row['low'], '+')} to {text(row['high'], '+')}"
+        said += f" (difference {text(row['difference'], '+')}{points}{bounds})"
+    if row["reason"]:
+        said += f"; {one_line(row['reason'])}"
+    tell = f" About {count_of(needed, row['unit'].removesuffix('s'))} of each would tell." if needed else ""
+    return f"{said}.{tell}"
+
+
+def successes(rows: pl.DataFrame) -> str:
+    """Return the success rates of agents, highest first, from rows of table quality_summary."""
+    if rows.is_empty():
+        return "There is no summary yet. Next: agent-eval run"
+    of_success = rows.filter(pl.col("quantity") == SUCCESS_RATE)
+    known = of_success.filter(pl.col("mean").is_not_null()).sort("mean", "agent_id", descending=[True, False])
+    without = sorted(set(rows["agent_id"]) - set(known["agent_id"]))
+    rates = [
+        f"{one_line(row['agent_id'])} {value_of(row)} ({interval_of(row)}; {count_of(row['n_scored'], 'conversation')})"
+        for row in known.to_dicts()
+    ]
+    if not rates:
+        return (
+            f"Success is unknown for {_listed(without)}: no judge model and no declared outcome decided it."
+        )
+    return f"Success: {_listed(rates)}{f'; unknown: {_listed(without)}' if without else ''}."
+
+
+def score_rows(board: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """Yield the agent, its score with its interval or number of sessions, and its status, for each row of a board."""
+    for row in board.to_dicts():
+        score = composite(row)
+        if row["low"] is not None:
+            score += f" ({row['low']:.1f}–{row['high']:.1f})"
+        elif row["composite_exact"] is not None:
+            score += f", {count_of(row['n_sessions'], 'session')}"
+        yield _name(row), score, str(row["status"])
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return one_line(str(row["name"] or row["agent_id"]))
+
+
+def _listed(texts: Sequence[str], most: int = 3) -> str:
+    """Return the first texts, separated by commas, and how many more there are."""
+    more = [f"{len(texts) - most} more"] if len(texts) > most else []
+    return ", ".join([*texts[:most], *more])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[: _LONGEST_QUOTE - 1]}…"

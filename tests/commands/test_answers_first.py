@@ -1,0 +1,138 @@
+"""Each command begins with its answer: who leads, which agent is better, whether the gates pass, what is unknown."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.report.conclusions import comparison, leader, successes, unknown, worst_finding
+from agent_eval.tables import table
+from tests.commands.conftest import invoke, use
+
+LEADS = "Lumen Support leads customer_service_v1 by 22.3 points; the lead may be due to chance: the rank ranges overlap."
+
+
+@pytest.fixture
+def narrow(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, sample_copy)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
+    lines = invoke("run").stdout.splitlines()
+    first, finding, gates, spent, following = lines[:5]
+    assert first == LEADS
+    assert finding.startswith("Worst finding (critical): unsafe")
+    assert gates == (
+        "Gates: 8 failed, 6 unknown, 41 passed; no score: Patchwork Dev (incomplete), Relay Bot (invalid)."
+    )
+    assert spent == "Spent: nothing; no judge model was called."
+    assert following.startswith("Next: agent-eval summary --agent pilot-chat")
+    assert len(lines) <= 40
+    assert max(map(len, lines[5:])) <= 80
+    assert any(
+        line.split() == ["1", "(1–3)", "Lumen", "Support", "92.3", "(71.7–97.6)", "published"]
+        for line in lines
+    )
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [
+        ("summary --agent harbor-desk", "Success: harbor-desk 75.0 %"),
+        (
+            "compare harbor-desk quill-help",
+            "pass@1: harbor-desk 75 % against quill-help 75 %: not distinguishable",
+        ),
+        ("gate", "FAILED. Gates: 8 failed, 6 unknown, 41 passed."),
+        ("gate --agent concierge-pa", "PASSED. Gates: 7 passed."),
+        ("explain quill-help", "quill-help under 1.3.0: composite 70.0, published"),
+    ],
+)
+def test_the_first_line_answers(command: str, begins: str) -> None:
+    assert invoke(*command.split()).stdout.startswith(begins)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_passed_gates_and_notes_come_when_asked() -> None:
+    short, whole = invoke("gate").stdout, invoke("gate", "--all").stdout
+    assert (short.count("passed"), whole.count("passed")) == (1, 42)
+    assert whole.index("failed ") < whole.index("unknown ") < whole.rindex("passed ")
+    for command in (["compare", "harbor-desk", "quill-help"], ["summary"]):
+        assert "--notes" in invoke(*command).stdout
+        assert "Higher is better" in invoke(*command, "--notes").stdout
+
+
+@pytest.mark.usefixtures("narrow")
+def test_gates_as_markdown_also_go_to_the_job_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    shown = invoke("gate", "--markdown").stdout
+    assert shown.startswith(
+        "**FAILED. Gates: 8 failed, 6 unknown, 41 passed.** Methodology 1.3.0.\n\n| agent | "
+    )
+    assert len(shown.splitlines()) == 2 + 2 + 14
+    invoke("gate")
+    assert (tmp_path / "summary.md").read_text() == 2 * shown
+
+
+def of_logs(*rates: float | None) -> pl.DataFrame:
+    names = [f"{column}{end}" for column in ("success_rate",) for end in ("", "_low", "_high", "_of_judge")]
+    rows = [
+        {"agent_id": f"a{i}", "name": None, "n_conversations": 1 + i} | dict.fromkeys(names, rate)
+        for i, rate in enumerate(rates)
+    ]
+    return pl.DataFrame(
+        rows,
+        schema_overrides=dict.fromkeys(names, pl.Float64) | {"name": pl.String},
+        infer_schema_length=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((), "There is no result yet. Next: agent-eval run"),
+        ((None, None), "The success of 2 agents is unknown: no judge model and no declared outcome decided it."),
+        ((0.5,), "Success of a0 50.0 % (50.0 % to 50.0 %), 1 conversation."),
+        ((0.25, None, 0.5), "Success: a2 50.0 % (50.0 % to 50.0 %), a0 25.0 % (25.0 % to 25.0 %); 1 unknown; not ranked, because their conversations differ (agent-eval compare a2 a0)."),
+    ],
+)  # fmt: skip
+def test_logs_are_said_by_their_success(rates: tuple[float | None, ...], said: str) -> None:
+    assert leader(table("leaderboard").empty(), of_logs(*rates)) == said
+
+
+ROW: dict[str, Any] = {
+    "quantity": "success_rate", "agent_id": "a", "other_agent_id": "b", "value": 0.42, "other_value": 0.58, "verdict": "not distinguishable",
+    "difference": -0.16, "low": -0.33, "high": 0.01, "reason": None, "unit": "conversations",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed", "width", "said"),
+    [
+        ({}, 152, 1, "success_rate: a 42 % against b 58 %: not distinguishable (difference −16 points, −33 to +1). About 152 conversations of each would tell."),
+        ({"low": None}, 1, 1, "success_rate: a 42 % against b 58 %: not distinguishable (difference −16 points). About 1 conversation of each would tell."),
+        ({"value": None, "difference": None, "verdict": "unknown", "reason": "a has none"}, None, 1, "success_rate: a – against b 58 %: unknown; a has none."),
+        ({"quantity": "cost_usd", "difference": 0.0}, None, float("inf"), "cost_usd: a 0.42 against b 0.58: not distinguishable (difference 0, −0.33 to +0.01)."),
+    ],
+)  # fmt: skip
+def test_a_comparison_says_the_verdict_and_how_much_would_tell(
+    changes: dict[str, Any], needed: int | None, width: float, said: str
+) -> None:
+    assert comparison(ROW | changes, needed, width) == said
+
+
+def test_what_is_not_known_is_counted_in_the_right_number() -> None:
+    gates = pl.DataFrame({"result": ["failed"]})
+    board = pl.DataFrame({"name": ["A"], "agent_id": ["a"], "status": ["incomplete"]})
+    assert unknown(board, gates, 1, 2) == (
+        "Gates: 1 failed; no score: A (incomplete); 1 judgment unscored; 2 records rejected."
+    )
+    assert unknown(board.clear(), gates.clear(), 0, 0) == "Gates: none evaluated."
+    assert worst_finding(None) == "Worst finding: none."
+    assert successes(table("quality_summary").empty()) == "There is no summary yet. Next: agent-eval run"
