@@ -4,11 +4,13 @@ After a change to one of them: `python -m tests.docs.reference` rewrites the pag
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import polars as pl
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.main import get_command
@@ -60,8 +62,29 @@ def tables_page() -> str:
         "| table | grain |",
         "|---|---|",
         *(f"| [`{t.name}`](#{t.name}) | {_in_cell(t.grain)} |" for t in TABLES.values()),
+        "",
+        "## Columns of several tables",
+        "",
+        "Columns with one meaning in several tables. The sections of the tables only name them.",
+        "",
+        *(f"- `{name}` ({kind}): {meaning}" for name, kind, meaning in sorted(_shared())),
     ]
     return _page([*head, *(line for t in TABLES.values() for line in _table(t))])
+
+
+def _described(column: Column) -> tuple[str, str, str]:
+    kind = str(column.dtype)
+    if isinstance(column.dtype, pl.Enum):
+        values = column.dtype.categories.to_list()
+        is_told = all(value in column.meaning for value in values)
+        kind = "Enum" if is_told else f"one of {', '.join(values)}"
+    return column.name, _in_cell(kind), _in_cell(column.meaning)
+
+
+def _shared() -> set[tuple[str, str, str]]:
+    """The columns that at least two tables declare with one type and meaning."""
+    counts = Counter(_described(column) for t in TABLES.values() for column in t.columns)
+    return {column for column, n in counts.items() if n > 1}
 
 
 def commands_page() -> str:
@@ -165,10 +188,18 @@ def _default(field: FieldInfo) -> str:
 
 
 def _table(table: Table) -> Iterator[str]:
+    shared = _shared()
+    own = [column for column in table.columns if _described(column) not in shared]
+    others = [column for column in table.columns if _described(column) in shared]
     yield from ("", f"## {table.name}", "", f"{table.grain[:1].upper()}{table.grain[1:]}.")
     yield from ("", f"Key: {_names(table.key)}. Partition: {_names(table.partition)}.")
-    yield from ("", "| column | type | null | meaning |", "|---|---|---|---|")
-    yield from (_column(column) for column in table.columns)
+    for nullable, what in (
+        (False, "[Columns of several tables](#columns-of-several-tables)"),
+        (True, "Those that can be null"),
+    ):
+        if names := tuple(column.name for column in others if column.nullable == nullable):
+            yield from ("", f"{what}: {_names(names)}.")
+    yield from ("", *map(_column, own)) if own else ()
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -176,8 +207,8 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _column(column: Column) -> str:
-    null = "yes" if column.nullable else "no"
-    return f"| `{column.name}` | {_in_cell(str(column.dtype))} | {null} | {_in_cell(column.meaning)} |"
+    name, kind, meaning = _described(column)
+    return f"- `{name}` ({kind}{', or null' if column.nullable else ''}): {meaning}"
 
 
 def _commands() -> Iterator[tuple[str, Any]]:

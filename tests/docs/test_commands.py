@@ -25,6 +25,7 @@ PORT = "8901"  # of the stand-in, in the pages
 # By the first words of a block.
 NOT_RUN = {
     "python3 -m venv .venv": "installs from the package index; CI does it before the tests",
+    ".venv/bin/pip install": "installs from the package index; CI does it before the tests",
     ".venv/bin/ruff check": "the test command itself; CI runs this very line",
     "agent-eval ui": "serves until it is stopped; tests/defs/test_live.py runs it",
     "dagster api grpc": "needs Redis and several machines; benchmarks/cluster.py starts the same processes",
