@@ -60,7 +60,7 @@ def test_a_page_shows_the_first_turns_of_a_conversation_as_inert_text() -> None:
     turns = table("turns").frame([turn(0, hostile), *(turn(i, f"message {i}") for i in range(1, 20))])
     held = turns.join(first_turns(shown), on=["agent_id", "conversation_id", "turn_index"], how="semi")
     text = conversations_page(shown, held.select(TURN_COLUMNS))
-    facts = "conversations.jsonl, line 4 · 20 turns · 1 tool calls · counts · hash 0f"
+    facts = "conversations.jsonl, line 4 · 20 turns · 1 tool call · counts · hash 0f"
     assert facts in text.replace("\\", "")
     assert "message 5" in text
     assert "message 6" not in text

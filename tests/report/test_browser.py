@@ -136,6 +136,46 @@ def test_filters_narrow_the_board_and_say_how_many_are_left(folder: Path, page: 
     assert page.locator("#board tr.group:visible").count() == 1
 
 
+def test_pages_open_with_the_board_and_with_the_first_message(folder: Path, page: "Page") -> None:
+    def top(selector: str) -> float:
+        found: float = page.locator(selector).first.evaluate("e => e.getBoundingClientRect().top")
+        return found
+
+    page.goto(url(folder, "index"))
+    assert top("#board") <= 400
+    assert top("#board") < top(".scatter")
+    for width, height in ((1280, 900), (390, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(url(folder, "conversations/pilot-chat-*/pilot-2026-04-d2"))
+        assert (
+            page.locator("h1").inner_text()
+            == "Account PT-2207. Why is my March invoice so much higher than usual?"
+        )
+        assert top(".said") <= 500
+    assert page.locator(".opinion[open]").count() < page.locator(".opinion").count()
+
+
+def test_filters_and_sorting_are_in_the_address(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "index"))
+    filters(page).get_by_label("Search").fill("desk")
+    page.locator("#board").get_by_role("button", name="Penalty").click()
+    address = page.url
+    assert "board.text=desk" in address
+    page.goto("about:blank")
+    page.goto(address)
+    assert names(page) == ["Harbor Desk"]
+    assert page.locator("#board th[aria-sort]").inner_text().startswith("Penalty")
+
+
+def test_keys_go_through_turns_and_findings(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "conversations/pilot-chat-*/pilot-2026-04-d2"))
+    for key, wanted in (("j", "turn-0"), ("j", "turn-1"), ("k", "turn-0")):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.id") == wanted
+    page.keyboard.press("n")
+    assert page.evaluate("document.activeElement.matches('.opinion[open], .said.error')")
+
+
 def test_the_theme_follows_the_system_until_one_is_chosen_and_remembers_it(
     folder: Path, page: "Page"
 ) -> None:

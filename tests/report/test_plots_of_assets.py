@@ -172,7 +172,7 @@ def test_the_clusters_of_a_version_are_one_row_for_all_agents() -> None:
     assert "| 7 | 5 | a, b |" in page
     assert "a: gone 1.0 → 0.0; b: gone 1.0 → 0.0" in page
     assert "2 clusters" not in drawn(clusters.trends_plot(trends))
-    assert drawn(clusters.trends_plot(trends)).count("1 clusters") == 2
+    assert drawn(clusters.trends_plot(trends)).count("1 cluster") == 2
 
 
 def test_the_lineage_of_a_score_names_rows_and_runs_of_each_table_up_to_the_sources() -> None:

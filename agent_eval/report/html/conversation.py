@@ -15,6 +15,7 @@ from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
 TOOL_LINES = 12  # longer tool calls and results are folded
+LONGEST_TITLE = 110  # characters
 WHOLE = -1  # the turn index that represents the whole conversation
 _JSON = ("tools", "expected", "interventions", "injected_error", "metadata")
 
@@ -259,6 +260,7 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
     read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
     return {
         "conversation": row,
+        "title": _title(row, material.turns),
         "goal": shown(row["goal"]) if row["goal"] else None,
         "profile": shown(row["profile"]) if row["profile"] else None,
         "knowledge": [shown(str(item)) for item in json.loads(row["knowledge"] or "[]")],
@@ -274,6 +276,15 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
         ],
         "whole_tools": [r for r in material.tool_correctness if r["turn_index"] is None],
     }
+
+
+def _title(conversation: Row, turns: Sequence[Row]) -> str:
+    """Return the first request of a user, cut to one line; without one, the id of the conversation."""
+    first = (message.text for turn in turns for message in said(json.loads(turn["messages"])) if message.kind == "user")
+    words = " ".join(next(first, "").split())
+    if not words:
+        return str(conversation["conversation_id"])
+    return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:

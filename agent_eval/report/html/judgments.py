@@ -32,6 +32,11 @@ class Opinion:
         """Return the row of the first value; all values have the same text and judge."""
         return self.rows[0]
 
+    @property
+    def is_finding(self) -> bool:
+        """Return whether a value is neither good nor without a tone."""
+        return any(value.tone in ("r1", "r2", "r3", "bad") for value in self.values)
+
 
 @dataclass(frozen=True)
 class Gap:

@@ -37,6 +37,17 @@
     tell();
   }
 
+  // Filters and sorting are in the address, so that a link shows the same rows.
+  const address = {
+    get: (name) => new URLSearchParams(location.search).get(name),
+    set(name, value) {
+      const url = new URL(location.href);
+      if (value === null) url.searchParams.delete(name);
+      else url.searchParams.set(name, value);
+      try { history.replaceState(null, "", url); } catch { /* a page that may not change its address */ }
+    },
+  };
+
   // Sorting: a cell's data-sort, else its text; what is unknown ("") comes last in both directions.
   const valueOf = (row, column) => {
     const cell = row.cells[column];
@@ -72,6 +83,7 @@
     }
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", direction);
+    if (table.id) address.set(`${table.id}.sort`, `${column}.${direction}`);
   }
 
   function sortable(table) {
@@ -87,6 +99,9 @@
         sortBy(table, header, header.getAttribute("aria-sort") === first ? second : first);
       });
     }
+    const [, column, direction] = /^(\d+)\.(ascending|descending)$/.exec(address.get(`${table.id}.sort`) || "") || [];
+    const sorted = table.tHead.rows[0].cells[column];
+    if (sorted?.dataset.sortable !== undefined) sortBy(table, sorted, direction);
   }
 
   // Filters: each control names a data-attribute of the rows; the text field searches the row's whole text.
@@ -103,6 +118,13 @@
       if (control.type === "search") return texts.get(row).includes(wanted.toLowerCase());
       return row.dataset[control.name] === wanted;
     };
+    const place = (control) => `${form.dataset.filters}.${control.name}`;
+    const initial = new Map(controls.map((control) => [control, control.value]));
+    for (const control of controls) {
+      const wanted = address.get(place(control));
+      const isKnown = control.type === "search" || [...(control.options || [])].some(({ value }) => value === wanted);
+      if (wanted !== null && isKnown) control.value = wanted;
+    }
     const apply = () => {
       let n = 0;
       for (const row of rows) {
@@ -114,7 +136,12 @@
       }
       output.textContent = `${n} of ${rows.length} rows`;
     };
-    form.addEventListener("input", apply);
+    form.addEventListener("input", () => {
+      apply();
+      for (const control of controls) {
+        address.set(place(control), control.value === initial.get(control) ? null : control.value);
+      }
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     apply();
   }
@@ -152,6 +179,53 @@
     target.scrollIntoView();
   }
 
+  // Keys: j and k go to the next and previous turn, n to the next finding, / to the search field.
+  function keys() {
+    const turns = [...document.querySelectorAll("section.turn")];
+    const findings = [...document.querySelectorAll(".opinion[open], .said.error")];
+    const next = (places, isForward) => {
+      const top = (place) => Math.round(place.getBoundingClientRect().top);
+      const edge = parseFloat(getComputedStyle(root).scrollPaddingTop) || 0;
+      const away = places.filter((place) => (isForward ? top(place) > edge + 2 : top(place) < edge - 2));
+      const chosen = isForward ? away[0] : away[away.length - 1];
+      if (!chosen) return;
+      chosen.tabIndex = -1;
+      chosen.focus({ preventScroll: true });
+      chosen.scrollIntoView();
+    };
+    const act = {
+      j: () => next(turns, true),
+      k: () => next(turns, false),
+      n: () => next(findings, true),
+      "/": () => document.querySelector("input[type=search]")?.focus(),
+    };
+    addEventListener("keydown", (event) => {
+      const isTyping = event.target.closest?.("input, select, textarea");
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey || !act[event.key]) return;
+      event.preventDefault();
+      act[event.key]();
+    });
+  }
+
+  // A button that copies a message, made for all messages with one listener.
+  function copying() {
+    if (!navigator.clipboard) return;
+    for (const head of document.querySelectorAll(".said > .who")) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copy";
+      button.textContent = "copy";
+      head.append(button);
+    }
+    addEventListener("click", async (event) => {
+      const button = event.target.closest?.(".copy");
+      if (!button) return;
+      const text = button.closest(".said").querySelector(".text");
+      await navigator.clipboard.writeText(text ? text.innerText : "");
+      button.textContent = "copied";
+    });
+  }
+
   function foldAll() {
     for (const button of document.querySelectorAll("[data-opens]")) {
       const folds = () => [...document.querySelectorAll(`#${button.dataset.opens} details`)];
@@ -171,6 +245,8 @@
     document.querySelectorAll("form[data-columns]").forEach(columns);
     document.querySelectorAll(".scroll").forEach(fitting);
     foldAll();
+    keys();
+    copying();
     reveal();
   });
   addEventListener("hashchange", reveal);
