@@ -549,7 +549,17 @@ def explain(
 
 @app.command()
 def summary(
-    agent: Agents = None, methodology: Version = None, notes: Notes = False, as_json: AsJson = False
+    agent: Agents = None,
+    methodology: Version = None,
+    notes: Notes = False,
+    spend: Annotated[
+        bool,
+        typer.Option("--spend", help="Show instead what calls of models have cost, by day and model."),
+    ] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="With --spend: the first day, in UTC.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Summarise each agent's conversations: success, metrics, failures and cost with intervals, and the worst errors.
 
@@ -560,6 +570,11 @@ def summary(
     from agent_eval.commands.terminal.output import consoles
 
     project = _project()
+    if spend:
+        from agent_eval.commands.results.spend import spend as show_spending
+
+        show_spending(project, consoles()[0], since=since, as_json=as_json)
+        return
     version = _marked_version(project, methodology)
     show(project, consoles()[0], version=version, agents=agent or (), as_json=as_json, notes=notes)
 

@@ -47,7 +47,7 @@ from agent_eval.simulate.users import USER_TEMPERATURE
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import SpendingCap
 from agent_eval.storage.run_owners import RunOwners
-from agent_eval.tables import table
+from agent_eval.tables import TABLES, table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
 from agent_eval.transcripts.agents import read_agents
@@ -83,7 +83,7 @@ class Origin:
         return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Project:
     """Provide access to the folders, settings and store of the project at one root."""
 
@@ -111,6 +111,15 @@ class Project:
         except NoRootError:
             here = Path.cwd()
             return cls(home=Home(root=here, data=here / "data"), settings=Settings())
+
+    def __repr__(self) -> str:
+        """Return three lines: the root, what is known there, and what to call."""
+        judge = self.settings.judge_model or "none"
+        return (
+            f"Project {self.home.root}\n"
+            f"methodology {self.registry.current.version}, judge model: {judge}\n"
+            f".table('leaderboard') reads a table ({', '.join(list(TABLES)[-4:])}, …); agent_eval.run_project(project) updates it"
+        )
 
     def table(self, name: str) -> pl.DataFrame:
         """Return all rows of a stored table in key order; docs/reference/tables.md describes them.

@@ -1,11 +1,14 @@
 """Each command begins with its answer: who leads, which agent is better, whether the gates pass, what is unknown."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from agent_eval.judge.llm.budget import Usage
+from agent_eval.project import Project
 from agent_eval.report.conclusions import comparison, leader, successes, unknown, worst_finding
 from agent_eval.tables import table
 from tests.commands.conftest import invoke, use
@@ -78,6 +81,27 @@ def test_gates_as_markdown_also_go_to_the_job_summary(
     assert len(shown.splitlines()) == 2 + 2 + 14
     invoke("gate")
     assert (tmp_path / "summary.md").read_text() == 2 * shown
+
+
+def test_spending_is_that_of_the_ledger(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project.open(use(monkeypatch, sample_copy))
+    assert invoke("summary", "--spend").stdout == "Spent $0.0000 in 0 calls.\n"
+    budget = project.with_settings(judge_model="some/model").judge_runtime.budget
+    for model, usage in (("some/model", Usage(100, 10, 0, 0.5)), ("agent a", Usage(7, 3, 0, None))):
+        assert budget.begin_call(model) is None
+        budget.end_call(model, usage)
+    shown = invoke("summary", "--spend").stdout
+    assert shown.startswith("Spent $0.5000 in 2 calls; the cost of 1 call is unknown.")
+    assert [line.split()[2:4] for line in shown.splitlines()[4:6]] == [
+        ["agent", "a"],
+        ["model", "some/model"],
+    ]
+    rows = json.loads(invoke("summary", "--spend", "--json", "--since", "2020-01-01").stdout)
+    assert [(row["model"], row["n_calls"], row["n_tokens_in"], row["cost_usd"]) for row in rows] == [
+        ("agent a", 1, 7, 0.0), ("some/model", 1, 100, 0.5),
+    ]  # fmt: skip
+    assert json.loads(invoke("summary", "--spend", "--json", "--since", "2999-01-01").stdout) == []
+    assert len(repr(project).splitlines()) == 3
 
 
 def of_logs(*rates: float | None) -> pl.DataFrame:

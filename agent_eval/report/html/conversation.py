@@ -280,7 +280,12 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
 
 def _title(conversation: Row, turns: Sequence[Row]) -> str:
     """Return the first request of a user, cut to one line; without one, the id of the conversation."""
-    first = (message.text for turn in turns for message in said(json.loads(turn["messages"])) if message.kind == "user")
+    first = (
+        message.text
+        for turn in turns
+        for message in said(json.loads(turn["messages"]))
+        if message.kind == "user"
+    )
     words = " ".join(next(first, "").split())
     if not words:
         return str(conversation["conversation_id"])
