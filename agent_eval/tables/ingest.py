@@ -101,6 +101,11 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("n_turns", I, "Number of turns; 0 if the conversation has no message", nullable=False),
             Column("n_user_messages", I, "Messages with role user", nullable=False),
             Column("n_agent_messages", I, "Messages with role assistant", nullable=False),
+            Column(
+                "n_replies",
+                I,
+                "Messages of the agent with a text, a call or an attachment; null if an earlier release stored the row",
+            ),
             Column("n_tool_calls", I, "Tool calls by the agent or the user", nullable=False),
             Column("goal", S, "Goal of the user"),
             Column("profile", S, "Description of the user"),

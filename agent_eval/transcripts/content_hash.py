@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from agent_eval.formats.hashing import canonical, digest
-from agent_eval.transcripts.models import Conversation, Message, Turn
+from agent_eval.transcripts.models import Conversation, Message, Turn, is_blank
 
 
 def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
@@ -60,8 +60,9 @@ def _letters(text: str) -> str:
 
 
 def opening_hash(conversation: Conversation) -> str | None:
-    """Return the hash of the first user message, ignoring case and spacing; None if there is no user message."""
-    opening = next((m.content for m in conversation.messages if m.role == "user" and m.content), None)
+    """Return the hash of the first user message, ignoring case and spacing; None if no user message has a text."""
+    texts = (m.content for m in conversation.messages if m.role == "user")
+    opening = next((text for text in texts if text and not is_blank(text)), None)
     return None if opening is None else digest("opening", " ".join(opening.split()).casefold())
 
 

@@ -58,6 +58,21 @@ def id_key(conversation_id: str) -> str:
     return unicodedata.normalize("NFC", conversation_id)
 
 
+_NOTHING = frozenset({"", "none", "null", "nil", "no", "false", "n/a", "na"})
+"""Texts that mean "nothing was injected"."""
+
+
+def describes_error(value: JsonValue) -> bool:
+    """Return whether a value of `injected_error` describes an error; a key alone, null, false, 0 and {} do not."""
+    if isinstance(value, dict):
+        return any(map(describes_error, value.values()))
+    if isinstance(value, list):
+        return any(map(describes_error, value))
+    if isinstance(value, str):
+        return not is_blank(value) and value.strip().casefold() not in _NOTHING
+    return bool(value)
+
+
 def is_blank(text: str | None) -> bool:
     """Return whether a string is None or consists only of spaces and invisible characters."""
     return not text or all(c.isspace() or not c.isprintable() for c in text)
@@ -243,6 +258,13 @@ class Outcome(Frozen):
         return "unknown" if self.correct is None else "passed" if self.correct else "failed"
 
     @property
+    def is_crash(self) -> bool:
+        """Return whether an error ended the run that counts against the agent: its own, or one with a declared failure."""
+        if self.classified == "agent_error":
+            return True
+        return self.correct is False and bool(self.error) and self.classified != "harness_error"
+
+    @property
     def is_said(self) -> bool:
         """Return whether any part of the result is known: a class, a reward or an error."""
         return self.classified != "unknown" or self.reward is not None or bool(self.error)
@@ -324,6 +346,11 @@ class Conversation(Frozen):
             for entry in value or ()
         ]
         return tuple(_with_joined_answers(placed, {*moved.values()}))
+
+    @property
+    def n_replies(self) -> int:
+        """Return the number of messages of the agent with a text, a call or an attachment."""
+        return sum(m.role == "assistant" and not m.is_empty for m in self.messages)
 
     @property
     def policy(self) -> str | None:

@@ -16,6 +16,7 @@ from agent_eval.methodology.models import SCENARIOS, Methodology
 from agent_eval.scores.composite.ratings import DISPUTED, PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.repeatability import Question, SessionEvidence, copies, lacking_evidence
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.admission import INJECTION, linked
 
 NOT_JUDGED = "present, not judged"
 
@@ -28,6 +29,9 @@ class SessionFacts(NamedTuple):
     repeatability_tested: bool | None
     longest: int  # most user messages in one of its conversations: U3 is judged on all of them
     gaps: tuple[str, ...]  # required tests and slots without a conversation in the session
+    empty: tuple[
+        tuple[str, str], ...
+    ] = ()  # required tests with a conversation that is named after them but does not show them
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
     claims = {s.session_id: s.u3_scope for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
-    for name, scope, _, longest, _ in sessions:
+    for name, scope, _, longest, *_ in sessions:
         if scope == "single_message" and longest > 1:
             return None, (
                 f"single_message is claimed, but a conversation of session {name} has {longest} user messages"
@@ -160,8 +164,19 @@ def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) ->
         for session in sessions:
             if test.slug in session.gaps:
                 where = f" (session {session.session_id})" if len(sessions) > 1 else ""
-                into.append(f"{test.slug}{where}: no conversation of the session holds this test")
+                into.append(f"{test.slug}{where}: {_why_absent(test.slug, session)}")
     return missing, warnings
+
+
+def _why_absent(test: str, session: SessionFacts) -> str:
+    """Return why a session lacks a required test: no conversation is declared for it, or those that are do not show it."""
+    named = sorted(name for slug, name in session.empty if slug == test)
+    if not named:
+        return "no conversation of the session holds this test"
+    lacks = "no message and no crash of the agent"
+    if test == INJECTION:
+        lacks += ", or no injected_error that describes the error"
+    return f"conversation {', '.join(named)} is declared for it, but has {lacks}"
 
 
 def _disagreement(claims: Mapping[str, object]) -> str | None:
@@ -182,6 +197,11 @@ def _session_facts(
 ) -> dict[AgentVersion, list[SessionFacts]]:
     """Return the sessions of each pair, sorted by id. Gaps list required tests first, then slots."""
     claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
+    links = linked(sessions).rename({"scenario": "slot"})
+    is_test = pl.col("slot").is_in(SCENARIOS).not_()
+    counting = counting.join(links, on=["agent_id", "session_id", "slot"], how="left").with_columns(
+        named=pl.when(is_test).then("slot").otherwise("linked")
+    )
     facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
         of_version = pl.col("methodology_version") == version
@@ -191,6 +211,7 @@ def _session_facts(
             .group_by("agent_id", "session_id")
             .agg(
                 pl.col("n_user_messages").max().fill_null(0).alias("longest"),
+                pl.struct("named", "conversation_id").filter(_is_named_only()).alias("empty"),
                 *(_serves(part).any().alias(f"serves {part}") for part in needed),
             )
         )
@@ -201,13 +222,19 @@ def _session_facts(
             claims.filter(of_version)
             .join(held, on=["agent_id", "session_id"])
             .sort("agent_id", "session_id")
-            .select("agent_id", *SessionFacts._fields[:-1], lacked.alias("gaps"))
+            .select("agent_id", *SessionFacts._fields[:-2], lacked.alias("gaps"), "empty")
         )
-        for agent, session, scope, tested, longest, gaps in declared_here.iter_rows():
+        for agent, session, scope, tested, longest, gaps, empty in declared_here.iter_rows():
+            named = tuple((of_slot["named"], of_slot["conversation_id"]) for of_slot in empty)
             facts[AgentVersion.of(agent_id=agent, methodology_version=version)].append(
-                SessionFacts(session, scope, tested, longest, tuple(gaps))
+                SessionFacts(session, scope, tested, longest, tuple(gaps), named)
             )
     return facts
+
+
+def _is_named_only() -> pl.Expr:
+    """Return whether a conversation is declared for a required test (`named`) that it does not show."""
+    return pl.col("named").is_not_null() & ~pl.col("tests").list.contains(pl.col("named"))
 
 
 def _needed(methodology: Methodology) -> list[str]:
@@ -283,8 +310,10 @@ def _session_evidence(
 
 
 def _serves(part: str) -> pl.Expr:
-    """Return whether a conversation contains the test or fills the slot."""
-    return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
+    """Return whether a conversation contains the test or fills the slot; a test's name as slot is not the test."""
+    if part in SCENARIOS:
+        return (pl.col("slot") == part).fill_null(False)
+    return pl.col("tests").list.contains(part).fill_null(False)
 
 
 def is_present(text: str) -> bool:

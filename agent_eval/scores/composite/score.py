@@ -185,7 +185,8 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     - invalid: a judge or harness failure lost a required rating, or every declared session was lost;
     - incomplete: a score is missing;
     - provisional: a required test or disclosure is missing, ratings are missing only because people disagree,
-      two models that are not declared as an ensemble gave ratings, or a session is a copy of another one;
+      two models that are not declared as an ensemble gave ratings, the transcript contradicts a rating, or a session
+      is a copy of another one;
     - published: none of the above.
 
     Raises:
@@ -304,6 +305,7 @@ def _row(
     two_judges = (f"two judges: {' and '.join(models)}",) if len(models) > 1 else ()
     lost = run.harness_failures if run.is_lost else ()
     left_out = () if run.is_lost else run.harness_failures
+    of_ratings = (*_names(universal["missing"]), *_names(domain["missing"]))
     is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
     return {
         **pair._asdict(),
@@ -329,15 +331,9 @@ def _row(
             is_lost,
             _is_undecided(universal, domain),
             parts,
-            (*checked.missing, *two_judges),
+            (*of_ratings, *checked.missing, *two_judges),
         ),
-        "missing": (
-            *lost,
-            *_names(universal["missing"]),
-            *_names(domain["missing"]),
-            *checked.missing,
-            *two_judges,
-        ),
+        "missing": (*lost, *of_ratings, *checked.missing, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
     }
 
