@@ -166,7 +166,8 @@ def _flat(node: Node, above: tuple[str, ...]) -> Iterator[dict[str, object]]:
 def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
     lines = [_weighted_sum(page.methodology, universal, domain), *_penalty(row)]
     lines += [f"missing: {text}" for text in _texts(row["missing"])]
-    lines += [f"note: {text}" for text in _texts(row["warnings"])]
+    warnings = _texts(row["warnings"])
+    lines += [f"note: {text}" for text in dict.fromkeys((*warnings, *_texts(row.get("dropped_runs"))))]
     lines += [f"disputed: {text}" for text in _texts(row["disputed"])]
     lines += [
         f"{name}: {_known(row[name])}"

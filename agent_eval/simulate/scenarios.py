@@ -187,7 +187,9 @@ class BenchmarkScenario(Frozen):
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"tools names {repeated[0]!r} twice; give each tool one name")
         if self.slot == "error_injection" and not describes_error(self.injected_error):
-            raise ValueError("injected_error is missing or empty: the slot error_injection needs a description of the error")
+            raise ValueError(
+                "injected_error is missing or empty: the slot error_injection needs a description of the error"
+            )
         last = self.max_turns if self.user is not None else 1 + len(self.turns)
         for at, assertion in enumerate(self.assertions):
             if assertion.turn is not None and assertion.turn >= last:

@@ -87,6 +87,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             ),
             "session_dates": ("session_date",),
             "evaluators": ("evaluator",),
+            "dropped_runs": ("benchmark_id", "session_date", "invalid_reason", "methodology_versions"),
         },
         "conversation_judgments": {
             **dict.fromkeys(

@@ -25,6 +25,7 @@ from pydantic import (
 
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
+from agent_eval.formats.timestamps import refuse_future
 from agent_eval.methodology.models import Version
 from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, flattened
 from agent_eval.transcripts.outcomes import CLASSES, OutcomeBasis, OutcomeClass, completed, contradiction
@@ -446,6 +447,15 @@ class Session(Frozen):
         if self.methodology_versions != "any":
             _check_versions(self.methodology_versions)
         return self
+
+    def future_date(self) -> str | None:
+        """Return the reason why a file with this session is rejected although the model accepts it: a date to come."""
+        try:
+            if self.date is not None:
+                refuse_future(self.date, "date")
+        except ValueError as error:
+            return str(error)
+        return None
 
 
 def _check_versions(versions: tuple[str, ...]) -> None:

@@ -61,7 +61,7 @@ def rated(
     agent: str, session: str, value: Rating = 4, **changed: Rating | Sequence[Rating]
 ) -> list[dict[str, Any]]:
     """Ratings of a session by a person: `value` for all parts, `U4=1` or `D2=(5, 5, 4)` for some."""
-    by = {
+    by: dict[str, Any] = {
         "agent_id": agent,
         "methodology_version": "any",
         "rater": "anna",
@@ -87,36 +87,30 @@ def scored(
     """composite_scores of all agents with a folder in `root`; every hallucination test was passed."""
     methodologies = {version: load(version) for version in versions}
     names = sorted(path.name for path in root.iterdir())
-    taken = [read_sessions(name, root / name) for name in names]
-    conversations, turns, sessions, errors = (
-        pl.concat([getattr(one, name) for one in taken])
-        for name in ("conversations", "turns", "sessions", "import_errors")
-    )
-    assert errors.is_empty(), errors["reason"].to_list()
+    read = [read_sessions(name, root / name) for name in names]
+    parts = ("conversations", "turns", "sessions", "import_errors")
+    made: dict[str, Any] = {part: pl.concat([getattr(one, part) for one in read]) for part in parts}
+    assert made["import_errors"].is_empty(), made["import_errors"]["reason"].to_list()
     agents = table("agents").frame([{"agent_id": name, "category": "customer_service"} for name in names])
-    transcripts = admit_all(conversations, sessions, agents, methodologies)
+    made["transcripts"] = admit_all(made["conversations"], made["sessions"], agents, methodologies)
     people = table("human_ratings").frame(dict(row) for row in ratings)
-    rubric = rubric_ratings(
-        transcripts, conversations, turns, sessions, people, methodologies, lambda _: table("judge_cache").empty()
-    )  # fmt: skip
-    is_test = transcripts.filter(pl.col("tests").list.contains("hallucination"))
-    passed = {
-        "metric": "hallucination_passed",
-        "judge": "rule",
-        "value": 1.0,
-        "status": "scored",
-        "is_effective": True,
+    rated_of: dict[str, Any] = {
+        name: made[name] for name in ("transcripts", "conversations", "turns", "sessions")
     }
-    judged = [
-        row | passed
-        for row in is_test.select("methodology_version", "agent_id", "conversation_id").iter_rows(named=True)
-    ]
+    rubric: Any = rubric_ratings(
+        **rated_of,
+        human_ratings=people,
+        methodologies=methodologies,
+        lookup=lambda _: table("judge_cache").empty(),
+    )
+    passed = {"metric": "hallucination_passed", "judge": "rule", "value": 1.0, "status": "scored"}
+    is_test = pl.col("tests").list.contains("hallucination")
+    keys = made["transcripts"].filter(is_test).select("methodology_version", "agent_id", "conversation_id")
+    judged = [row | passed | {"is_effective": True} for row in keys.iter_rows(named=True)]
     tables = CompositeTables(
         universal_scores=universal_scores(rubric, methodologies),
-        domain_scores=domain_scores(rubric, transcripts, methodologies),
-        transcripts=transcripts,
-        sessions=sessions,
-        conversations=conversations,
+        domain_scores=domain_scores(rubric, made["transcripts"], methodologies),
+        **{name: made[name] for name in ("transcripts", "sessions", "conversations")},
         conversation_judgments=table("conversation_judgments").frame(judged),
     )
     return composite_scores(tables, methodologies)

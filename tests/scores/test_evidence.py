@@ -1,10 +1,17 @@
 """What a session must show before its ratings are believed: tests and slots that were run, replies that were given."""
 
+import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_eval.formats.timestamps import refuse_future
+from agent_eval.judge.inputs.human_ratings import COLUMNS, read_ratings
+from agent_eval.report.board import outcomes
+from agent_eval.tables import table
+from agent_eval.transcripts.importers.slots import SlotsFileError, read_slots
+from agent_eval.transcripts.sessions import read_sessions
 from tests.scores.sessions import asked, complete, only, rated, scored, write
 
 HARNESS = {"outcome_class": "harness_error"}
@@ -137,3 +144,68 @@ def test_a_test_without_any_reply_bounds_its_dimension(tmp_path: Path, target: s
     why = f"{target}: rated above 1, but the agent never replied in conversation s-{slot}"
     assert (row["status"], row["missing"]) == ("provisional", [why])
     assert only(scored(tmp_path, rated("ada", "s", **{target: 1})))["status"] == "published"
+
+
+# Which run counts
+
+
+def test_dropped_runs_and_later_sessions_are_named_with_their_reasons(tmp_path: Path) -> None:
+    write(tmp_path, "ada", "april", complete())
+    write(tmp_path, "ada", "bad", complete(), date="2026-06-01", invalid_reason="the proxy was slow")
+    write(tmp_path, "ada", "aa", complete(), date="2026-04-01")
+    write(tmp_path, "ada", "later", complete(), date="2026-07-01", methodology_versions=["1.0.0"])
+    row = only(scored(tmp_path, [*rated("ada", "april", 5), *rated("ada", "aa", 1)]))
+    assert (row["benchmark_id"], row["composite_score"]) == ("april", 90.0)
+    assert row["dropped_runs"] == [
+        "session bad: harness failure: the proxy was slow",
+        "run aa is superseded by april, which has the same date and a later name",
+        "session later of 2026-07-01 is later, but was run for 1.0.0",
+    ]
+    said = "ada: does not count: " + "; ".join(row["dropped_runs"])
+    assert outcomes(table("leaderboard").frame([row | {"name": "ada"}])) == [said]
+
+
+def test_a_date_to_come_is_refused_by_file_and_line(tmp_path: Path) -> None:
+    write(tmp_path, "ada", "april", complete())
+    write(tmp_path, "ada", "s2099", complete(), date="2099-01-01")
+    read = read_sessions("ada", tmp_path / "ada")
+    assert read.sessions["session_id"].to_list() == ["april"]
+    ((file, line, reason),) = read.import_errors.select("file", "line", "reason").rows()
+    at = (tmp_path / "ada" / "s2099" / "session.yaml").read_text().splitlines().index(
+        "date: '2099-01-01'"
+    ) + 1
+    assert (file, line) == ("s2099/session.yaml", at)
+    assert reason.startswith("date is 2099-01-01, which is in the future; today is ")
+
+
+def test_tomorrow_may_have_begun_elsewhere_on_earth() -> None:
+    today = datetime.datetime.now(datetime.UTC).date()
+    refuse_future(today + datetime.timedelta(days=1), "date")
+    with pytest.raises(ValueError, match=r"rated_at is .* in the future"):
+        refuse_future(today + datetime.timedelta(days=2), "rated_at")
+
+
+def test_a_rating_or_verdict_of_the_future_never_replaces_one_of_today(tmp_path: Path) -> None:
+    header = ",".join(COLUMNS)
+    cells = {
+        "agent_id": "ada",
+        "session_id": "s",
+        "methodology_version": "any",
+        "target": "U3",
+        "rater": "anna",
+    }
+    rows = [
+        cells | {"rating_1to5": r, "rated_at": at} for r, at in (("2", "2026-04-20"), ("5", "2099-01-01"))
+    ]
+    lines = (",".join(str(row.get(name, "")) for name in COLUMNS) for row in rows)
+    (tmp_path / "anna.csv").write_text("\n".join([header, *lines]) + "\n")
+    ratings, refused = read_ratings(tmp_path)
+    assert ratings["rating_1to5"].to_list() == [2]
+    assert [(r.file, r.line) for r in refused] == [("anna.csv", 3)]
+    assert "rated_at is 2099-01-01, which is in the future" in refused[0].reason
+    task_set = tmp_path / "slots.csv"
+    task_set.write_text("task_id,slot,disclosures\na,D1,\nb,D2,date=2099-01-01\n")
+    with pytest.raises(
+        SlotsFileError, match=r"slots\.csv:3: disclosures: date is 2099-01-01, which is in the future"
+    ):
+        read_slots(task_set)

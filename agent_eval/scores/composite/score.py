@@ -281,6 +281,7 @@ class _Run:
     benchmark_id: str | None
     harness_failures: tuple[str, ...]  # 'session x: harness failure: why'
     superseded: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()  # later sessions for other versions
 
     @property
     def is_lost(self) -> bool:
@@ -335,6 +336,7 @@ def _row(
         ),
         "missing": (*lost, *of_ratings, *checked.missing, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
+        "dropped_runs": (*left_out, *run.superseded, *run.elsewhere),
     }
 
 
@@ -511,14 +513,41 @@ def _runs(
         .join(held, on=[*PAIR, "session_id"], how="semi")
         .with_columns(text=pl.format("session {}: harness failure: {}", "session_id", "invalid_reason"))
     )
-    older = transcripts.filter(pl.col("superseded_by").is_not_null()).with_columns(
-        text=pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by")
+    dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("day"))
+    latest = dates.rename({"benchmark_id": "superseded_by", "day": "latest"})
+    is_same = pl.col("day").eq_missing(pl.col("latest"))
+    older = (
+        transcripts.filter(pl.col("superseded_by").is_not_null())
+        .join(dates, on=["agent_id", "benchmark_id"], how="left")
+        .join(latest, on=["agent_id", "superseded_by"], how="left")
+        .with_columns(
+            text=pl.concat_str(
+                pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by"),
+                pl.when(is_same)
+                .then(pl.lit(", which has the same date and a later name"))
+                .otherwise(pl.lit("")),
+            )
+        )
     )
-    return {
-        pair: _Run(counting.get(pair), failures.get(pair, ()), superseded.get(pair, ()))
-        for failures, superseded in [(_grouped(failed), _grouped(older))]
-        for pair in pairs
-    }
+    texts = (_grouped(failed), _grouped(older), _grouped(_later_elsewhere(transcripts, sessions)))
+    return {pair: _Run(counting.get(pair), *(found.get(pair, ()) for found in texts)) for pair in pairs}
+
+
+def _later_elsewhere(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Return a text per session with slots or of another version that is later than the sessions that count."""
+    of_session = sessions.select(
+        "agent_id", "session_id", "session_date", run_for=pl.col("methodology_versions").list.join(", ")
+    )
+    held = transcripts.join(of_session, on=["agent_id", "session_id"], how="left")
+    is_counted = pl.col("is_admitted") & (pl.col("run_for") != ANY)
+    latest = held.filter(is_counted).group_by(PAIR).agg(latest=pl.col("session_date").max())
+    is_of_version = pl.col("run_for").str.split(", ").list.contains(pl.col("methodology_version"))
+    later = held.join(latest, on=PAIR).filter(pl.col("session_date") > pl.col("latest"), ~is_of_version)
+    return later.filter(pl.col("run_for") != ANY).with_columns(
+        text=pl.format(
+            "session {} of {} is later, but was run for {}", "session_id", "session_date", "run_for"
+        )
+    )
 
 
 def _grouped(texts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
