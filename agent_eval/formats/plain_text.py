@@ -1,4 +1,9 @@
-"""Sanitise untrusted text for terminals: replace control characters and bidirectional overrides."""
+"""Sanitise untrusted text for terminals, and split text into words for comparisons."""
+
+import re
+import sys
+import unicodedata
+from functools import cache
 
 REPLACEMENT = "\ufffd"
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates
@@ -6,6 +11,29 @@ _UNPRINTABLE = dict.fromkeys((*range(32), *range(127, 160), *_BIDI, *range(0xD80
 _STEERING = {i: c for i, c in _UNPRINTABLE.items() if chr(i) not in "\n\t"}
 _BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 LONGEST = 2_000
+_LOOK_ALIKE = dict(  # Cyrillic and Greek letters
+    zip("аеорсухікѕјԁһвмнтԛԝӏοαινκρτυχ", "aeopcyxiksjdhbmhtqwloaivkptux", strict=True)
+)
+_WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
+"""A word, or a letter of a script that is written without spaces."""
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+
+
+def folded_words(text: str) -> list[str]:
+    """Return the words of a text, without case, punctuation, accents, look-alike letters and invisible characters."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    text, table = unicodedata.normalize("NFKD", text).casefold(), _folded_signs()
+    for sign in set(text) & table.keys():
+        text = text.replace(sign, table[sign])
+    return _WORD.findall(text)
+
+
+@cache
+def _folded_signs() -> dict[str, str]:
+    """Return the Latin letters of look-alike letters, and nothing for marks on letters and invisible characters."""
+    every = map(chr, range(128, sys.maxunicode + 1))
+    return dict.fromkeys((c for c in every if unicodedata.category(c) in ("Cf", "Mn")), "") | _LOOK_ALIKE
 
 
 def sanitize(text: str) -> str:

@@ -146,6 +146,12 @@ DECLARED: tuple[Table[Any], ...] = (
                 S,
                 "Hash of the first user message, ignoring case and whitespace; null without one",
             ),
+            Column(
+                "text_sketch",
+                S,
+                "Sketch of the agent's texts, by which near copies are found: numbers of words and shingles, and hashes; null in "
+                "conversations that fill no slot or test or have fewer than three words",
+            ),
             Column("source", S, "Format, file and record of the source"),
             Column("source_line", I, "1-based line in the session's conversations.jsonl"),
             Column("metadata", S, "JSON object of metadata, unchanged"),

@@ -5,18 +5,27 @@ against the transcripts. An entry that fails the check is null, with the reason;
 false.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
+from agent_eval.scores.composite.copies import Origin, Said, origins, repeated_within, stored_texts
 from agent_eval.scores.composite.ratings import DISPUTED, PAIR, methodology_of, pairs_of
-from agent_eval.scores.composite.repeatability import Question, SessionEvidence, copies, lacking_evidence
+from agent_eval.scores.composite.repeatability import (
+    Question,
+    SessionEvidence,
+    copies,
+    lacking_evidence,
+    session_order,
+)
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.admission import INJECTION, linked
+from agent_eval.transcripts.text_sketch import TextSketch
 
 NOT_JUDGED = "present, not judged"
 
@@ -43,6 +52,7 @@ class Disclosed:
     hallucination_passed: bool | None
     missing: tuple[str, ...]
     warnings: tuple[str, ...]
+    texts: tuple[str, ...] = ()  # sketches of what the agent said, to be compared with other agents
 
 
 def declared(sessions: pl.DataFrame) -> pl.DataFrame:
@@ -75,7 +85,9 @@ def disclosed(
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
-    evidence = _session_evidence(counting, sessions, conversations, facts, methodologies)
+    spoken = _spoken(counting, sessions, conversations, methodologies)
+    evidence = _session_evidence(spoken, sessions, facts)
+    days = {key: day for key, (day, _) in _whens(sessions).items()}
     results = _hallucination_results(counting, conversation_judgments)
     return {
         pair: _disclosed(
@@ -83,6 +95,7 @@ def disclosed(
             facts.get(pair, []),
             evidence.get(pair, []),
             results.get(pair, (None, None)),
+            tuple(stored_texts(pair.agent_id, spoken.get(pair, ((), {}))[0], days)),
         )
         for pair in pairs_of(transcripts)
     }
@@ -130,6 +143,7 @@ def _disclosed(
     sessions: Sequence[SessionFacts],
     evidence: Sequence[SessionEvidence],
     hallucination: tuple[bool | None, str | None],
+    texts: tuple[str, ...] = (),
 ) -> Disclosed:
     missing, warnings = _absent_tests(methodology, sessions)
     passed, problem = hallucination
@@ -151,7 +165,7 @@ def _disclosed(
         elif problem and is_claimed:
             warnings.append(f"{name}: {problem}")
     missing += copies(evidence)
-    return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings))
+    return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings), texts)
 
 
 def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) -> tuple[list[str], list[str]]:
@@ -242,71 +256,90 @@ def _needed(methodology: Methodology) -> list[str]:
     return [*(test.slug for test in methodology.required_tests), *SCENARIOS]
 
 
-def _session_evidence(
+Asked = dict[str, dict[str, set[Question]]]
+"""The questions by session and part."""
+
+
+def _spoken(
     counting: pl.DataFrame,
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
-    facts: Mapping[AgentVersion, Sequence[SessionFacts]],
     methodologies: Mapping[str, Methodology],
-) -> dict[AgentVersion, list[SessionEvidence]]:
-    """Return the questions and answers in each pair's sessions, in session order.
-
-    A pair is left out if none of its sessions claims tested repeatability and no two share an answer.
-    """
+) -> dict[AgentVersion, tuple[list[Said], Asked]]:
+    """Return what the agent said in the conversations that fill slots and tests, in the order of sessions, and the questions."""
     is_silent = pl.col("n_agent_messages") == 0
     said = (
         pl.when(~is_silent.fill_null(False)).then(pl.coalesce("messages_hash", "content_hash")).alias("said")
     )
     rows = counting.join(
-        conversations.select("agent_id", "conversation_id", "opening_hash", said),
+        conversations.select("agent_id", "conversation_id", "opening_hash", "text_sketch", said),
         on=["agent_id", "conversation_id"],
         how="left",
-    ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said")
-    claimed = {pair for pair, of_pair in facts.items() if any(f.repeatability_tested for f in of_pair)}
-    shared = (
-        rows.drop_nulls("said")
-        .group_by(*PAIR, "said")
-        .agg(n=pl.col("session_id").n_unique())
-        .filter(pl.col("n") > 1)
-    )
-    wanted = claimed | set(pairs_of(shared))
-    named = pl.DataFrame(
-        [(pair.methodology_version, pair.agent_id) for pair in wanted],
-        schema=dict.fromkeys(PAIR, pl.String),
-        orient="row",
-    )
-    rows = rows.join(named, on=PAIR, how="semi")
-    asked: dict[tuple[AgentVersion, str], dict[str, set[Question]]] = {}
-    content: dict[tuple[AgentVersion, str], list[tuple[str | None, ...]]] = defaultdict(list)
-    for version, agent, session, slot, tests, task, opening, said_hash in rows.iter_rows():
-        pair = AgentVersion.of(agent_id=agent, methodology_version=version)
+    ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said", "text_sketch")
+    whens = _whens(sessions)
+    found: dict[AgentVersion, tuple[list[Said], Asked]] = {}
+    for version, agent, session, slot, tests, task, opening, said_hash, sketch in rows.iter_rows():
         needed = _needed(methodologies[version])
-        parts = [part for part in needed if part == slot or part in tests]
-        of_session = asked.setdefault((pair, session), {part: set() for part in needed})
-        for part in parts:
-            of_session[part].add((task, opening))
-        if parts:
-            content[pair, session].append((*parts, said_hash))
-    when = {
-        (agent, session): (date, run)
-        for agent, session, date, run in sessions.select(
-            "agent_id", "session_id", "session_date", "session_run"
-        ).iter_rows()
-    }
-    return {
-        pair: [
+        texts, asked = found.setdefault(
+            AgentVersion.of(agent_id=agent, methodology_version=version), ([], {})
+        )
+        of_session = asked.setdefault(session, {part: set() for part in needed})
+        if parts := tuple(part for part in needed if part == slot or part in tests):
+            for part in parts:
+                of_session[part].add((task, opening))
+            known = None if sketch is None or said_hash is None else TextSketch.read(sketch)
+            texts.append(Said(session, parts, said_hash, opening, known))
+    for pair, (texts, _) in found.items():
+        agent = pair.agent_id
+        texts.sort(
+            key=lambda one: (session_order(*whens[agent, one.session_id], one.session_id), str(one[:3]))
+        )
+    return found
+
+
+def _whens(sessions: pl.DataFrame) -> dict[tuple[str, str], tuple[date | None, str | None]]:
+    rows = sessions.select("agent_id", "session_id", "session_date", "session_run").iter_rows()
+    return {(agent, session): (day, run) for agent, session, day, run in rows}
+
+
+def _session_evidence(
+    spoken: Mapping[AgentVersion, tuple[Sequence[Said], Asked]],
+    sessions: pl.DataFrame,
+    facts: Mapping[AgentVersion, Sequence[SessionFacts]],
+) -> dict[AgentVersion, list[SessionEvidence]]:
+    """Return the questions and answers in each pair's sessions, in session order.
+
+    A pair is left out if none of its sessions claims tested repeatability and nothing was said twice.
+    """
+    whens = _whens(sessions)
+    found: dict[AgentVersion, list[SessionEvidence]] = {}
+    for pair, of_pair in facts.items():
+        said, asked = spoken.get(pair, ((), {}))
+        of_texts = origins(said)
+        repeated: dict[str, list[str]] = defaultdict(list)
+        for session, text in repeated_within(said, of_texts):
+            repeated[session].append(text)
+        content: dict[str, list[Origin]] = defaultdict(list)
+        for one, origin in zip(said, of_texts, strict=True):
+            content[one.session_id].append(origin)
+        held = Counter(o for of in content.values() for o in {o.key for o in of if None not in o.key})
+        if not (
+            any(f.repeatability_tested for f in of_pair) or repeated or max(held.values(), default=0) > 1
+        ):
+            continue
+        found[pair] = [
             SessionEvidence(
                 fact.session_id,
-                *when[pair.agent_id, fact.session_id],
+                *whens[pair.agent_id, fact.session_id],
                 fact.gaps,
-                {part: frozenset(found) for part, found in asked.get((pair, fact.session_id), {}).items()},
-                tuple(sorted(content[pair, fact.session_id], key=str)),
+                {part: frozenset(questions) for part, questions in asked.get(fact.session_id, {}).items()},
+                tuple(sorted((o.key for o in content[fact.session_id]), key=str)),
+                {o.key: o.share for o in content[fact.session_id] if not o.is_exact},
+                tuple(repeated[fact.session_id]),
             )
             for fact in of_pair
         ]
-        for pair, of_pair in facts.items()
-        if pair in wanted
-    }
+    return found
 
 
 def _serves(part: str) -> pl.Expr:

@@ -336,6 +336,7 @@ def _row(
         ),
         "missing": (*lost, *of_ratings, *checked.missing, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
+        "text_sketches": checked.texts,
         "dropped_runs": (*left_out, *run.superseded, *run.elsewhere),
     }
 
@@ -515,7 +516,7 @@ def _runs(
     )
     dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("day"))
     latest = dates.rename({"benchmark_id": "superseded_by", "day": "latest"})
-    is_same = pl.col("day").eq_missing(pl.col("latest"))
+    is_same = (pl.col("day") == pl.col("latest")).fill_null(value=False)
     older = (
         transcripts.filter(pl.col("superseded_by").is_not_null())
         .join(dates, on=["agent_id", "benchmark_id"], how="left")
