@@ -10,6 +10,7 @@ from rich.tree import Tree
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES
 from agent_eval.project import Project
+from agent_eval.scores.composite.copies import with_copies_between_agents
 from agent_eval.scores.explain import Node, shortened, to_rows
 from agent_eval.scores.explain import explain as explained
 from agent_eval.scores.worst_answers import explained as explained_answers
@@ -24,7 +25,7 @@ EDITED = (
     "the result may differ from the stored score."
 )
 _BY_PAIR = (
-    "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",
+    "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",
 )  # fmt: skip
 
 
@@ -48,6 +49,8 @@ def explain(
     agent = pl.DataFrame({"agent_id": [agent_id]})
     pair = agent.with_columns(methodology_version=pl.lit(version))
     frames = {name: project.store.read(table(name), pair) for name in _BY_PAIR}
+    of_board = project.store.read(table("composite_scores"), pl.DataFrame({"methodology_version": [version]}))
+    frames["composite_scores"] = with_copies_between_agents(of_board)
     turns = project.store.read(table("turns"), agent)
     root = explained(agent_id, version, score, **frames, turns=turns, methodology=methodology)
     if version in project.registry.edited():
