@@ -157,12 +157,18 @@ def read_session_file(folder: Path) -> Session:
     return session
 
 
-def line_in_session_file(folder: Path, key: str) -> int:
-    """Return the line of a key in the session.yaml of a session folder; 0 if the file cannot be read."""
+def line_in_session_file(folder: Path, key: str, entry: str | None = None) -> int:
+    """Return the line of a key in the session.yaml of a session folder, or of an entry of its list.
+
+    It is 0 if the file cannot be read.
+    """
     try:
-        return read_document(read_text(folder / SESSION), "typed").line_of((key,)) or 0
+        document = read_document(read_text(folder / SESSION), "typed")
     except YamlError:
         return 0
+    listed = document.value.get(key) if isinstance(document.value, dict) else None
+    at = (key, listed.index(entry)) if isinstance(listed, list) and entry in listed else (key,)
+    return document.line_of(at) or 0
 
 
 @dataclass
