@@ -913,13 +913,17 @@ def methodology_list(as_json: AsJson = False) -> None:
 
 @methodology_app.command("show")
 def methodology_show(
-    version: Annotated[str, typer.Argument(help="Version to show, e.g. 1.3.0.")], as_json: AsJson = False
+    version: Annotated[str, typer.Argument(help="Version to show, e.g. 1.3.0.")],
+    template: Annotated[
+        str | None, typer.Option(help="Show only this domain template, e.g. research_v1.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the weights, anchors, templates, tests and rules of one version."""
+    """Show the weights, anchors, templates, tests and rules of one version, or one of its templates."""
     from agent_eval.commands.methodology import show
     from agent_eval.commands.terminal.output import consoles
 
-    show(_project_or_packaged().registry, version, consoles()[0], as_json=as_json)
+    show(_project_or_packaged().registry, version, consoles()[0], as_json=as_json, template=template)
 
 
 @methodology_app.command("diff")
