@@ -518,18 +518,29 @@ def explain(
         str | None,
         typer.Option(help="Show the lowest-rated answers for this metric instead, e.g. helpfulness."),
     ] = None,
+    turn: Annotated[
+        str | None,
+        typer.Option(
+            help="Show this turn (CONVERSATION#TURN, as printed by errors) or conversation instead."
+        ),
+    ] = None,
     worst: Annotated[int, typer.Option(min=1, help="Number of answers to show with --metric.")] = 10,
     everything: Annotated[
         bool, typer.Option("--all", help="Print all rows instead of the first page.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Trace a score to its turns, the judge's rationales and the rubric, or show the worst answers for a metric."""
+    """Trace a score to its turns, the judge's rationales and the rubric, or show the worst answers for a metric or a turn."""
     from agent_eval.commands.results import explain as explaining
     from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     version, out = _marked_version(project, methodology), consoles()[0]
+    if turn is not None:
+        explaining.explain_turn(
+            project, out, agent_id=agent, version=version, reference=turn, as_json=as_json
+        )
+        return
     if metric is not None:
         explaining.explain_metric(
             project, out, agent_id=agent, version=version, metric=metric, n_worst=worst, as_json=as_json, is_whole=everything

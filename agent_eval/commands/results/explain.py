@@ -13,6 +13,7 @@ from agent_eval.project import Project
 from agent_eval.scores.composite.copies import with_copies_between_agents
 from agent_eval.scores.explain import Node, shortened, to_rows
 from agent_eval.scores.explain import explain as explained
+from agent_eval.scores.explain import explain_turn as explained_turn
 from agent_eval.scores.worst_answers import explained as explained_answers
 from agent_eval.scores.worst_answers import worst_answers
 from agent_eval.tables import table
@@ -96,6 +97,28 @@ def explain_metric(
         explained_answers(pair, metric, worst, n_answers, turns, is_whole=is_whole or as_json),
         out, as_json=as_json, is_whole=True,
     )  # fmt: skip
+
+
+def explain_turn(
+    project: Project, out: Console, *, agent_id: str, version: str, reference: str, as_json: bool
+) -> None:
+    """Print a turn (`conversation#turn`) or a conversation with the judges' answers and their rationales.
+
+    Raises:
+        UnknownAgentError: If the agent has no rows.
+        UnknownTurnError: If the agent has no such conversation or turn.
+    """
+    methodology = project.registry.get(version)
+    project.some_agents([agent_id])
+    agent = pl.DataFrame({"agent_id": [agent_id]})
+    pair = agent.with_columns(methodology_version=pl.lit(version))
+    frames = {
+        name: project.store.read(table(name), pair)
+        for name in ("transcripts", "turn_judgments", "conversation_judgments")
+    }
+    turns = project.store.read(table("turns"), agent)
+    root = explained_turn(agent_id, version, reference, **frames, turns=turns, methodology=methodology)
+    _print(root, out, as_json=as_json, is_whole=True)
 
 
 def _print(root: Node, out: Console, *, as_json: bool, is_whole: bool) -> None:

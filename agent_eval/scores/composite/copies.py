@@ -20,7 +20,7 @@ _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 3
 
 
-class Said(NamedTuple):
+class SlotText(NamedTuple):
     """Hold what the agent said in one conversation that fills a slot or a required test."""
 
     session_id: str
@@ -47,7 +47,7 @@ class Match(NamedTuple):
     share: float  # of the shorter text's shingles
 
 
-def units_of(said: Sequence[Said]) -> list[Unit]:
+def units_of(said: Sequence[SlotText]) -> list[Unit]:
     """Return the units of sessions, whose conversations are consecutive in `said`."""
     units: list[Unit] = []
     for session_id, group in groupby(enumerate(said), key=lambda item: item[1].session_id):
@@ -88,7 +88,7 @@ def near_duplicates(sketches: Sequence[TextSketch]) -> list[Match]:
     return found
 
 
-class Origin(NamedTuple):
+class TextOrigin(NamedTuple):
     """Identify the first occurrence of what was said."""
 
     key: tuple[str | None, ...]  # equal for all occurrences
@@ -96,9 +96,9 @@ class Origin(NamedTuple):
     is_exact: bool = True
 
 
-def origins(said: Sequence[Said]) -> list[Origin]:
+def origins(said: Sequence[SlotText]) -> list[TextOrigin]:
     """Return the origin of each entry; near-duplicates have the same key, and so have equal messages of the same parts."""
-    found = [Origin((*one.parts, one.exact)) for one in said]
+    found = [TextOrigin((*one.parts, one.exact)) for one in said]
     units = units_of(said)
     for match in near_duplicates([unit.sketch for unit in units]):
         mine, theirs = units[match.number].members, units[match.earlier].members
@@ -107,20 +107,20 @@ def origins(said: Sequence[Said]) -> list[Origin]:
             j = theirs[0] if len(mine) == len(theirs) == 1 else of_parts.get(said[i].parts)
             if j is not None and said[i].exact is not None:
                 is_exact = said[i].exact == said[j].exact and said[i].parts == said[j].parts
-                found[i] = Origin(
+                found[i] = TextOrigin(
                     found[j].key, min(match.share, found[j].share), is_exact and found[j].is_exact
                 )
     return found
 
 
-def repeated_within(said: Sequence[Said], found: Sequence[Origin]) -> Iterator[tuple[str, str]]:
+def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> Iterator[tuple[str, str]]:
     """Yield a session and a text for each conversation that fills several slots or tests of the session.
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
     """
     for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
         of_session = [item for item in group if item[0].exact is not None]
-        by_text: dict[object, list[tuple[Said, Origin]]] = defaultdict(list)
+        by_text: dict[object, list[tuple[SlotText, TextOrigin]]] = defaultdict(list)
         for one, origin in of_session:
             is_long = one.sketch is not None and one.sketch.n_words >= ENOUGH_WORDS
             by_text[origin.key if is_long else (one.exact, one.opening)].append((one, origin))
@@ -141,7 +141,7 @@ def repeated_within(said: Sequence[Said], found: Sequence[Origin]) -> Iterator[t
 
 
 def stored_texts(
-    agent_id: str, said: Sequence[Said], days: Mapping[tuple[str, str], date | None]
+    agent_id: str, said: Sequence[SlotText], days: Mapping[tuple[str, str], date | None]
 ) -> list[str]:
     """Return the units as texts 'date session conversations/all sketch', for the comparison of the agents of a board."""
     n_in = Counter(one.session_id for one in said)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
-from agent_eval.scores.composite.copies import Origin, Said, origins, repeated_within, stored_texts
+from agent_eval.scores.composite.copies import SlotText, TextOrigin, origins, repeated_within, stored_texts
 from agent_eval.scores.composite.ratings import DISPUTED, PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.repeatability import (
     Question,
@@ -265,7 +265,7 @@ def _spoken(
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
-) -> dict[AgentVersion, tuple[list[Said], Asked]]:
+) -> dict[AgentVersion, tuple[list[SlotText], Asked]]:
     """Return what the agent said in the conversations that fill slots and tests, in the order of sessions, and the questions."""
     is_silent = pl.col("n_agent_messages") == 0
     said = (
@@ -277,7 +277,7 @@ def _spoken(
         how="left",
     ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said", "text_sketch")
     whens = _whens(sessions)
-    found: dict[AgentVersion, tuple[list[Said], Asked]] = {}
+    found: dict[AgentVersion, tuple[list[SlotText], Asked]] = {}
     for version, agent, session, slot, tests, task, opening, said_hash, sketch in rows.iter_rows():
         needed = _needed(methodologies[version])
         texts, asked = found.setdefault(
@@ -288,7 +288,7 @@ def _spoken(
             for part in parts:
                 of_session[part].add((task, opening))
             known = None if sketch is None or said_hash is None else TextSketch.read(sketch)
-            texts.append(Said(session, parts, said_hash, opening, known))
+            texts.append(SlotText(session, parts, said_hash, opening, known))
     for pair, (texts, _) in found.items():
         agent = pair.agent_id
         texts.sort(
@@ -303,7 +303,7 @@ def _whens(sessions: pl.DataFrame) -> dict[tuple[str, str], tuple[date | None, s
 
 
 def _session_evidence(
-    spoken: Mapping[AgentVersion, tuple[Sequence[Said], Asked]],
+    spoken: Mapping[AgentVersion, tuple[Sequence[SlotText], Asked]],
     sessions: pl.DataFrame,
     facts: Mapping[AgentVersion, Sequence[SessionFacts]],
 ) -> dict[AgentVersion, list[SessionEvidence]]:
@@ -319,7 +319,7 @@ def _session_evidence(
         repeated: dict[str, list[str]] = defaultdict(list)
         for session, text in repeated_within(said, of_texts):
             repeated[session].append(text)
-        content: dict[str, list[Origin]] = defaultdict(list)
+        content: dict[str, list[TextOrigin]] = defaultdict(list)
         for one, origin in zip(said, of_texts, strict=True):
             content[one.session_id].append(origin)
         held = Counter(o for of in content.values() for o in {o.key for o in of if None not in o.key})
