@@ -145,7 +145,7 @@ def _described(group: list[dict[str, Any]]) -> Text:
     row, n = group[0], sum(row["n_turns"] for row in group)
     text = Text(f"[{row['severity']}] ", style=_COLOURS[row["severity"]])
     text.append(f"{sanitize_line(str(row['title']))} ({n})", style="bold")
-    tool = f" · {sanitize_line(row['tool'])}" if row["tool"] else ""
+    tool = f" · {sanitize_line(row['tool'])}" if row.get("tool") else ""
     text.append(f"\n  label: {sanitize_line(str(row['label']))}{tool}", style="not bold")
     if row["root_cause"]:
         text.append(
