@@ -16,17 +16,24 @@ _LOOK_ALIKE = dict(  # Cyrillic and Greek letters
 )
 _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
 """A word, or a letter of a script that is written without spaces."""
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
+_WITHIN_WORDS = str.maketrans("", "", "-_'’‐‑")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 
 
 def folded_words(text: str) -> list[str]:
-    """Return the words of a text, without case, punctuation, accents, look-alike letters and invisible characters."""
+    """Return the words of a text, without case, punctuation, accents, look-alike letters and invisible characters.
+
+    Hyphens, apostrophes and tags do not separate words.
+    """
+    if "<" in text:
+        text = _TAG.sub("", text)
     if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+        return _ASCII_WORD.findall(text.lower().translate(_WITHIN_WORDS))
     text, table = unicodedata.normalize("NFKD", text).casefold(), _folded_signs()
     for sign in set(text) & table.keys():
         text = text.replace(sign, table[sign])
-    return _WORD.findall(text)
+    return _WORD.findall(text.translate(_WITHIN_WORDS))
 
 
 @cache

@@ -104,7 +104,7 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "n_replies",
                 I,
-                "Messages of the agent with a text, a call or an attachment; null if an earlier release stored the row",
+                "Replies of the agent after the first user message, without empty ones and errors; null if an earlier release stored the row",
             ),
             Column("n_tool_calls", I, "Tool calls by the agent or the user", nullable=False),
             Column("goal", S, "Goal of the user"),

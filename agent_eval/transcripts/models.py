@@ -350,8 +350,13 @@ class Conversation(Frozen):
 
     @property
     def n_replies(self) -> int:
-        """Return the number of messages of the agent with a text, a call or an attachment."""
-        return sum(m.role == "assistant" and not m.is_empty for m in self.messages)
+        """Return the number of replies: messages of the agent with a text, a call or an attachment.
+
+        A greeting before the first user message and a message that is marked as an error are not replies.
+        """
+        roles = [m.role for m in self.messages]
+        asked = self.messages[roles.index("user") :] if "user" in roles else self.messages
+        return sum(m.role == "assistant" and not m.is_empty and not m.is_error for m in asked)
 
     @property
     def policy(self) -> str | None:

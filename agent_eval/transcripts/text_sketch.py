@@ -21,6 +21,7 @@ SHINGLE = 3  # words
 SIZE = 128  # hashes
 ENOUGH_WORDS = 40
 _MOST = 200_000  # characters that are sketched
+_DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
 _LONGEST_WORD = 5  # characters of a word with digits that is not an id
 
 
@@ -90,7 +91,11 @@ def text_sketch(conversation: Conversation) -> str | None:
 
 @lru_cache(maxsize=100_000)
 def _code(word: str) -> int:
-    """Return the hash of a word, or -1 if it looks like an id: it has digits, and more characters than most numbers."""
+    """Return the hash of a word, or -1 if it looks like an id: it has digits, and more characters than most numbers.
+
+    The digits 0 and 1 count as the letters that they look like.
+    """
+    word = word.translate(_DIGITS_AS_LETTERS)
     if len(word) > _LONGEST_WORD and not word.isalpha():
         return -1
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))

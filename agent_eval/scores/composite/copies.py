@@ -4,7 +4,7 @@ Texts are compared from 40 words on. The shorter texts of a session are compared
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
@@ -114,7 +114,7 @@ def origins(said: Sequence[SlotText]) -> list[TextOrigin]:
 
 
 def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> Iterator[tuple[str, str]]:
-    """Yield a session and a text for each conversation that fills several slots or tests of the session.
+    """Yield a session and a text for each conversation that is in a session more than once, in one slot or several.
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
     """
@@ -128,7 +128,7 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
             first = alike[0][0]
             others = [item for item in alike[1:] if item[0].parts != first.parts]
             is_half = 2 * (len(others) + 1) >= max(len(of_session), 3)
-            copied = others if is_half else [item for item in others if item[0].opening == first.opening]
+            copied = others if is_half else [item for item in alike[1:] if item[0].opening == first.opening]
             if copied:
                 names = ", ".join("/".join(one.parts) for one, _ in copied)
                 share = min(origin.share for _, origin in copied)
@@ -141,14 +141,22 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
 
 
 def stored_texts(
-    agent_id: str, said: Sequence[SlotText], days: Mapping[tuple[str, str], date | None]
+    agent_id: str,
+    said: Sequence[SlotText],
+    days: Mapping[tuple[str, str], date | None],
+    counting: Collection[str],
 ) -> list[str]:
-    """Return the units as texts 'date session conversations/all sketch', for the comparison of the agents of a board."""
+    """Return the units as texts 'date session conversations/all sketch', for the comparison of the agents of a board.
+
+    The conversations of sessions that are not in `counting` are given as 0: they can be copied, but are no copies.
+    """
     n_in = Counter(one.session_id for one in said)
-    return [
-        f"{days.get((agent_id, unit.session_id)) or '-'} {unit.session_id} {len(unit.members)}/{n_in[unit.session_id]} {unit.sketch.text()}"
-        for unit in units_of(said)
-    ]
+    found: list[str] = []
+    for unit in units_of(said):
+        name = unit.session_id
+        n = len(unit.members) if name in counting else 0
+        found.append(f"{days.get((agent_id, name)) or '-'} {name} {n}/{n_in[name]} {unit.sketch.text()}")
+    return found
 
 
 class _Spoken(NamedTuple):
@@ -209,12 +217,12 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
             shares[pair[0], pair[1]].append((later.n, match.share))
     for (later, earlier), matched in shares.items():
         n, total = sum(n for n, _ in matched), later.n_in_session
-        if 2 * n < total:
+        if not n or 2 * n < total:
             continue
         share = sum(n * share for n, share in matched) / n
         how = f"{n} of {total} conversations share {share:.0%} of their text"
         sides = [(later, earlier)]
-        if later.date is None or later.date == earlier.date:
+        if earlier.n and (later.date is None or later.date == earlier.date):
             sides.append((earlier, later))
         for one, other in sides:
             yield (

@@ -85,7 +85,8 @@ def disclosed(
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
-    spoken = _spoken(counting, sessions, conversations, methodologies)
+    older = transcripts.filter(pl.col("superseded_by").is_not_null())
+    spoken = _spoken(pl.concat([counting, older]), sessions, conversations, methodologies)
     evidence = _session_evidence(spoken, sessions, facts)
     days = {key: day for key, (day, _) in _whens(sessions).items()}
     results = _hallucination_results(counting, conversation_judgments)
@@ -95,7 +96,14 @@ def disclosed(
             facts.get(pair, []),
             evidence.get(pair, []),
             results.get(pair, (None, None)),
-            tuple(stored_texts(pair.agent_id, spoken.get(pair, ((), {}))[0], days)),
+            tuple(
+                stored_texts(
+                    pair.agent_id,
+                    spoken.get(pair, ((), {}))[0],
+                    days,
+                    [f.session_id for f in facts.get(pair, ())],
+                )
+            ),
         )
         for pair in pairs_of(transcripts)
     }
@@ -327,17 +335,19 @@ def _session_evidence(
             any(f.repeatability_tested for f in of_pair) or repeated or max(held.values(), default=0) > 1
         ):
             continue
+        gaps = {fact.session_id: fact.gaps for fact in of_pair}
         found[pair] = [
             SessionEvidence(
-                fact.session_id,
-                *whens[pair.agent_id, fact.session_id],
-                fact.gaps,
-                {part: frozenset(questions) for part, questions in asked.get(fact.session_id, {}).items()},
-                tuple(sorted((o.key for o in content[fact.session_id]), key=str)),
-                {o.key: o.share for o in content[fact.session_id] if not o.is_exact},
-                tuple(repeated[fact.session_id]),
+                name,
+                *whens[pair.agent_id, name],
+                gaps.get(name, ()),
+                {part: frozenset(questions) for part, questions in asked.get(name, {}).items()},
+                tuple(sorted((o.key for o in content[name]), key=str)),
+                {o.key: o.share for o in content[name] if not o.is_exact},
+                tuple(repeated[name]),
+                counts=name in gaps,
             )
-            for fact in of_pair
+            for name in (*gaps, *sorted({*content} - {*gaps}))
         ]
     return found
 

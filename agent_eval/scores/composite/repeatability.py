@@ -24,7 +24,8 @@ class SessionEvidence(NamedTuple):
     ]  # the origin of what was said in each conversation; it ends with None without a message of the agent
     shares: Mapping[tuple[str | None, ...], float] = MappingProxyType({})
     """Of near-duplicates, by their origin: the share of the text that they have in common with it."""
-    repeated: tuple[str, ...] = ()  # conversations that fill several slots of the session
+    repeated: tuple[str, ...] = ()  # conversations that are in the session more than once
+    counts: bool = True  # False for a session of a superseded run, which can only be copied
 
 
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
@@ -34,6 +35,7 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
     the agent's messages differ in more than half of the conversations; and their dates or their values of
     `session_run` differ. The reason names every session that does not count.
     """
+    sessions = [s for s in sessions if s.counts]
     complete = [s for s in sessions if not s.gaps and not _unnamed(s)]
     groups: dict[object, list[SessionEvidence]] = defaultdict(list)
     for session in sorted(complete, key=_order):
@@ -63,9 +65,9 @@ def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
         said = {part for part in session.content if None not in part}
         alike = sorted({earlier for part in said for earlier in holding[part]})
         copied = next((ordered[i] for i in alike if _is_copy(ordered[i], session, of_silence=False)), None)
-        if copied is not None:
+        if copied is not None and session.counts:
             found.append(f"copied session: {session.session_id} {_how_copied(session, copied)}")
-        found += session.repeated
+        found += session.repeated if session.counts else ()
         for part in said:
             holding[part].append(number)
     return found

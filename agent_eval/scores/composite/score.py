@@ -201,7 +201,7 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     held = (tables.universal_scores, tables.domain_scores, transcripts, sessions, conversations)
     facts = board_facts(*held, methodologies, tables.judged, tables.answered)
     pairs = pairs_of(transcripts)
-    runs = _runs(transcripts, sessions, pairs)
+    runs = _runs(transcripts, sessions, conversations, pairs)
     templates = dict(_pairwise(transcripts, "template"))
     disputed = _disputed(tables.disputes)
     dates: dict[str, dict[str, object]] = {}
@@ -504,7 +504,10 @@ def _corrected_goals(transcripts: pl.DataFrame, conversation_judgments: pl.DataF
 
 
 def _runs(
-    transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[AgentVersion]
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    pairs: Sequence[AgentVersion],
 ) -> dict[AgentVersion, _Run]:
     counting = dict(_pairwise(counted(transcripts, sessions), "benchmark_id"))
     held = transcripts.select(*PAIR, "session_id").unique()
@@ -530,11 +533,17 @@ def _runs(
             )
         )
     )
-    texts = (_grouped(failed), _grouped(older), _grouped(_later_elsewhere(transcripts, sessions)))
+    texts = (
+        _grouped(failed),
+        _grouped(older),
+        _grouped(_later_elsewhere(transcripts, sessions, conversations)),
+    )
     return {pair: _Run(counting.get(pair), *(found.get(pair, ()) for found in texts)) for pair in pairs}
 
 
-def _later_elsewhere(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+def _later_elsewhere(
+    transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame
+) -> pl.DataFrame:
     """Return a text per session with slots or of another version that is later than the sessions that count."""
     of_session = sessions.select(
         "agent_id", "session_id", "session_date", run_for=pl.col("methodology_versions").list.join(", ")
@@ -543,11 +552,17 @@ def _later_elsewhere(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.Da
     is_counted = pl.col("is_admitted") & (pl.col("run_for") != ANY)
     latest = held.filter(is_counted).group_by(PAIR).agg(latest=pl.col("session_date").max())
     is_of_version = pl.col("run_for").str.split(", ").list.contains(pl.col("methodology_version"))
-    later = held.join(latest, on=PAIR).filter(pl.col("session_date") > pl.col("latest"), ~is_of_version)
-    return later.filter(pl.col("run_for") != ANY).with_columns(
-        text=pl.format(
-            "session {} of {} is later, but was run for {}", "session_id", "session_date", "run_for"
-        )
+    has_slots = (pl.col("run_for") != ANY) | pl.col("scenario").is_not_null()
+    version = (
+        pl.when(pl.col("run_for") == ANY).then(pl.lit("any version, so without slots")).otherwise("run_for")
+    )
+    text = pl.format("session {} of {} is later, but was run for {}", "session_id", "session_date", version)
+    scenarios = conversations.select("agent_id", "conversation_id", "scenario")
+    return (
+        held.join(latest, on=PAIR)
+        .join(scenarios, on=["agent_id", "conversation_id"], how="left")
+        .filter(pl.col("session_date") > pl.col("latest"), ~is_of_version, has_slots)
+        .with_columns(text=text)
     )
 
 
