@@ -18,6 +18,8 @@ _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff
 """A word, or a letter of a script that is written without spaces."""
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
 _WITHIN_WORDS = str.maketrans("", "", "-_'’‐‑")
+DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
+_LONGEST_NUMBER = 5  # characters of a word with digits that is not an id
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 
 
@@ -34,6 +36,14 @@ def folded_words(text: str) -> list[str]:
     for sign in set(text) & table.keys():
         text = text.replace(sign, table[sign])
     return _WORD.findall(text.translate(_WITHIN_WORDS))
+
+
+def looks_like_id(word: str) -> bool:
+    """Return whether a word looks like an id: it has digits, and more characters than most numbers in a text.
+
+    The digits 0 and 1 count as the letters that they look like.
+    """
+    return len(word) > _LONGEST_NUMBER and not word.translate(DIGITS_AS_LETTERS).isalpha()
 
 
 @cache

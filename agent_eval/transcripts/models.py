@@ -189,6 +189,13 @@ class Message(Frozen):
         """Return whether the message has no text, no calls and no attachments."""
         return not self.tool_calls and not self.attachments and is_blank(self.content)
 
+    @property
+    def says_something(self) -> bool:
+        """Return whether the message has a call, an attachment, or a letter, digit or symbol other than punctuation."""
+        signs = self.content or ""
+        is_text = any(c.isalnum() or unicodedata.category(c)[0] == "S" for c in signs)
+        return bool(self.tool_calls or self.attachments) or is_text
+
     @model_validator(mode="before")
     @classmethod
     def _null_calls(cls, value: Any) -> Any:
@@ -350,13 +357,13 @@ class Conversation(Frozen):
 
     @property
     def n_replies(self) -> int:
-        """Return the number of replies: messages of the agent with a text, a call or an attachment.
+        """Return the number of replies: messages of the agent with a word or symbol, a call or an attachment.
 
         A greeting before the first user message and a message that is marked as an error are not replies.
         """
         roles = [m.role for m in self.messages]
         asked = self.messages[roles.index("user") :] if "user" in roles else self.messages
-        return sum(m.role == "assistant" and not m.is_empty and not m.is_error for m in asked)
+        return sum(m.role == "assistant" and m.says_something and not m.is_error for m in asked)
 
     @property
     def policy(self) -> str | None:
@@ -442,6 +449,12 @@ class Session(Frozen):
     task_set: str | None = None
     invalid_reason: str | None = None  # set if the harness failed; the session never counts against the agent
     notes: str | None = None
+
+    @field_validator("invalid_reason", mode="after")
+    @classmethod
+    def _reason_given(cls, value: str | None) -> str | None:
+        """Return null for a reason without text: an empty key does not make a session invalid."""
+        return None if is_blank(value) else value
 
     @model_validator(mode="after")
     def _versions(self) -> Self:

@@ -14,15 +14,13 @@ from typing import Self
 
 import numpy as np
 
-from agent_eval.formats.plain_text import folded_words
+from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
 from agent_eval.transcripts.models import Conversation
 
 SHINGLE = 3  # words
 SIZE = 128  # hashes
 ENOUGH_WORDS = 40
 _MOST = 200_000  # characters that are sketched
-_DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
-_LONGEST_WORD = 5  # characters of a word with digits that is not an id
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,7 @@ def text_sketch(conversation: Conversation) -> str | None:
 
 @lru_cache(maxsize=100_000)
 def _code(word: str) -> int:
-    """Return the hash of a word, or -1 if it looks like an id: it has digits, and more characters than most numbers.
-
-    The digits 0 and 1 count as the letters that they look like.
-    """
-    word = word.translate(_DIGITS_AS_LETTERS)
-    if len(word) > _LONGEST_WORD and not word.isalpha():
+    """Return the hash of a word, or -1 if it looks like an id."""
+    if looks_like_id(word):
         return -1
-    return zlib.crc32(word.encode("utf-8", "surrogatepass"))
+    return zlib.crc32(word.translate(DIGITS_AS_LETTERS).encode("utf-8", "surrogatepass"))

@@ -185,3 +185,96 @@ def test_copies_are_found_in_linear_time() -> None:
     assert time.process_time() - began < 5
     assert [(m.number, m.earlier) for m in found] == [(9_000 + i, i) for i in range(1_000)]
     assert min(m.share for m in found) >= NEAR
+
+
+# Ways to earn a point or a rank that were tried
+
+RUN = {"benchmark_id": "run", "repeatability_tested": True}
+
+
+def with_best_of_two_days(root: Path) -> str:
+    """A copy of the best of two superseded runs, with a new date."""
+    write(root, "ada", "best", session_of("best"), date="2026-04-01")
+    write(root, "ada", "bad", session_of("bad"), date="2026-05-01")
+    write(root, "ada", "new", session_of("best"), date="2026-06-01")
+    return "copied session: new is a copy of best"
+
+
+def with_a_mixed_session(root: Path) -> str:
+    """A third session of three conversations of each of the others."""
+    mixed = [*session_of("a")[:3], *session_of("b")[3:6], *session_of("c")[6:]]
+    for i, (name, slots) in enumerate(
+        (("a", session_of("a")), ("b", session_of("b")), ("new", mixed)), start=1
+    ):
+        write(root, "ada", name, slots, date=f"2026-04-0{i}", **RUN)
+    return "copied session: new repeats conversations of a, b: 6 of 8 conversations share 100% of their text"
+
+
+def with_slots_permuted(root: Path) -> str:
+    write(root, "ada", "a", session_of("a"), date="2026-04-01", benchmark_id="run")
+    slots = session_of("a")
+    for c, other in zip(slots, [*session_of("a")[1:], session_of("a")[0]], strict=True):
+        c["messages"] = other["messages"]
+    write(root, "ada", "new", slots, date="2026-04-02", benchmark_id="run")
+    return "copied session: new is a near copy of a: 8 of 8 conversations share 100% of their text"
+
+
+def with_an_id_in_the_calls(root: Path) -> str:
+    """Copies that only call tools, with a trace id more."""
+    for name, trace in (("a", {}), ("new", {"trace": "9f8e7d6c5b4a"})):
+        slots = session_of(name, 3)
+        for c in slots:
+            arguments = {"order": text(c["scenario"], 4)} | trace
+            calls = [{"id": "1", "name": "refund", "arguments": arguments}]
+            c["messages"] = [
+                *asked(c["scenario"], "Sure.", "Done.")["messages"],
+                {"role": "assistant", "tool_calls": calls},
+            ]
+        write(root, "ada", name, slots, date="2026-04-01", session_run=name, benchmark_id="run")
+    return "copied session: new is a copy of a"
+
+
+@pytest.mark.parametrize(
+    "attack", [with_best_of_two_days, with_a_mixed_session, with_slots_permuted, with_an_id_in_the_calls]
+)
+def test_a_copy_in_another_guise_earns_no_rank(tmp_path: Path, attack: Callable[[Path], str]) -> None:
+    said = attack(tmp_path)
+    names = [path.name for path in (tmp_path / "ada").iterdir()]
+    row = only(scored(tmp_path, [r for name in names for r in rated("ada", name)]))
+    assert (row["status"], [m for m in row["missing"] if m.startswith("copied")]) == ("provisional", [said])
+
+
+def test_a_good_conversation_repeated_in_a_slot_does_not_outvote_a_bad_one(tmp_path: Path) -> None:
+    good = [asked("D2", text("x"), text("y")) | {"conversation_id": f"good-{i}"} for i in range(3)]
+    write(tmp_path, "ada", "s", [*session_of("ada"), *good])
+    d2 = [r for r in rated("ada", "s") if r["target"] == "D2"]
+    more = [
+        r | {"conversation_id": f"good-{i}", "line": 90 + 3 * i + j}
+        for i in range(3)
+        for j, r in enumerate(d2)
+    ]
+    row = only(scored(tmp_path, [*rated("ada", "s", D2=(1, 1, 1)), *more]))
+    assert row["status"] == "provisional"
+    assert (
+        "D2, D2 of session s repeat D2: 3 of 11 conversations share 100% of their text" in row["missing"][0]
+    )
+
+
+def test_a_session_of_parts_of_two_agents_and_of_a_superseded_run_is_a_copy(tmp_path: Path) -> None:
+    write(tmp_path, "ann", "old", session_of("ann"), date="2026-04-01")
+    write(tmp_path, "ann", "new", session_of("ann new"), date="2026-05-01")
+    write(tmp_path, "bob", "s", session_of("bob"), date="2026-04-01")
+    write(
+        tmp_path,
+        "cat",
+        "s",
+        [*session_of("ann")[:3], *session_of("bob")[3:6], *session_of("cat")[6:]],
+        date="2026-06-01",
+    )
+    ratings = [*rated("ann", "old"), *rated("ann", "new"), *rated("bob", "s"), *rated("cat", "s", 5)]
+    found: Any = scored(tmp_path, ratings)
+    rows = leaderboard(found, table("agents").empty(), table("reliability").empty())
+    assert dict(rows.select("agent_id", "rank").iter_rows()) == {"ann": 1, "bob": 1, "cat": None}
+    assert only(rows, "cat")["missing"] == [
+        "copied session: s is a copy of ann's session old and of bob's session s: 6 of 8 conversations share 100% of their text"
+    ]

@@ -209,3 +209,34 @@ def test_a_rating_or_verdict_of_the_future_never_replaces_one_of_today(tmp_path:
         SlotsFileError, match=r"slots\.csv:3: disclosures: date is 2099-01-01, which is in the future"
     ):
         read_slots(task_set)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [
+            {"role": "assistant", "content": "Hello, how can I help?"},
+            {"role": "user", "content": "A refund."},
+        ],
+        [{"role": "user", "content": "A refund."}, {"role": "assistant", "content": "500", "is_error": True}],
+        [{"role": "user", "content": "A refund."}, {"role": "assistant", "content": "…"}],
+    ],
+    ids=["a greeting", "an error", "only punctuation"],
+)
+def test_a_greeting_an_error_and_dots_are_no_reply(tmp_path: Path, messages: list[dict[str, Any]]) -> None:
+    row = one_session(tmp_path, D2=asked("D2", messages=messages))
+    assert row["missing"] == ["D2: rated above 1, but the agent never replied in conversation s-D2"]
+
+
+def test_a_blank_reason_makes_no_session_invalid_and_a_later_session_for_any_version_is_named(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "ada", "april", complete(), date="2026-04-01")
+    write(tmp_path, "ada", "bad", complete(), date="2026-05-01", invalid_reason=" \u200b")
+    write(tmp_path, "ada", "later", complete(), date="2026-06-01", methodology_versions="any")
+    row = only(scored(tmp_path, rated("ada", "bad", 1)))
+    assert (row["benchmark_id"], row["composite_score"]) == ("bad", 10.0)
+    assert row["dropped_runs"] == [
+        "run april is superseded by bad",
+        "session later of 2026-06-01 is later, but was run for any version, so without slots",
+    ]

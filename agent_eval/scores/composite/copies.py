@@ -29,6 +29,11 @@ class SlotText(NamedTuple):
     opening: str | None  # hash of the first user message
     sketch: TextSketch | None = None
 
+    @property
+    def is_long(self) -> bool:
+        """Return whether the text is compared by itself."""
+        return self.sketch is not None and self.sketch.n_words >= ENOUGH_WORDS
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -122,8 +127,7 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
         of_session = [item for item in group if item[0].exact is not None]
         by_text: dict[object, list[tuple[SlotText, TextOrigin]]] = defaultdict(list)
         for one, origin in of_session:
-            is_long = one.sketch is not None and one.sketch.n_words >= ENOUGH_WORDS
-            by_text[origin.key if is_long else (one.exact, one.opening)].append((one, origin))
+            by_text[origin.key if one.is_long else (one.exact, one.opening)].append((one, origin))
         for alike in by_text.values():
             first = alike[0][0]
             others = [item for item in alike[1:] if item[0].parts != first.parts]
@@ -208,24 +212,25 @@ def _spoken(agent_id: str, text: str) -> _Spoken:
 def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
     """Yield the agent and a text for each session that is a copy of another agent's, in the order of time."""
     ordered = sorted(spoken, key=lambda s: (s.date is None, s.date or "", s.agent_id, s.session_id))
-    shares: dict[tuple[_Spoken, _Spoken], list[tuple[int, float]]] = defaultdict(list)
     named: dict[tuple[str, str], _Spoken] = {}
+    copied: dict[_Spoken, dict[_Spoken, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     for match in near_duplicates([one.sketch for one in ordered]):
         later, earlier = ordered[match.number], ordered[match.earlier]
         if later.agent_id != earlier.agent_id:
             pair = [named.setdefault((s.agent_id, s.session_id), s) for s in (later, earlier)]
-            shares[pair[0], pair[1]].append((later.n, match.share))
-    for (later, earlier), matched in shares.items():
-        n, total = sum(n for n, _ in matched), later.n_in_session
-        if not n or 2 * n < total:
+            copied[pair[0]][pair[1]].append((later.n, match.share))
+    for later, sources in copied.items():
+        matched = [pair for of_source in sources.values() for pair in of_source]
+        n = sum(n for n, _ in matched)
+        if not n or 2 * n < later.n_in_session:
             continue
         share = sum(n * share for n, share in matched) / n
-        how = f"{n} of {total} conversations share {share:.0%} of their text"
-        sides = [(later, earlier)]
-        if earlier.n and (later.date is None or later.date == earlier.date):
-            sides.append((earlier, later))
-        for one, other in sides:
-            yield (
-                one.agent_id,
-                f"copied session: {one.session_id} is a copy of {other.agent_id}'s session {other.session_id}: {how}",
-            )
+        how = f"{n} of {later.n_in_session} conversations share {share:.0%} of their text"
+        names = " and of ".join(
+            f"{s.agent_id}'s session {s.session_id}" for s in sorted(sources, key=lambda s: s[1:3])
+        )
+        yield later.agent_id, f"copied session: {later.session_id} is a copy of {names}: {how}"
+        for earlier in sources if len(sources) == 1 else ():
+            if earlier.n and (later.date is None or later.date == earlier.date):
+                name = f"{later.agent_id}'s session {later.session_id}"
+                yield earlier.agent_id, f"copied session: {earlier.session_id} is a copy of {name}: {how}"

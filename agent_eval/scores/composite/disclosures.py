@@ -328,8 +328,11 @@ def _session_evidence(
         for session, text in repeated_within(said, of_texts):
             repeated[session].append(text)
         content: dict[str, list[TextOrigin]] = defaultdict(list)
+        long: dict[str, set[tuple[str | None, ...]]] = defaultdict(set)
         for one, origin in zip(said, of_texts, strict=True):
             content[one.session_id].append(origin)
+            if one.is_long:
+                long[one.session_id].add(origin.key)
         held = Counter(o for of in content.values() for o in {o.key for o in of if None not in o.key})
         if not (
             any(f.repeatability_tested for f in of_pair) or repeated or max(held.values(), default=0) > 1
@@ -345,6 +348,7 @@ def _session_evidence(
                 tuple(sorted((o.key for o in content[name]), key=str)),
                 {o.key: o.share for o in content[name] if not o.is_exact},
                 tuple(repeated[name]),
+                frozenset(long[name]),
                 counts=name in gaps,
             )
             for name in (*gaps, *sorted({*content} - {*gaps}))

@@ -25,6 +25,7 @@ class SessionEvidence(NamedTuple):
     shares: Mapping[tuple[str | None, ...], float] = MappingProxyType({})
     """Of near-duplicates, by their origin: the share of the text that they have in common with it."""
     repeated: tuple[str, ...] = ()  # conversations that are in the session more than once
+    long: frozenset[tuple[str | None, ...]] = frozenset()  # the origins of texts that are compared one by one
     counts: bool = True  # False for a session of a superseded run, which can only be copied
 
 
@@ -67,10 +68,30 @@ def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
         copied = next((ordered[i] for i in alike if _is_copy(ordered[i], session, of_silence=False)), None)
         if copied is not None and session.counts:
             found.append(f"copied session: {session.session_id} {_how_copied(session, copied)}")
+        elif session.counts and (mixed := _mixed(session, holding, ordered)):
+            found.append(f"copied session: {session.session_id} {mixed}")
         found += session.repeated if session.counts else ()
         for part in said:
             holding[part].append(number)
     return found
+
+
+def _mixed(
+    session: SessionEvidence,
+    holding: Mapping[tuple[str | None, ...], Sequence[int]],
+    earlier: Sequence[SessionEvidence],
+) -> str | None:
+    """Return how a session mixes long texts of several earlier sessions in at least half of its slots and tests, or None."""
+    copied = [origin for origin in session.content if origin in session.long and holding.get(origin)]
+    parts = {origin[:-1] for origin in session.content}
+    if not copied or 2 * len({origin[:-1] for origin in copied}) < len(parts):
+        return None
+    names = sorted({earlier[holding[origin][0]].session_id for origin in copied})
+    share = sum(session.shares.get(origin, 1.0) for origin in copied) / len(copied)
+    return (
+        f"repeats conversations of {', '.join(names)}: {len(copied)} of {len(session.content)} conversations share "
+        f"{share:.0%} of their text"
+    )
 
 
 def _how_copied(session: SessionEvidence, copied: SessionEvidence) -> str:
