@@ -20,6 +20,7 @@ from agent_eval.transcripts.models import Conversation
 SHINGLE = 3  # words
 SIZE = 128  # hashes
 ENOUGH_WORDS = 40
+_BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
 
 
@@ -33,17 +34,24 @@ class TextSketch:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self | None:
-        """Return the sketch of the texts in their order; None if they have fewer words than a shingle."""
-        every = map(_code, folded_words("\n".join(texts)[:_MOST]))
-        codes = np.array([code for code in every if code >= 0], dtype=np.uint64)
-        if len(codes) < SHINGLE:
+        """Return the sketch of the texts; None if none of them has as many words as a shingle, which is within one text."""
+        found: list[int] = []
+        n_left, n_words = _MOST, 0
+        for text in texts:
+            words = [code for code in map(_code, folded_words(text[:n_left])) if code >= 0]
+            n_left, n_words = max(0, n_left - len(text)), n_words + len(words)
+            found += [*words, _BETWEEN]
+        codes = np.array(found, dtype=np.uint64)
+        is_end = codes == _BETWEEN
+        is_within = ~(is_end[:-2] | is_end[1:-1] | is_end[2:])
+        if not is_within.any():
             return None
         mixed = codes[:-2] * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(31))) + codes[1:-1]
         mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
         mixed = ((mixed ^ (mixed >> np.uint64(29))) + codes[2:]) * np.uint64(0x94D049BB133111EB)
-        distinct = np.unique(mixed >> np.uint64(32))
-        return cls(len(codes), len(distinct), tuple(distinct[:SIZE].tolist()))
+        distinct = np.unique(mixed[is_within] >> np.uint64(32))
+        return cls(n_words, len(distinct), tuple(distinct[:SIZE].tolist()))
 
     @classmethod
     def read(cls, text: str) -> Self:

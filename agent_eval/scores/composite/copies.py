@@ -15,6 +15,7 @@ import polars as pl
 from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, containment
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
+CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
 _INDEXED = 16  # smallest hashes of a text that candidates are found by
 _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 3
@@ -130,7 +131,7 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
             by_text[origin.key if one.is_long else (one.exact, one.opening)].append((one, origin))
         for alike in by_text.values():
             first = alike[0][0]
-            others = [item for item in alike[1:] if item[0].parts != first.parts]
+            others = [i for i in alike[1:] if i[0].parts != first.parts and i[1].share >= CLOSE]
             is_half = 2 * (len(others) + 1) >= max(len(of_session), 3)
             copied = others if is_half else [item for item in alike[1:] if item[0].opening == first.opening]
             if copied:
@@ -152,7 +153,7 @@ def stored_texts(
 ) -> list[str]:
     """Return the units as texts 'date session conversations/all sketch', for the comparison of the agents of a board.
 
-    The conversations of sessions that are not in `counting` are given as 0: they can be copied, but are no copies.
+    The conversations of sessions that are not in `counting` are given as 0: they can be copied, but are not reported as copies.
     """
     n_in = Counter(one.session_id for one in said)
     found: list[str] = []
@@ -216,7 +217,7 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
     copied: dict[_Spoken, dict[_Spoken, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     for match in near_duplicates([one.sketch for one in ordered]):
         later, earlier = ordered[match.number], ordered[match.earlier]
-        if later.agent_id != earlier.agent_id:
+        if later.agent_id != earlier.agent_id and match.share >= CLOSE:
             pair = [named.setdefault((s.agent_id, s.session_id), s) for s in (later, earlier)]
             copied[pair[0]][pair[1]].append((later.n, match.share))
     for later, sources in copied.items():
