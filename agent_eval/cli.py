@@ -525,18 +525,29 @@ def explain(
         str | None,
         typer.Option(help="Show the lowest-rated answers for this metric instead, e.g. helpfulness."),
     ] = None,
+    turn: Annotated[
+        str | None,
+        typer.Option(
+            help="Show this turn (CONVERSATION#TURN, as printed by errors) or conversation instead."
+        ),
+    ] = None,
     worst: Annotated[int, typer.Option(min=1, help="Number of answers to show with --metric.")] = 10,
     everything: Annotated[
         bool, typer.Option("--all", help="Print all rows instead of the first page.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Trace a score to its turns, the judge's rationales and the rubric, or show the worst answers for a metric."""
+    """Trace a score to its turns, the judge's rationales and the rubric, or show the worst answers for a metric or a turn."""
     from agent_eval.commands.results import explain as explaining
     from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     version, out = _marked_version(project, methodology), consoles()[0]
+    if turn is not None:
+        explaining.explain_turn(
+            project, out, agent_id=agent, version=version, reference=turn, as_json=as_json
+        )
+        return
     if metric is not None:
         explaining.explain_metric(
             project, out, agent_id=agent, version=version, metric=metric, n_worst=worst, as_json=as_json, is_whole=everything
@@ -945,13 +956,17 @@ def methodology_list(as_json: AsJson = False) -> None:
 
 @methodology_app.command("show")
 def methodology_show(
-    version: Annotated[str, typer.Argument(help="Version to show, e.g. 1.3.0.")], as_json: AsJson = False
+    version: Annotated[str, typer.Argument(help="Version to show, e.g. 1.3.0.")],
+    template: Annotated[
+        str | None, typer.Option(help="Show only this domain template, e.g. research_v1.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the weights, anchors, templates, tests and rules of one version."""
+    """Show the weights, anchors, templates, tests and rules of one version, or one of its templates."""
     from agent_eval.commands.methodology import show
     from agent_eval.commands.terminal.output import consoles
 
-    show(_project_or_packaged().registry, version, consoles()[0], as_json=as_json)
+    show(_project_or_packaged().registry, version, consoles()[0], as_json=as_json, template=template)
 
 
 @methodology_app.command("diff")

@@ -1,6 +1,9 @@
 """Implement `agent-eval errors`: show error clusters, their frequency and their trend."""
 
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
 from uuid import uuid4
 
 import polars as pl
@@ -8,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_eval.clusters import trends
+from agent_eval.clusters.clusters import N_EXAMPLES
 from agent_eval.commands.terminal.output import print_json
-from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import NotFoundError
 from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
@@ -55,7 +58,8 @@ def errors(
     clusters = project.store.read(table("error_clusters"), pairs)
     compared = _compared(project, version, some, since)
     rows = _joined(clusters, compared, project.store.read(table("error_registry")))
-    print_json(rows) if as_json else _print(rows, out, version, since)
+    of_version = () if version == project.registry.current.version else ("--methodology", version)
+    print_json(rows) if as_json else _print(rows, out, version, since, of_version)
 
 
 def consolidate(project: Project, out: Console) -> None:
@@ -120,45 +124,69 @@ def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFra
     return most_severe_first(rows, "n_turns").select(*first, pl.exclude(first))
 
 
-def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) -> None:
+def _print(
+    rows: pl.DataFrame, out: Console, version: str, since: str | None, of_version: Sequence[str] = ()
+) -> None:
     if rows.is_empty():
         out.print("No failures were found, or no turn was judged for failures. Next: agent-eval run")
         return
     compared = f" since {since}" if since else ""
-    grid = FittingTable(
-        f"Error clusters · methodology {version}{compared}",
-        ("severity", "cluster", "agent", "turns", "per 100", "trend"),
-        numbers=("turns", "per 100"),
-    )
+    width = min(out.width, WIDTH)
+    out.print(Text(_answer(rows)), width=width)
+    out.print(Text(f"Error clusters · methodology {version}{compared}", style="bold"), width=width)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
-        for i, row in enumerate(group.iter_rows(named=True)):
-            grid.add_row(
-                Text(row["severity"], style=_COLOURS[row["severity"]]) if i == 0 else "",
-                _described(row) if i == 0 else "",
-                Text(sanitize_line(row["agent_id"])),
-                str(row["n_turns"]),
-                "–" if row["rate_per_100_turns"] is None else f"{row['rate_per_100_turns']:.1f}",
-                _trend(row),
-            )
-        grid.add_section()
-    out.print(grid, width=min(out.width, WIDTH))
-    out.print(Text(_legend(rows), style="dim"), width=min(out.width, WIDTH))
+        out.print()
+        out.print(_described(group.to_dicts()), width=width)
+        for line in _examples(group.to_dicts(), of_version):
+            out.print(line, soft_wrap=True)
+    out.print()
+    out.print(Text(_legend(rows), style="dim"), width=width)
 
 
-def _described(row: dict[str, object]) -> Text:
-    """Return the title, id, root cause and an example of a cluster as text for the terminal."""
-    text = Text(sanitize_line(str(row["title"])), style="bold")
-    cause = row["root_cause"]
-    if cause:
-        text.append(f"\n{sanitize_line(_cut(str(cause), 200))}", style="not bold")
-    examples = row["examples"] or []
-    seen = (
-        f", e.g. {sanitize_line(_cut(str(examples[0]), 60))}"
-        if isinstance(examples, list) and examples
-        else ""
+def _answer(rows: pl.DataFrame) -> str:
+    """Return how many clusters there are by severity, and the worst one with its agent."""
+    counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
+    worst = rows.row(0, named=True)
+    by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())
+    title, agent = sanitize_line(_cut(str(worst["title"]), 100)), sanitize_line(worst["agent_id"])
+    return (
+        f"{count_of(rows['cluster_id'].n_unique(), 'error cluster')}: {by_severity}. Worst: {title}, {agent}."
     )
-    text.append(f"\n{row['cluster_id']}, since {row['first_seen']}{seen}", style="not bold dim")
+
+
+def _described(group: list[dict[str, Any]]) -> Text:
+    """Return a cluster as text: severity, title and number of turns; label; cause; and each agent's rate and trend."""
+    row, n = group[0], sum(row["n_turns"] for row in group)
+    text = Text(f"[{row['severity']}] ", style=_COLOURS[row["severity"]])
+    text.append(f"{sanitize_line(str(row['title']))} ({n})", style="bold")
+    tool = f" · {sanitize_line(row['tool'])}" if row.get("tool") else ""
+    text.append(f"\n  label: {sanitize_line(str(row['label']))}{tool}", style="not bold")
+    if row["root_cause"]:
+        text.append(
+            f"\n  cause: {sanitize_line(_cut(_first_sentence(row['root_cause']), 200))}", style="not bold"
+        )
+    for of_agent in group:
+        rate = of_agent["rate_per_100_turns"]
+        per_100 = "" if rate is None else f", {rate:.1f} per 100"
+        trend = "" if of_agent["trend"] is None else f", {_trend(of_agent)}"
+        agent, turns = sanitize_line(of_agent["agent_id"]), of_agent["n_turns"]
+        text.append(f"\n  {agent}: {count_of(turns, 'turn')}{per_100}{trend}", style="not bold")
+    text.append(f"\n  {row['cluster_id']}, since {row['first_seen']}", style="not bold dim")
     return text
+
+
+def _examples(group: list[dict[str, Any]], of_version: Sequence[str]) -> Iterator[Text]:
+    """Yield the commands that show up to three examples of a cluster."""
+    of_agents = [(row["agent_id"], example) for row in group for example in row["examples"] or ()]
+    for agent, example in of_agents[:N_EXAMPLES]:
+        words = " ".join(
+            map(shlex.quote, (sanitize_line(agent), "--turn", sanitize_line(example), *of_version))
+        )
+        yield Text(f"  agent-eval explain {words}", style="dim")
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.!?])\s+(?=\S)", " ".join(text.split()), maxsplit=1)[0]
 
 
 def _trend(row: dict[str, object]) -> str:
@@ -168,7 +196,7 @@ def _trend(row: dict[str, object]) -> str:
     before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
     was = f", was {before:.1f}" if isinstance(before, float) else ""
     doubt = ", may be due to chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
-    sure = f"\nq {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
+    sure = f", q {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
     return f"{row['trend']}{was}{sure}"
 
 
@@ -180,7 +208,7 @@ def _cut(text: str, most: int) -> str:
 def _legend(rows: pl.DataFrame) -> str:
     n = rows["cluster_id"].n_unique()
     lines = [
-        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with the error per 100 turns that people or models judged; –: no turns were judged."
+        f"{count_of(n, 'cluster')}. per 100: turns with the error per 100 turns that people or models judged; –: no turns were judged."
     ]
     if rows["trend"].null_count() < rows.height:
         lines.append(

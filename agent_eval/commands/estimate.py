@@ -46,7 +46,7 @@ def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Se
         UnusableJudgeError: If a model's API key is missing or the model is unknown.
     """
     if problems := project.judge_problems():
-        project.registry.refuse_edited(versions or project.registry.recorded)
+        project.registry.refuse_edited(versions or project.registry.frozen)
         if planned_work(project, project.some_agents(agents), versions)["in all"].calls.n_calls:
             raise UnusableJudgeError(problems)
 
@@ -64,7 +64,7 @@ def estimate_run(
         UnusableJudgeError: If calls are needed and a judge model's API key is missing or the model is unknown.
         EditedVersionError: If a requested version was edited after it was frozen; a run would reject it.
     """
-    project.registry.refuse_edited(versions or project.registry.recorded)
+    project.registry.refuse_edited(versions or project.registry.frozen)
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError

@@ -31,13 +31,30 @@ def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
         console.print(one_line(f"Skipped: {problem}"), style="yellow", markup=False)
 
 
-def show(registry: Registry, version: str, console: "Console", *, as_json: bool) -> None:
+def show(
+    registry: Registry, version: str, console: "Console", *, as_json: bool, template: str | None = None
+) -> None:
     """Print one version: weights, dimensions with anchors, tests, disclosures, penalties, templates and rules.
+
+    Args:
+        registry: The versions.
+        version: The version.
+        console: The terminal.
+        as_json: Whether to print JSON.
+        template: Print only the template with this slug.
 
     Raises:
         UnknownMethodologyError: If the version does not exist.
+        TemplateNotOnBoardError: If the version does not have the template.
     """
     m = registry.get(version)
+    if template is not None:
+        chosen = _template_named(m, template)
+        if as_json:
+            print_json([chosen.model_dump(mode="json", by_alias=True)])
+        for line in () if as_json else _template_lines(chosen):
+            _print_line(console, line)
+        return
     if as_json:
         hashes = {
             "content_hash": m.content_hash,
@@ -195,12 +212,22 @@ def _reference(r: Reference) -> str:
         str(r.year or "year not named"),
     ]
     about = f": {r.description}" if r.description else ""
-    informs = f" Informs {', '.join(r.informs)}." if r.informs else ""
-    return f"{', '.join(parts)}{_verified(r.verified)}{about}{informs}"
+    informs = f" Topics: {', '.join(r.informs)}." if r.informs else ""
+    checked = f" Our check: {r.our_check}" if r.our_check else ""
+    return f"{', '.join(parts)}{_verified(r.verified)}{about}{informs}{checked}"
 
 
 def _verified(is_verified: bool) -> str:
     return "" if is_verified else ", unverified"
+
+
+def _template_named(m: Methodology, slug: str) -> Template:
+    from agent_eval.commands.results.leaderboard import TemplateNotOnBoardError
+
+    found = next((t for t in m.templates if t.slug == slug), None)
+    if found is None:
+        raise TemplateNotOnBoardError(slug, [t.slug for t in m.templates])
+    return found
 
 
 def _template_lines(t: Template) -> Iterator[str]:

@@ -22,6 +22,8 @@ from agent_eval.project.notify.notifications import notify_changes
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported_judge
+from agent_eval.transcripts.admission import ANY
+from agent_eval.transcripts.sessions import line_in_session_file
 
 _PAIR = ["agent_id", "methodology_version"]
 _ASKED = {
@@ -76,7 +78,7 @@ def run(
         EditedVersionError: If a requested version was edited after it was frozen; nothing is read or written.
         GateRulesError: If a gate in the settings refers to something that does not exist.
     """
-    project.registry.refuse_edited(versions or project.registry.recorded)
+    project.registry.refuse_edited(versions or project.registry.frozen)
     checked_gates(project)
     wanted_agents = project.some_agents(agents)
     for version in versions:
@@ -221,6 +223,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
     return (
         *found,
         *_unnamed(project),
+        *_unknown_versions(project),
         *orphan_ratings(ratings, rated, turns),
         *unasked_ratings(
             ratings,
@@ -231,6 +234,21 @@ def _warnings(project: Project) -> tuple[str, ...]:
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
         *(f"{p.file}: {p.reason}" for p in project.registry.place_problems),
     )
+
+
+def _unknown_versions(project: Project) -> Iterator[str]:
+    """Yield a warning with file and line for each session that was run for a version that does not exist."""
+    known = project.registry.versions
+    columns = ["agent_id", "session_id", "methodology_versions"]
+    rows = project.store.read(table("sessions"), columns=columns).explode("methodology_versions")
+    unknown = rows.filter(~pl.col("methodology_versions").is_in([ANY, *known])).sort(columns)
+    for agent, session, version in unknown.iter_rows():
+        folder = project.home.sessions / agent / session
+        yield (
+            f"{agent}/{session}/session.yaml:{line_in_session_file(folder, 'methodology_versions', version)}: "
+            f"methodology_versions names {version}, which does not exist, so the session does not count under it. Versions: "
+            f"{', '.join(known)}. Correct it, or add methodologies/{version}.yaml."
+        )
 
 
 def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:

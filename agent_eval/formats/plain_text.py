@@ -1,4 +1,9 @@
-"""Sanitise untrusted text for terminals (control characters, bidirectional overrides), and write counts in words."""
+"""Sanitise untrusted text for terminals, write counts in words, and split text into words for comparisons."""
+
+import re
+import sys
+import unicodedata
+from functools import cache
 
 REPLACEMENT = "\ufffd"
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates
@@ -6,6 +11,46 @@ _UNPRINTABLE = dict.fromkeys((*range(32), *range(127, 160), *_BIDI, *range(0xD80
 _STEERING = {i: c for i, c in _UNPRINTABLE.items() if chr(i) not in "\n\t"}
 _BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 LONGEST = 2_000
+_LOOK_ALIKE = dict(  # Cyrillic and Greek letters
+    zip("аеорсухікѕјԁһвмнтԛԝӏοαινκρτυχ", "aeopcyxiksjdhbmhtqwloaivkptux", strict=True)
+)
+_WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
+"""A word, or a letter of a script that is written without spaces."""
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
+_WITHIN_WORDS = str.maketrans("", "", "-_'’‐‑")
+DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
+_LONGEST_NUMBER = 5  # characters of a word with digits that is not an id
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+
+
+def folded_words(text: str) -> list[str]:
+    """Return the words of a text, without case, punctuation, accents, look-alike letters and invisible characters.
+
+    Hyphens, apostrophes and tags do not separate words.
+    """
+    if "<" in text:
+        text = _TAG.sub("", text)
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower().translate(_WITHIN_WORDS))
+    text, table = unicodedata.normalize("NFKD", text).casefold(), _folded_signs()
+    for sign in set(text) & table.keys():
+        text = text.replace(sign, table[sign])
+    return _WORD.findall(text.translate(_WITHIN_WORDS))
+
+
+def looks_like_id(word: str) -> bool:
+    """Return whether a word looks like an id: it has digits, and more characters than most numbers in a text.
+
+    The digits 0 and 1 count as the letters that they look like.
+    """
+    return len(word) > _LONGEST_NUMBER and not word.translate(DIGITS_AS_LETTERS).isalpha()
+
+
+@cache
+def _folded_signs() -> dict[str, str]:
+    """Return the Latin letters of look-alike letters, and nothing for marks on letters and invisible characters."""
+    every = map(chr, range(128, sys.maxunicode + 1))
+    return dict.fromkeys((c for c in every if unicodedata.category(c) in ("Cf", "Mn")), "") | _LOOK_ALIKE
 
 
 def sanitize(text: str) -> str:

@@ -16,6 +16,20 @@ def parse_timestamp(text: str) -> datetime.datetime:
         raise ValueError(f"{text!r} is outside the calendar in UTC") from error
 
 
+def refuse_future(when: datetime.date, name: str) -> None:
+    """Raise if a date is later than today anywhere on Earth: what has not happened yet would stay the latest for years.
+
+    Raises:
+        ValueError: If the date is later than tomorrow in UTC; the message contains the name of the field.
+    """
+    now = datetime.datetime.now(datetime.UTC).date()
+    day = when.date() if isinstance(when, datetime.datetime) else when
+    if day > now + datetime.timedelta(days=1):
+        raise ValueError(
+            f"{name} is {day.isoformat()}, which is in the future; today is {now.isoformat()} (UTC)"
+        )
+
+
 def seconds(when: str | datetime.datetime | None) -> float:
     """Return a point in time as seconds since 1970; minus infinity for a missing or invalid value."""
     if isinstance(when, datetime.datetime):

@@ -32,11 +32,11 @@ from agent_eval.judge.people import DISPUTED, raters
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
-from agent_eval.judge.rules import AUTONOMY
+from agent_eval.judge.rules import AUTONOMY, RULE
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
 from agent_eval.metrics.base import NEEDS_MULTIMODAL, NO_TURNS, Metric
-from agent_eval.metrics.findings import RatingFinding, facts_of, findings_of
-from agent_eval.metrics.profile import asked_since
+from agent_eval.metrics.findings import TRANSCRIPT, RatingFinding, facts_of, findings_of
+from agent_eval.metrics.profile import CAPS, asked_since
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -47,7 +47,11 @@ from agent_eval.transcripts.models import SLOTS, Conversation, Turn, n_turn_inde
 
 NO_JUDGE = "none"
 NO_RATING = "no rating: needs a judge model or a human"
+NEEDS_HUMAN = "no rating: the agent crashed before its first message; needs a human"
+_JUDGED_ON = {cap.target: cap.within for cap in CAPS if cap.metric == TRANSCRIPT}
+"""The test whose conversations decide a dimension, by dimension. The others are judged on the whole session."""
 
+_CRASHED = "The agent crashed before its first message in every conversation that serves the test."
 _TABLE = table("rubric_ratings")
 _PAIR = ["methodology_version", "agent_id"]
 _SESSION = [*_PAIR, "session_id"]
@@ -180,6 +184,11 @@ class _Held:
     tests: frozenset[str]
     transcript: Transcript
 
+    @property
+    def is_early_crash(self) -> bool:
+        """Return whether the agent crashed before the first message, which is a result of the agent."""
+        return not self.turns and self.conversation.outcome.is_crash
+
 
 @dataclass(frozen=True)
 class _Material:
@@ -279,18 +288,24 @@ def _parts(pair: AgentVersion, methodologies: Mapping[str, Methodology], held: _
 def _universal_parts(
     pair: AgentVersion, session_id: str, held: Sequence[_Held], methodology: Methodology
 ) -> Iterator[_Part]:
-    held = [h for h in held if h.turns]  # conversations without messages cannot be rated
-    content_hash = session_hash(h.content_hash for h in held)
+    crashed = [h for h in held if h.is_early_crash]
+    shown = [h for h in held if h.turns] or crashed  # other conversations without messages cannot be rated
+    content_hash = session_hash(h.content_hash for h in shown)
     metrics = universal_metrics(methodology)
-    tests = frozenset[str]().union(*(h.tests for h in held))
     for dimension in methodology.dimensions:
         part = _Part(pair, session_id, None, dimension.id, None)
-        if not held:
+        tested = [h for h in held if dimension.needs_test in h.tests]
+        if not shown:
             part.reason = NO_TURNS
-        elif dimension.needs_test is not None and dimension.needs_test not in tests:
+        elif dimension.needs_test is not None and not tested:
             part.reason = _lacks_test(dimension)
+        elif tested and all(h.is_early_crash for h in tested):
+            part.metric, part.held = metrics[dimension.id], tested
+            part.answers = [(RULE, Scored(_CRASHED, rating_1to5=1, answered_by=RULE))]
         else:
-            _ask(part, metrics[dimension.id], held, content_hash)
+            _ask(part, metrics[dimension.id], shown, content_hash)
+            part.held = [*shown, *(h for h in crashed if h not in shown)]
+            part.reason = NO_RATING if any(h.turns for h in shown) else NEEDS_HUMAN
         yield part
 
 
@@ -315,8 +330,9 @@ def _domain_parts(
         for one in in_slot:
             for criterion in template.criteria:
                 part = _Part(pair, session_id, one.conversation.conversation_id, slot, criterion.id)
-                if one.turns:
+                if one.turns or one.is_early_crash:
                     _ask(part, metrics[f"{slot}.{criterion.id}"], [one], one.content_hash)
+                    part.reason = NO_RATING if one.turns else NEEDS_HUMAN
                 else:
                     part.reason = NO_TURNS
                 yield part
@@ -429,14 +445,16 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
     }
     for rating in ratings:
         is_effective = is_rated and bool(rating["is_effective"])
-        yield part.where | asked | _human_row(part, rating) | {"is_effective": is_effective}
+        row = _human_row(part, rating)
+        yield part.where | asked | row | _contradiction(part, row) | {"is_effective": is_effective}
     if is_rated and (dispute := ratings[0]["dispute"]):
         by = {"judge": HUMAN, "rater": raters(ratings)}
         yield part.where | asked | by | {"status": DISPUTED, "reason": dispute, "is_effective": True}
     given = list(given_answers(part.answers))
     for judge, verdict, is_effective in given:
         row = _verdict_row(part, judge, verdict)
-        yield part.where | asked | row | {"is_effective": is_effective and not is_rated}
+        counts = {"is_effective": is_effective and not is_rated}
+        yield part.where | asked | row | _contradiction(part, row) | counts
     if not given and not is_rated:
         unrated = {
             "status": part.status,
@@ -453,6 +471,20 @@ def _why_unrated(part: _Part) -> str:
         uncounted = [v.reason for _, v in part.answers if isinstance(v, NotApplicable)]
         return f"{part.reason} ({uncounted[0]})" if uncounted else part.reason
     return part.reason
+
+
+def _contradiction(part: _Part, row: Row) -> Row:
+    """Return the reason why the transcript contradicts a rating: it is above 1, but the agent never replied.
+
+    A rating that a rule computed from the transcript is not contradicted by it.
+    """
+    rating, test = row.get("rating_1to5"), _JUDGED_ON.get(part.target)
+    judged = [h for h in part.held if test in h.tests] or part.held
+    is_silent = bool(judged) and not any(h.conversation.n_replies for h in judged)
+    if not is_silent or not isinstance(rating, int) or rating <= 1 or row["judge"] == RULE:
+        return {}
+    names = ", ".join(h.conversation.conversation_id for h in judged[:3]) + (", …" if len(judged) > 3 else "")
+    return {"reason": f"rated above 1, but the agent never replied in conversation {names}"}
 
 
 def _human_row(part: _Part, rating: Row) -> Row:

@@ -164,9 +164,10 @@ class Penalty(FrozenRules):
 
 
 class Reference(FrozenRules):
-    """Describe a publication that the methodology cites. Unknown fields are null.
+    """Describe a publication that the methodology cites, as published. Unknown fields are null.
 
-    `verified` states whether the reference was checked against the publication.
+    `informs` lists the published topics. `our_check` states where the entry differs from what this project knows of the work,
+    and `verified` whether the reference was checked against the work.
     """
 
     title: Text
@@ -175,6 +176,7 @@ class Reference(FrozenRules):
     year: int | None = None
     description: Text | None = None
     informs: tuple[Text, ...] = ()
+    our_check: Text | None = None
     verified: bool = False
 
 

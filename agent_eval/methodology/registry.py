@@ -4,7 +4,7 @@ An invalid file is reported with file, line and reason; the other files are stil
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -26,6 +26,16 @@ SHOWN_ERRORS = 5
 SHOWN_LETTERS = 40  # maximum characters of a key shown from an untrusted file
 
 _REVERT = "undo the change, or publish it as a new version in a new file"
+
+_OF_EARLIER_RELEASES = {
+    "1.0.0": "7550a63038ffbf988c97ddd26348f550",
+    "1.1.0": "d4356a8579ded04cdaf8fbe00956721b",
+    "1.2.0": "83fc7d837a0fc4e6d5aeca19550ca68f",
+    "1.3.0": "db4b08be7eb25b0ec3d10a234b27d3db",
+}
+"""Hashes of the packaged versions when they covered the references, as in boards that earlier releases stored."""
+Scored = Mapping[str, Collection[str]]
+"""Content hashes that the store has scores under, by version."""
 
 _RECORD_HEADER = """\
 # Content hashes of published methodology versions. A published version never changes: publish a new one instead.
@@ -79,6 +89,7 @@ class Registry:
     """Hold the methodology versions in semantic order, and the problems of unreadable files.
 
     `recorded` maps a version to the hash that was frozen on publication, and to the file that records the hash.
+    `scored` returns the hashes under which the project has scores: they freeze a version too, whatever its record says.
     `own` lists the versions from the user's folder. At most one of the versions returned by `read` is current;
     `place_problems` lists the files that leave open which version supersedes which.
     """
@@ -88,9 +99,12 @@ class Registry:
     recorded: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     own: frozenset[str] = frozenset()
     place_problems: tuple[MethodologyProblem, ...] = ()
+    scored: Callable[[], Scored] = dict[str, Collection[str]]
 
     @classmethod
-    def read(cls, own: Path | None = None) -> "Registry":
+    def read(
+        cls, own: Path | None = None, scored: Callable[[], Scored] = dict[str, Collection[str]]
+    ) -> "Registry":
         """Read the packaged versions and, if the folder `own` exists, the versions in it."""
         packaged = _packaged()
         found, problems = _read_own(own, packaged) if own else ((), ())
@@ -106,6 +120,7 @@ class Registry:
             },
             own=frozenset(m.version for m in found),
             place_problems=tuple(_place_problems(declared, own)),
+            scored=scored,
         )
 
     @property
@@ -170,7 +185,11 @@ class Registry:
         return (*self.edited().values(), *gone, *unrecorded)
 
     def edited(self) -> dict[str, MethodologyProblem]:
-        """Return, by version, the problems of frozen versions that are unreadable or differ from their records."""
+        """Return, by version, the problems of frozen versions that are unreadable or were edited.
+
+        A version was edited if its content differs from its record, or from the content that scores in the project were
+        computed with. A draft is not frozen.
+        """
         return dict(self._edited)
 
     @cached_property
@@ -186,7 +205,21 @@ class Registry:
                     found[version] = MethodologyProblem(problem.file, reason, problem.line, version)
             elif recorded not in (m.content_hash, m.earlier_content_hash):
                 found[version] = MethodologyProblem(file, _changed(m, recorded), version=version)
+        for version, hashes in self.scored().items():
+            if (m := known.get(version)) is None or version in found or not hashes:
+                continue
+            accepted = {m.content_hash, m.earlier_content_hash, _OF_EARLIER_RELEASES.get(version)}
+            is_frozen = m.status != "draft" or version in self.recorded
+            if is_frozen and not accepted & {*hashes}:
+                file = self.recorded.get(version, ("", f"{version}.yaml"))[1]
+                reason = _changed(m, min(hashes), "scored in this project")
+                found[version] = MethodologyProblem(file, reason, version=version)
         return found
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Return the versions whose content must not change: those that are recorded or were edited after scoring."""
+        return frozenset({*self.recorded, *self.edited()})
 
     def unreadable(self) -> dict[str, MethodologyProblem]:
         """Return, by version, the problems of unreadable frozen versions. Any of them could be the current one."""
@@ -295,8 +328,8 @@ def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterat
         )
 
 
-def _changed(m: Methodology, recorded: str) -> str:
-    return f"{m.version} was published with hash {recorded}, but its content now has hash {m.content_hash}; {_REVERT}"
+def _changed(m: Methodology, recorded: str, was: str = "published") -> str:
+    return f"{m.version} was {was} with hash {recorded}, but its content now has hash {m.content_hash}; {_REVERT}"
 
 
 @cache

@@ -44,7 +44,7 @@ from agent_eval.simulate.agents.endpoints import Allowed
 from agent_eval.simulate.preparation import SimulationSetup
 from agent_eval.simulate.scenarios import LoadedSuite, read_suites
 from agent_eval.simulate.users import USER_TEMPERATURE
-from agent_eval.storage import Store
+from agent_eval.storage import Store, StoreError
 from agent_eval.storage.ledger import SpendingCap
 from agent_eval.storage.run_owners import RunOwners
 from agent_eval.tables import TABLES, table
@@ -159,7 +159,17 @@ class Project:
     @cached_property
     def registry(self) -> Registry:
         """Return all methodology versions: the packaged ones and those of the project."""
-        return Registry.read(self.home.methodologies)
+        return Registry.read(self.home.methodologies, self._scored_hashes)
+
+    def _scored_hashes(self) -> dict[str, list[str]]:
+        """Return the content hashes of the methodology versions that the stored composites were computed with."""
+        columns = ["methodology_version", "methodology_content_hash", "raw_composite_score"]
+        try:
+            rows = self.store.read(table("composite_scores"), columns=columns)
+        except StoreError:  # reported by the commands that need the rows
+            return {}
+        scored = rows.drop_nulls().group_by("methodology_version").agg("methodology_content_hash")
+        return dict(scored.iter_rows())
 
     @cached_property
     def metrics(self) -> MetricSet:

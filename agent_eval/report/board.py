@@ -120,8 +120,8 @@ def _lead(firsts: list[dict[str, Any]]) -> str:
 def outcomes(board: pl.DataFrame) -> list[str]:
     """Return lines about incomplete evidence of agents, and its possible effect on the results.
 
-    The lines describe trials of unknown outcome, judgments made on part of the evidence, judged samples, and judges
-    whose answers came from several models.
+    The lines describe trials of unknown outcome, judgments made on part of the evidence, judged samples, judges whose
+    answers came from several models, and sessions and runs that do not count.
     """
     return [
         f"{row['name'] or row['agent_id']}: {said}"
@@ -131,6 +131,7 @@ def outcomes(board: pl.DataFrame) -> list[str]:
             _seen(row),
             _sampled(row),
             *(row.get("several_models") or ()),
+            _dropped(row),
         )
         if said
     ]
@@ -143,6 +144,12 @@ def _seen(row: dict[str, Any]) -> str | None:
     least = math.floor(1000 * row["least_seen_share"]) / 10
     share = f"at least {least:.1f} % of it" if least else "some on less than 0.1 % of it"
     return f"{row['n_seen_in_part']:,} of {row['n_judged']:,} judgments were made on part of the evidence, {share}"
+
+
+def _dropped(row: dict[str, Any]) -> str | None:
+    """Return a text on the sessions and runs that do not count, with the reasons."""
+    dropped = row.get("dropped_runs")
+    return f"does not count: {'; '.join(dropped)}" if dropped else None
 
 
 def _sampled(row: dict[str, Any]) -> str | None:

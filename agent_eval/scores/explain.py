@@ -41,6 +41,16 @@ class NothingToExplainError(NotFoundError):
         )
 
 
+class UnknownTurnError(NotFoundError):
+    """Raised when the agent does not have the conversation or turn."""
+
+    def __init__(self, pair: AgentVersion, reference: str) -> None:
+        super().__init__(
+            f"Agent {pair.agent_id!r} has no turn {reference[:200]!r} under methodology {pair.methodology_version}. Expected "
+            "conversation#turn, with turns from 0, or the id of a conversation; `agent-eval errors` prints examples."
+        )
+
+
 @dataclass(frozen=True)
 class Node:
     """Hold one step of an explanation: its title, its details and its parts."""
@@ -101,6 +111,52 @@ def explain(
     if score == "D":
         return _domain(page, domain)
     return page.dimension(score) if score in DIMENSIONS else page.scenario(score)
+
+
+def explain_turn(
+    agent_id: str,
+    version: str,
+    reference: str,
+    *,
+    transcripts: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    turns: pl.DataFrame,
+    methodology: Methodology,
+) -> Node:
+    """Return the explanation of a turn or a conversation: what was said, and the judges' answers with their rationales.
+
+    Args:
+        agent_id: The agent.
+        version: The methodology version.
+        reference: `conversation#turn`, as in the examples of error clusters, or the id of a conversation.
+        transcripts: Table transcripts.
+        turn_judgments: Table turn_judgments.
+        conversation_judgments: Table conversation_judgments.
+        turns: Table turns.
+        methodology: The version.
+
+    Raises:
+        UnknownTurnError: If the agent has no such conversation or turn.
+    """
+    pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
+    rows = _of(transcripts, pair)
+    known = set(rows["conversation_id"])
+    name, index = (reference, "") if reference in known else reference.rpartition("#")[::2]
+    if name not in known or (index and not index.isdecimal()):
+        raise UnknownTurnError(pair, reference)
+    page = _Page(
+        pair, methodology, None, ratings=pl.DataFrame(), transcripts=rows,
+        turn_judgments=_of(turn_judgments, pair), conversation_judgments=_of(conversation_judgments, pair),
+        turns=turns.filter(pl.col("agent_id") == agent_id),
+    )  # fmt: skip
+    node = page.conversation(rows.filter(conversation_id=name).row(0, named=True))
+    if not index:
+        return node
+    turn = next((child for child in node.children if child.title == f"turn {int(index)}"), None)
+    if turn is None:
+        raise UnknownTurnError(pair, reference)
+    return Node(node.title, children=(turn,))
 
 
 def to_rows(node: Node) -> list[dict[str, object]]:
@@ -166,7 +222,8 @@ def _flat(node: Node, above: tuple[str, ...]) -> Iterator[dict[str, object]]:
 def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
     lines = [_weighted_sum(page.methodology, universal, domain), *_penalty(row)]
     lines += [f"missing: {text}" for text in _texts(row["missing"])]
-    lines += [f"note: {text}" for text in _texts(row["warnings"])]
+    warnings = _texts(row["warnings"])
+    lines += [f"note: {text}" for text in dict.fromkeys((*warnings, *_texts(row.get("dropped_runs"))))]
     lines += [f"disputed: {text}" for text in _texts(row["disputed"])]
     lines += [
         f"{name}: {_known(row[name])}"
@@ -287,7 +344,7 @@ class _Page:
         order = rows.join(means, on="conversation_id", how="left").sort(
             "mean", "conversation_id", nulls_last=True
         )
-        shown = tuple(self._conversation(row) for row in order.head(LOWEST).to_dicts())
+        shown = tuple(self.conversation(row) for row in order.head(LOWEST).to_dicts())
         which = "" if rows.height <= LOWEST else f"; the {LOWEST} whose turns are rated lowest"
         yield Node(f"{rows.height} without a slot, no part of the composite{which}", children=shown)
 
@@ -318,7 +375,8 @@ class _Page:
             title = f"{row['status']}{f' in {where}' if where else ''}: {row['reason'] or 'no reason given'}"
             return Node(title, children=self._conversations(row, dimension))
         rating = str(row["rating_1to5"])
-        lines = [_line("rationale", row["rationale"]), _quote(row), _line("decided by", row["decided_by"])]
+        lines = [_line("contradicted", row["reason"])]
+        lines += [_line("rationale", row["rationale"]), _quote(row), _line("decided by", row["decided_by"])]
         lines += [f"anchor {rating}: {anchors.by_rating()[rating]}"] if anchors else []
         lines += [
             _line(name.replace("_", " "), as_text(row[name]))
@@ -340,9 +398,10 @@ class _Page:
             return ()  # the rating has no session, or its slot has no conversation
         if dimension and dimension.needs_test:
             rows = rows.filter(pl.col("tests").list.contains(dimension.needs_test))
-        return tuple(self._conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())
+        return tuple(self.conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())
 
-    def _conversation(self, row: Row) -> Node:
+    def conversation(self, row: Row) -> Node:
+        """Return the tree of a conversation: its judgments and its turns."""
         same = pl.col("conversation_id") == row["conversation_id"]
         judged = self.conversation_judgments.filter(same, "is_effective").sort("metric").to_dicts()
         turns = self.turns.filter(same).sort("turn_index").to_dicts()

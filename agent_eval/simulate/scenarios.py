@@ -22,7 +22,7 @@ from agent_eval.formats.yaml import YamlError, read_document, read_text
 from agent_eval.scores.tools.trajectory import MalformedCallError, Mode, match
 from agent_eval.settings.gate_spec import Level, Limit
 from agent_eval.simulate.mocks import ConversationMocks, Mock, Resolve
-from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug
+from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug, describes_error
 from agent_eval.transcripts.models import Scenario as Slot
 from agent_eval.transcripts.scenario_names import task_of
 
@@ -187,8 +187,10 @@ class BenchmarkScenario(Frozen):
         names = [tool.name for tool in self.tools]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"tools names {repeated[0]!r} twice; give each tool one name")
-        if self.slot == "error_injection" and self.injected_error is None:
-            raise ValueError("injected_error is missing: the slot error_injection needs it")
+        if self.slot == "error_injection" and not describes_error(self.injected_error):
+            raise ValueError(
+                "injected_error is missing or empty: the slot error_injection needs a description of the error"
+            )
         last = self.max_turns if self.user is not None else 1 + len(self.turns)
         for at, assertion in enumerate(self.assertions):
             if assertion.turn is not None and assertion.turn >= last:

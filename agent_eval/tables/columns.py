@@ -368,6 +368,12 @@ BOARD_FACTS = (
         NAMES,
         "Judges whose answers came from several models, as their servers name them: 'openai/x answered by 2 models: a, b'",
     ),
+    Column(
+        "dropped_runs",
+        NAMES,
+        "Sessions and runs of the agent that do not count, each with the reason: harness failures, superseded runs, and "
+        "sessions for other versions that are later than the run that counts",
+    ),
 )
 INPUTS = (
     Column("sessions_hash", S, "Hash of the agent's session files and its entry in agents.yaml"),

@@ -101,6 +101,11 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("n_turns", I, "Number of turns; 0 if the conversation has no message", nullable=False),
             Column("n_user_messages", I, "Messages with role user", nullable=False),
             Column("n_agent_messages", I, "Messages with role assistant", nullable=False),
+            Column(
+                "n_replies",
+                I,
+                "Replies of the agent after the first user message, without empty ones and errors; null if an earlier release stored the row",
+            ),
             Column("n_tool_calls", I, "Tool calls by the agent or the user", nullable=False),
             Column("goal", S, "Goal of the user"),
             Column("profile", S, "Description of the user"),
@@ -140,6 +145,12 @@ DECLARED: tuple[Table[Any], ...] = (
                 "opening_hash",
                 S,
                 "Hash of the first user message, ignoring case and whitespace; null without one",
+            ),
+            Column(
+                "text_sketch",
+                S,
+                "Sketch of the agent's texts, by which near copies are found: numbers of words and shingles, and hashes; null in "
+                "conversations that fill no slot or test or have fewer than three words",
             ),
             Column("source", S, "Format, file and record of the source"),
             Column("source_line", I, "1-based line in the session's conversations.jsonl"),

@@ -133,7 +133,11 @@ DECLARED: tuple[Table[Any], ...] = (
                 "scored, unscored, missing, invalid, disputed or not_applicable",
                 nullable=False,
             ),
-            Column("reason", S, "Reason for a missing rating; null if scored"),
+            Column(
+                "reason",
+                S,
+                "Reason for a missing rating, or fact of the transcript that contradicts a rating; null otherwise",
+            ),
             Column("rationale", S, "Rater's rationale"),
             Column("evidence", S, "Quote or turn reference"),
             Column(

@@ -216,6 +216,12 @@ DECLARED: tuple[Table[Any], ...] = (
             MISSING,
             DISPUTED,
             Column("warnings", NAMES, "Warnings that do not prevent publication", nullable=False),
+            Column(
+                "text_sketches",
+                NAMES,
+                "Sketches of the agent's texts in slots and tests, by which boards find sessions copied from another agent: "
+                "date, session, conversations/all of the session, words, shingles, hashes",
+            ),
             *INPUTS,
         ),
         BY_PAIR,

@@ -14,10 +14,12 @@ from agent_eval.methodology.models import Methodology
 from agent_eval.tables import table
 from agent_eval.tables.frames import Agents, Conversations, Sessions
 from agent_eval.tables.ingest import HARNESS_FAILURE
+from agent_eval.transcripts.models import describes_error
+from agent_eval.transcripts.outcomes import is_crash
 from agent_eval.transcripts.sessions import CONVERSATIONS
 
 ANY = "any"
-_NO_ERROR = ("false", '""', "[]", "{}", "null")  # values of injected_error that mean "nothing was injected"
+INJECTION = "error_injection"
 _RUN = ["agent_id", "benchmark_id"]
 _SESSION = ["agent_id", "session_id"]
 
@@ -58,7 +60,7 @@ def admit(
     columns = [*_SESSION, "benchmark_id", "is_declared", "reason", "superseded_by"]
     rows = (
         conversations.join(judged.select(columns), on=_SESSION, how="left")
-        .join(_linked(sessions), on=[*_SESSION, "scenario"], how="left")
+        .join(linked(sessions), on=[*_SESSION, "scenario"], how="left")
         .join(_templates(agents, methodology), on="agent_id", how="left")
         .with_columns(
             pl.lit(methodology.version).alias("methodology_version"),
@@ -135,7 +137,7 @@ def _reason_of_orphans() -> pl.Expr:
     )
 
 
-def _linked(sessions: pl.DataFrame) -> pl.DataFrame:
+def linked(sessions: pl.DataFrame) -> pl.DataFrame:
     """Return the explicit links: one row per session and scenario, with the required test that it covers."""
     stated = sessions.select(*_SESSION, "links").filter(pl.col("links").is_not_null())
     rows = [
@@ -158,17 +160,33 @@ def _templates(agents: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
 def _tests(slugs: list[str]) -> pl.Expr:
     """Return an expression for the required tests that a conversation covers, in the version's order.
 
+    A conversation covers the test of its scenario and the one that its session links to the scenario, if it shows what the
+    test asks for: a user message, a reply or the agent's crash, and for the injection also an error that was injected.
     Conversations of undeclared sessions cover no tests.
     """
-    is_injected = pl.col("injected_error").is_not_null() & ~pl.col("injected_error").is_in(_NO_ERROR)
+    is_injected = pl.col("injected_error").map_elements(
+        lambda text: describes_error(json.loads(text)), return_dtype=pl.Boolean
+    )
+    is_run = _is_evidence() & pl.col("is_declared")
     served = [
         pl.when(
-            (pl.col("scenario") == slug)
-            | (pl.col("linked") == slug)
-            | (is_injected if slug == "error_injection" else pl.lit(value=False))
+            ((pl.col("scenario") == slug) | (pl.col("linked") == slug))
+            & (is_injected if slug == INJECTION else pl.lit(value=True))
         ).then(pl.lit(slug))
         for slug in slugs
     ]
     none = pl.lit([], dtype=pl.List(pl.String))
     tests = pl.concat_list(served).list.drop_nulls() if served else none
-    return pl.when("is_declared").then(tests).otherwise(none).alias("tests")
+    return pl.when(is_run).then(tests).otherwise(none).alias("tests")
+
+
+def _is_evidence() -> pl.Expr:
+    """Return whether a conversation shows something of the agent: it was asked, it replied, or it crashed.
+
+    A failure of the harness before the first reply shows nothing. What an earlier release stored counts by its turns.
+    """
+    has_replied = (pl.col("n_replies") > 0).fill_null(pl.col("n_turns") > 0)
+    is_asked = pl.col("opening_hash").is_not_null() & (pl.col("outcome_class") != "harness_error").fill_null(
+        value=True
+    )
+    return has_replied | is_asked | is_crash()

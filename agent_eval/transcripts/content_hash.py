@@ -8,7 +8,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from agent_eval.formats.hashing import canonical, digest
-from agent_eval.transcripts.models import Conversation, Message, Turn
+from agent_eval.formats.plain_text import folded_words, looks_like_id
+from agent_eval.transcripts.models import Conversation, Message, Turn, is_blank
 
 
 def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
@@ -47,21 +48,36 @@ def session_hash(conversation_hashes: Iterable[str]) -> str:
 def messages_hash(conversation: Conversation) -> str:
     """Return a hash of the agent's calls and of the letters and digits in its messages.
 
-    Copies that differ only in case, spacing or punctuation have the same hash.
+    Copies that differ only in case, spacing, punctuation, look-alike letters or ids have the same hash.
     """
     said = (m for m in conversation.messages if m.role == "assistant")
     return digest(
-        "messages", [[_letters(m.content or ""), [[c.name, c.arguments] for c in m.tool_calls]] for m in said]
+        "messages",
+        [
+            [_letters(m.content or ""), [[c.name, [*_leaves(c.arguments)]] for c in m.tool_calls]]
+            for m in said
+        ],
     )
 
 
+def _leaves(value: object) -> Iterator[str]:
+    """Yield the values of a call's arguments as letters, without those that are ids."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+    if parts is not None:
+        for part in parts:
+            yield from _leaves(part)
+    elif letters := _letters(str(value)):
+        yield letters
+
+
 def _letters(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())
+    return "".join(word for word in folded_words(text) if not looks_like_id(word))
 
 
 def opening_hash(conversation: Conversation) -> str | None:
-    """Return the hash of the first user message, ignoring case and spacing; None if there is no user message."""
-    opening = next((m.content for m in conversation.messages if m.role == "user" and m.content), None)
+    """Return the hash of the first user message, ignoring case and spacing; None if no user message has a text."""
+    texts = (m.content for m in conversation.messages if m.role == "user")
+    opening = next((text for text in texts if text and not is_blank(text)), None)
     return None if opening is None else digest("opening", " ".join(opening.split()).casefold())
 
 

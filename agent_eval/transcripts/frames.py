@@ -12,6 +12,7 @@ from agent_eval.formats.json_text import dumps
 from agent_eval.tables import table
 from agent_eval.transcripts.content_hash import conversation_hash, messages_hash, opening_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation, Message, Turn
+from agent_eval.transcripts.text_sketch import text_sketch
 
 Row = dict[str, object]
 
@@ -149,6 +150,7 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "n_turns": len(turns),
         "n_user_messages": roles.count("user"),
         "n_agent_messages": roles.count("assistant"),
+        "n_replies": c.n_replies,
         "n_tool_calls": sum(len(turn.tool_calls) for turn in turns),
         "knowledge": dumps(c.knowledge),
         "tools": None if c.tools is None else dumps(c.tools),
@@ -167,6 +169,7 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "metadata": dumps(c.metadata),
         "messages_hash": messages_hash(c) if c.scenario or c.injected_error else None,
         "opening_hash": opening_hash(c),
+        "text_sketch": text_sketch(c) if c.scenario or c.injected_error else None,
     }
 
 

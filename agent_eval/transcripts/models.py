@@ -25,6 +25,7 @@ from pydantic import (
 
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
+from agent_eval.formats.timestamps import refuse_future
 from agent_eval.methodology.models import Version
 from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, flattened
 from agent_eval.transcripts.outcomes import CLASSES, OutcomeBasis, OutcomeClass, completed, contradiction
@@ -56,6 +57,21 @@ _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_comp
 def id_key(conversation_id: str) -> str:
     """Return the id in Unicode's composed form (NFC), so that equivalent ids compare as equal."""
     return unicodedata.normalize("NFC", conversation_id)
+
+
+_NOTHING = frozenset({"", "none", "null", "nil", "no", "false", "n/a", "na"})
+"""Texts that mean "nothing was injected"."""
+
+
+def describes_error(value: JsonValue) -> bool:
+    """Return whether a value of `injected_error` describes an error; a key alone, null, false, 0 and {} do not."""
+    if isinstance(value, dict):
+        return any(map(describes_error, value.values()))
+    if isinstance(value, list):
+        return any(map(describes_error, value))
+    if isinstance(value, str):
+        return not is_blank(value) and value.strip().casefold() not in _NOTHING
+    return bool(value)
 
 
 def is_blank(text: str | None) -> bool:
@@ -173,6 +189,13 @@ class Message(Frozen):
         """Return whether the message has no text, no calls and no attachments."""
         return not self.tool_calls and not self.attachments and is_blank(self.content)
 
+    @property
+    def says_something(self) -> bool:
+        """Return whether the message has a call, an attachment, or a letter, digit or symbol other than punctuation."""
+        signs = self.content or ""
+        is_text = any(c.isalnum() or unicodedata.category(c)[0] == "S" for c in signs)
+        return bool(self.tool_calls or self.attachments) or is_text
+
     @model_validator(mode="before")
     @classmethod
     def _null_calls(cls, value: Any) -> Any:
@@ -241,6 +264,13 @@ class Outcome(Frozen):
         if self.outcome_class is not None:
             return self.outcome_class
         return "unknown" if self.correct is None else "passed" if self.correct else "failed"
+
+    @property
+    def is_crash(self) -> bool:
+        """Return whether an error ended the run that counts against the agent: its own, or one with a declared failure."""
+        if self.classified == "agent_error":
+            return True
+        return self.correct is False and bool(self.error) and self.classified != "harness_error"
 
     @property
     def is_said(self) -> bool:
@@ -324,6 +354,16 @@ class Conversation(Frozen):
             for entry in value or ()
         ]
         return tuple(_with_joined_answers(placed, {*moved.values()}))
+
+    @property
+    def n_replies(self) -> int:
+        """Return the number of replies: messages of the agent with a word or symbol, a call or an attachment.
+
+        A greeting before the first user message and a message that is marked as an error are not replies.
+        """
+        roles = [m.role for m in self.messages]
+        asked = self.messages[roles.index("user") :] if "user" in roles else self.messages
+        return sum(m.role == "assistant" and m.says_something and not m.is_error for m in asked)
 
     @property
     def policy(self) -> str | None:
@@ -410,6 +450,12 @@ class Session(Frozen):
     invalid_reason: str | None = None  # set if the harness failed; the session never counts against the agent
     notes: str | None = None
 
+    @field_validator("invalid_reason", mode="after")
+    @classmethod
+    def _reason_given(cls, value: str | None) -> str | None:
+        """Return null for a reason without text: an empty key does not make a session invalid."""
+        return None if is_blank(value) else value
+
     @model_validator(mode="after")
     def _versions(self) -> Self:
         if not self.methodology_versions:
@@ -419,6 +465,15 @@ class Session(Frozen):
         if self.methodology_versions != "any":
             _check_versions(self.methodology_versions)
         return self
+
+    def future_date(self) -> str | None:
+        """Return the reason why a file with this session is rejected although the model accepts it: a date to come."""
+        try:
+            if self.date is not None:
+                refuse_future(self.date, "date")
+        except ValueError as error:
+            return str(error)
+        return None
 
 
 def _check_versions(versions: tuple[str, ...]) -> None:

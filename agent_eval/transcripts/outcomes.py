@@ -237,6 +237,15 @@ def is_unexplained_error() -> pl.Expr:
     return (pl.col("outcome_class") == "unexplained_error").fill_null(False)
 
 
+def is_crash() -> pl.Expr:
+    """Return whether an error ended a conversation that counts against the agent; as `Outcome.is_crash`."""
+    outcome_class = pl.col("outcome_class")
+    is_declared = ~pl.col("outcome_correct") & (pl.col("outcome_error").fill_null("") != "")
+    return ((outcome_class == "agent_error") | (is_declared & (outcome_class != "harness_error"))).fill_null(
+        value=False
+    )
+
+
 def is_between(reward: float | None) -> bool:
     """Return whether a reward is above 0 but not 1; such a reward alone does not determine the outcome."""
     return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING

@@ -15,7 +15,7 @@ from agent_eval.formats.json_text import clean, dumps
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import MEGABYTE, Record, json_lines
 from agent_eval.formats.validation_messages import LONGEST, explain, shorten
-from agent_eval.formats.yaml import YamlError, compose, construct, read_text
+from agent_eval.formats.yaml import YamlError, compose, construct, read_document, read_text
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
@@ -148,11 +148,27 @@ def read_session_file(folder: Path) -> Session:
         session = Session.model_validate(value)
     except ValidationError as error:
         raise YamlError(explain(error, Session)) from error
+    if problem := session.future_date():
+        raise YamlError(f"{problem}; correct the date", line_in_session_file(folder, "date"))
     if session.session_id not in (None, folder.name):
         raise YamlError(
             f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or remove the key"
         )
     return session
+
+
+def line_in_session_file(folder: Path, key: str, entry: str | None = None) -> int:
+    """Return the line of a key in the session.yaml of a session folder, or of an entry of its list.
+
+    It is 0 if the file cannot be read.
+    """
+    try:
+        document = read_document(read_text(folder / SESSION), "typed")
+    except YamlError:
+        return 0
+    listed = document.value.get(key) if isinstance(document.value, dict) else None
+    at = (key, listed.index(entry)) if isinstance(listed, list) and entry in listed else (key,)
+    return document.line_of(at) or 0
 
 
 @dataclass

@@ -1,4 +1,5 @@
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,45 @@ def test_errors_are_compared_with_an_agent_or_with_a_run(project: Project, since
     ]
 
 
-def test_the_table_fits_a_hundred_columns_and_a_transcript_stays_text(project: Project) -> None:
+def test_the_output_fits_a_hundred_columns_and_a_transcript_stays_text(project: Project) -> None:
     code, output = invoke("--since", "old")
     assert code == 0
     assert max(map(len, output.splitlines())) <= 100
     assert "[bold]hostile" in output
     assert "\x1b" not in output
     assert "improved, was 40.0" in output
+
+
+def test_each_cluster_has_its_severity_title_number_label_cause_and_examples_that_explain_opens(
+    project: Project,
+) -> None:
+    known = project.table("error_registry").with_columns(root_cause=pl.lit("It says it twice. And more."))
+    project.store.upsert(table("error_registry"), known, run_id="r")
+    examples = pl.Series([["c#0", "c#2", "c d#1"]])
+    project.store.upsert(
+        table("error_clusters"), project.table("error_clusters").with_columns(examples=examples), run_id="r"
+    )
+    lines = invoke()[1].splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("[high] [bold]hostile"))
+    assert lines[at].endswith("(9)")
+    assert lines[at + 1 : at + 3] == ["  label: repetition", "  cause: It says it twice."]
+    shown = [line.strip() for line in lines if "--turn" in line]
+    version = [] if project.registry.current.version == VERSION else ["--methodology", VERSION]
+    assert [shlex.split(line)[2:] for line in shown] == [
+        ["new", "--turn", example, *version] for example in ("c#0", "c#2", "c d#1")
+    ]
+    counts = dict.fromkeys(("n_user_messages", "n_tool_calls"), 0)
+    rows: dict[str, dict[str, Any]] = {
+        "transcripts": counts | {"methodology_version": VERSION, "session_id": "s", "benchmark_id": "s", "n_turns": 1, "is_admitted": True, "tests": []},
+        "turns": {"turn_index": 1, "user_message": "Hi", "agent_message": "Hi Hi", "messages": "[]", "n_tool_calls": 0, "content_hash": "h"},
+    }  # fmt: skip
+    for name, row in rows.items():
+        of = {"agent_id": "new", "conversation_id": "c d"}
+        project.store.upsert(table(name), table(name).frame([row | of]), run_id="r")
+    opened = CliRunner().invoke(app, shlex.split(shown[2])[1:])
+    assert (opened.exit_code, "agent: Hi Hi" in opened.output) == (0, True)
+    unknown = CliRunner().invoke(app, ["explain", "new", "--turn", "c d#7", *version])
+    assert "has no turn 'c d#7'" in str(unknown.exception)
 
 
 def test_what_is_neither_agent_nor_run_is_named_with_what_there_is(project: Project) -> None:

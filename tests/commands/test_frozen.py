@@ -164,6 +164,37 @@ def test_the_board_of_the_edited_version_says_so_everywhere(edited: Path) -> Non
     assert "Version 1.4.0 was edited after it was frozen." in page
 
 
+@pytest.mark.parametrize("record", ["with the new hash", "without the line", "removed"])
+def test_a_changed_record_does_not_release_a_version_with_scores(edited: Path, record: str) -> None:
+    file = edited / "data" / "methodologies" / "published.yaml"
+    lines = [line for line in file.read_text().splitlines() if "1.4.0" not in line]
+    file.write_text("\n".join([*lines, ""]))
+    if record == "with the new hash":
+        assert freeze(file.parent) == ("1.4.0",)
+    elif record == "removed":
+        file.unlink()
+    said = (
+        r"1\.4\.0 was scored in this project with hash \w+, but its content now has hash \w+; undo the change"
+    )
+    with no_table_changes(), pytest.raises(EditedVersionError, match=said):
+        run(Project.open(), versions=("1.4.0",))
+    assert re.search(said, printed("leaderboard").output.replace("\n", " "))
+    (row,) = json.loads(printed("leaderboard", "--json").output)
+    assert row["methodology_edited"] is True
+    edit(edited, "points: 6\n", "points: 5\n")
+    assert list(Project.open().registry.edited()) == ["1.4.0"] * (record == "with the new hash")
+
+
+def test_an_unknown_version_of_a_session_is_named_by_file_and_line(edited: Path) -> None:
+    edit(edited, "points: 6\n", "points: 5\n")
+    (session,) = (edited / "data" / "sessions" / "harbor-desk").glob("*/session.yaml")
+    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.9.0\n"))
+    line = session.read_text().splitlines().index("- 1.9.0") + 1
+    warnings = run(Project.open(), agents=("harbor-desk",), versions=("1.3.0",)).warnings
+    said = f"harbor-desk/{session.parent.name}/session.yaml:{line}: methodology_versions names 1.9.0, which does not exist"
+    assert [text for text in warnings if text.startswith(said)]
+
+
 def test_an_edited_packaged_version_is_refused_too(
     published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

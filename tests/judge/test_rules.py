@@ -87,6 +87,53 @@ def test_a_call_with_a_reason_is_not_repeated(
     assert tool_label(of) is None
 
 
+def weather(city: str = "Seattle", result: str = "rain") -> list[Message]:
+    return call("get_weather", {"city": city}, result)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([weather(), weather()], "repeated tool call"),
+        ([call("get_current_time", {}, "9:00"), call("get_current_time", {}, "9:00")], "repeated tool call"),
+        ([weather(), weather("Boston"), weather()], None),
+        ([weather(), weather(result="sun")], None),
+        ([weather(result="Error: timeout"), weather()], None),
+        ([call("poll_job", {}, "running"), call("poll_job", {}, "running")], None),
+    ],
+    ids=["twice in a row", "the time", "after another call", "another result", "a retry", "polling"],
+)
+def test_changing_data_is_asked_for_once_in_a_row(calls: list[list[Message]], expected: str | None) -> None:
+    assert tool_label(conversation(user("And now?"), *calls, agent("Rain."))) == expected
+
+
+QUERIES = ("refund policy", "returning an order", "money back", "return", "warranty claim", "cancel purchase")
+
+
+@pytest.mark.parametrize(
+    "nothing", ["[]", "", '{"results": [], "total": 0}', "No results found.", "0 matches", "null"]
+)
+def test_six_empty_searches_with_other_words_are_a_loop(nothing: str) -> None:
+    searches = [call("search_docs", {"query": q, "limit": 5}, nothing) for q in QUERIES]
+    assert (
+        tool_label(conversation(user("Can I return it?"), *searches, agent("I do not know."))) == "stuck loop"
+    )
+
+
+@pytest.mark.parametrize(
+    "searches",
+    [
+        [call("search_docs", {"query": q}, "[]") for q in QUERIES[:5]],
+        [call("search_docs", {"query": q}, "[]" if q != "return" else "one page") for q in QUERIES],
+        [call("search_flights", {"to": "JFK", "date": f"2026-05-0{i}"}, "[]") for i in range(1, 8)],
+        [call("send_mail", {"to": q}, "") for q in QUERIES],
+    ],
+    ids=["five", "one finds something", "days one by one", "no search"],
+)
+def test_searches_with_a_reason_are_no_loop(searches: list[list[Message]]) -> None:
+    assert tool_label(conversation(user("Find it"), *searches, agent("I do not know."))) is None
+
+
 CHANGE = "Can I change the address?"
 QUESTION = "To go on I need the number of your order, it begins with an A: which is it?"
 

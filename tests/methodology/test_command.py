@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from agent_eval.commands.methodology import show, show_diff, show_list, validate
+from agent_eval.commands.results.leaderboard import TemplateNotOnBoardError
 from agent_eval.methodology import Registry, UnknownMethodologyError, freeze
 from tests.methodology.conftest import Write
 
@@ -157,12 +158,25 @@ def test_a_number_that_the_data_contradict_and_a_second_current_version_are_name
     assert words in row["detail"]
 
 
-def test_show_prints_each_reference_with_what_is_not_known_of_it(screen: Console) -> None:
+def test_show_prints_each_reference_as_published_with_our_check_beside_it(screen: Console) -> None:
     shown = words_of("1.1.0", screen)
-    unknown = "authors not named, venue not named, year not named, unverified"
-    assert "GAIA, Grégoire Mialon, Clémentine Fourrier" in shown
-    assert f"A survey of agent evaluation, {unknown}" in shown
+    assert "not named" not in shown
+    assert (
+        "A Survey on the Evaluation of LLM-based Agents, Liu, X., Zhu, Y., et al., arXiv, 2025, unverified"
+        in shown
+    )
+    assert "Topics: multi-step reasoning, autonomy, error handling, safety and policy. Our check: " in shown
     assert "Repeatability guidance (published, unverified)" in shown
+
+
+def test_show_prints_one_template(screen: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    show(Registry.read(), "1.3.0", screen, as_json=False, template="research_v1")
+    assert printed(screen).count("# Template") + printed(screen).count("Template ") == 1
+    assert len(printed(screen).splitlines()) < 80
+    show(Registry.read(), "1.3.0", screen, as_json=True, template="research_v1")
+    assert [t["slug"] for t in json.loads(capsys.readouterr().out)] == ["research_v1"]
+    with pytest.raises(TemplateNotOnBoardError, match="'research' is not in this methodology version"):
+        show(Registry.read(), "1.3.0", screen, as_json=False, template="research")
 
 
 def test_weights_that_do_not_give_the_worked_example_are_invalid(failures: Failures) -> None:

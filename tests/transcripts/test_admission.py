@@ -145,7 +145,7 @@ def test_a_conversation_serves_its_own_test_the_one_linked_in_its_session_and_th
         "own": ["standardised_task"],
         "linked": ["hallucination"],
         "of another session": [],
-        "injected": ["hallucination", "error_injection"],
+        "injected": ["hallucination"],  # its error is not the test without a link
         "twice": ["error_injection"],
         "not injected": [],
     }

@@ -13,9 +13,11 @@ from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES
 from agent_eval.project import Project
 from agent_eval.report.conclusions import successes
+from agent_eval.scores.composite.copies import with_copies_between_agents
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.explain import Node, shortened, to_rows
 from agent_eval.scores.explain import explain as explained
+from agent_eval.scores.explain import explain_turn as explained_turn
 from agent_eval.scores.worst_answers import explained as explained_answers
 from agent_eval.scores.worst_answers import worst_answers
 from agent_eval.tables import table
@@ -28,7 +30,7 @@ EDITED = (
     "the result may differ from the stored score."
 )
 _BY_PAIR = (
-    "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",
+    "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",
 )  # fmt: skip
 
 
@@ -58,6 +60,8 @@ def explain(
     if is_log and score == "composite" and not (as_json or is_whole):
         _print_log(project, out, frames["composite_scores"], agent_id, version)
         return
+    of_board = project.store.read(table("composite_scores"), pl.DataFrame({"methodology_version": [version]}))
+    frames["composite_scores"] = with_copies_between_agents(of_board)
     turns = project.store.read(table("turns"), agent)
     root = explained(agent_id, version, score, **frames, turns=turns, methodology=methodology)
     if version in project.registry.edited():
@@ -118,6 +122,28 @@ def explain_metric(
         explained_answers(pair, metric, worst, n_answers, turns, is_whole=is_whole or as_json),
         out, as_json=as_json, is_whole=True,
     )  # fmt: skip
+
+
+def explain_turn(
+    project: Project, out: Console, *, agent_id: str, version: str, reference: str, as_json: bool
+) -> None:
+    """Print a turn (`conversation#turn`) or a conversation with the judges' answers and their rationales.
+
+    Raises:
+        UnknownAgentError: If the agent has no rows.
+        UnknownTurnError: If the agent has no such conversation or turn.
+    """
+    methodology = project.registry.get(version)
+    project.some_agents([agent_id])
+    agent = pl.DataFrame({"agent_id": [agent_id]})
+    pair = agent.with_columns(methodology_version=pl.lit(version))
+    frames = {
+        name: project.store.read(table(name), pair)
+        for name in ("transcripts", "turn_judgments", "conversation_judgments")
+    }
+    turns = project.store.read(table("turns"), agent)
+    root = explained_turn(agent_id, version, reference, **frames, turns=turns, methodology=methodology)
+    _print(root, out, as_json=as_json, is_whole=True)
 
 
 def _print(root: Node, out: Console, *, as_json: bool, is_whole: bool) -> None:

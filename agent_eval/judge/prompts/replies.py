@@ -9,12 +9,12 @@ with small changes.
 import json
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from agent_eval.formats.json_text import clean
+from agent_eval.formats.plain_text import folded_words
 from agent_eval.judge.evidence import quotable
 from agent_eval.judge.llm.redaction import hide_secrets
 from agent_eval.judge.prompts import words
@@ -38,7 +38,6 @@ _FINDINGS = '{"findings"'  # beginning of the line of the record with earlier fi
 _WINDOW = '{"window": '  # beginning of the verdicts on a window in the call that merges them
 _ANSWER_KEY = re.compile(r"[\"'](?:score|label|evidence)\\*[\"']\s*:", re.IGNORECASE)
 _FEWEST_WORDS, _SHARE_ALIKE, _SHARE_BESIDE = 4, 0.8, 0.6
-_LOOK_ALIKE = str.maketrans("аеорсухікѕјԁһοαινκρτυχ", "aeopcyxiksjdhoaivkptux")  # Cyrillic and Greek letters
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 
 
@@ -186,9 +185,7 @@ def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> boo
 
 
 def _plain_words(text: str) -> list[str]:
-    shown = unicodedata.normalize("NFKC", _ESCAPED_SPACE.sub(" ", text)).casefold()
-    letters = (sign for sign in shown.translate(_LOOK_ALIKE) if unicodedata.category(sign) != "Cf")
-    return re.findall(r"\w+", "".join(letters))
+    return folded_words(_ESCAPED_SPACE.sub(" ", text))
 
 
 def _letters(text: str) -> bytes:

@@ -11,7 +11,9 @@ from agent_eval.judge.rules.finding import (
     RULE,
     RuleFinding,
     calls_of,
+    is_empty_result,
     is_live,
+    leaves,
     may_have_failed,
     only_reads,
     words_of_name,
@@ -29,6 +31,7 @@ from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 
 MOST_EQUAL = 2  # maximum number of equal failing calls, which allows for a retry
 SHORTEST_RUN = 5  # minimum number of consecutive failing calls of a tool with different arguments
+EMPTY_SEARCHES = 6  # minimum number of consecutive searches for different words that find nothing
 ROUNDS = 3  # number of times that the same calls must be repeated in sequence
 LONGEST_ROUND = 4  # maximum number of calls in the repeated sequence
 
@@ -117,11 +120,22 @@ def stuck_loop(question: Question) -> RuleFinding | None:
     """Return a finding if the agent is in a loop within a turn.
 
     A loop is a sequence of two to four calls, not all equal, that is made three times with equal results, or five
-    consecutive calls of a tool with different arguments that fail in the same way. Abstains for tools that report
-    changing data, and for errors that may be temporary.
+    consecutive calls of a tool with different arguments that fail in the same way, or six searches for different
+    words that find nothing. Abstains for tools that report changing data, and for errors that may be temporary.
     """
     calls = [made.call for made in calls_of(question)]
-    return _failing_run(calls) or _round(calls)
+    return _failing_run(calls) or _empty_run(calls) or _round(calls)
+
+
+def _empty_run(calls: Sequence[ToolCall]) -> RuleFinding | None:
+    run: list[ToolCall] = []
+    for call in calls:
+        goes_on = only_reads(call.name) and not is_live(call.name) and is_empty_result(call)
+        run = [*(run if run and call.name == run[0].name else []), call] if goes_on else []
+        if len({_query_words(c) for c in run} - {frozenset()}) >= EMPTY_SEARCHES:
+            reason = f"{call.name} found nothing {len(run)} times in a row, with other words each time."
+            return RuleFinding(STUCK_LOOP, reason, call_text(call.name, call.arguments))
+    return None
 
 
 def _failing_run(calls: Sequence[ToolCall]) -> RuleFinding | None:
@@ -135,6 +149,16 @@ def _failing_run(calls: Sequence[ToolCall]) -> RuleFinding | None:
             reason = f"{call.name} failed {len(run)} times in a row in the same way, with other arguments each time."
             return RuleFinding(STUCK_LOOP, reason, call_text(call.name, call.arguments))
     return None
+
+
+def _query_words(call: ToolCall) -> frozenset[str]:
+    """Return the words that a call searches for, without dates, numbers and codes, which may be tried one by one."""
+    return frozenset(
+        word.lower()
+        for text in leaves(call.arguments)
+        for word in re.findall(r"[^\W\d_]{3,}", text)
+        if not word.isupper()
+    )
 
 
 def _kind_of_error(call: ToolCall) -> str:

@@ -22,13 +22,13 @@ _READING = word_set(
     "get find search list read lookup look check fetch query view describe show count calculate compute think "
     "retrieve inspect browse grep cat ls select explain summarize summarise"
 )
-_LIVE = word_set(
-    "status state progress weather price quote stock time now current track tracking position wait poll ping"
-)
+_POLLED = word_set("status state progress track tracking position wait poll ping")
+_LIVE = _POLLED | word_set("weather price quote stock time now current")
 _ERROR = re.compile(
     r"\b(error|exception|traceback|fail(ed|ure|s)?|time-?out|timed out|not found|no connection|unavailable)\b",
     re.IGNORECASE,
 )
+_LONGEST_EMPTY = 300  # characters of a result that says that nothing was found
 _HEAD = 80  # characters at the beginning of a result that are searched for an error
 
 
@@ -84,6 +84,39 @@ def only_reads(name: str) -> bool:
 def is_live(name: str) -> bool:
     """Return whether the name of a tool indicates that it reads changing data, such as a status."""
     return not _LIVE.isdisjoint(words_of_name(name))
+
+
+def is_polled(name: str) -> bool:
+    """Return whether the name of a tool indicates that it is called repeatedly until something has happened."""
+    return not _POLLED.isdisjoint(words_of_name(name))
+
+
+_EMPTY = re.compile(
+    r"\W*((no|0|zero) (\w+ ){0,3}(results?|match(es)?|hits?|records?|entries|documents?|items?|articles?|files?|rows?)\b"
+    r"|no \w+( \w+){0,4} (were |was )?found|nothing (was )?found|none found|none\W*\Z|null\W*\Z)",
+    re.IGNORECASE,
+)
+
+
+def is_empty_result(call: ToolCall) -> bool:
+    """Return whether a call returned nothing: no text, an empty JSON value, or a sentence that nothing was found."""
+    text = (call.result or "").strip()
+    if call.result is None or len(text) > _LONGEST_EMPTY:
+        return False
+    try:
+        value = json.loads(text) if text else ""
+    except (ValueError, RecursionError):
+        value = text
+    return _is_empty(value)
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether a value holds nothing; in an object, at least one list, text or null must be empty and no value filled."""
+    if isinstance(value, dict):
+        return all(_is_empty(part) or (isinstance(part, int | bool) and not part) for part in value.values())
+    if isinstance(value, str):
+        return not value.strip() or bool(_EMPTY.match(value))
+    return value is None or value == []
 
 
 @lru_cache(maxsize=4096)

@@ -46,6 +46,6 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
     by_rule={
         UNKNOWN_TOOL: "Called a tool that it does not have.",
         REPEATED_FAILING_CALL: "The same call failed in the same way three times or more, with nothing changed.",
-        STUCK_LOOP: "The same few calls repeated in a cycle, or one tool that keeps failing with any arguments.",
+        STUCK_LOOP: "The same few calls repeated in a cycle, or one tool that keeps failing or finding nothing with any arguments.",
     },
 )

@@ -5,17 +5,27 @@ against the transcripts. An entry that fails the check is null, with the reason;
 false.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
+from agent_eval.scores.composite.copies import SlotText, TextOrigin, origins, repeated_within, stored_texts
 from agent_eval.scores.composite.ratings import DISPUTED, PAIR, methodology_of, pairs_of
-from agent_eval.scores.composite.repeatability import Question, SessionEvidence, copies, lacking_evidence
+from agent_eval.scores.composite.repeatability import (
+    Question,
+    SessionEvidence,
+    copies,
+    lacking_evidence,
+    session_order,
+)
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.admission import INJECTION, linked
+from agent_eval.transcripts.text_sketch import TextSketch
 
 NOT_JUDGED = "present, not judged"
 
@@ -28,6 +38,9 @@ class SessionFacts(NamedTuple):
     repeatability_tested: bool | None
     longest: int  # most user messages in one of its conversations: U3 is judged on all of them
     gaps: tuple[str, ...]  # required tests and slots without a conversation in the session
+    empty: tuple[
+        tuple[str, str], ...
+    ] = ()  # required tests with a conversation that is named after them but does not show them
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,7 @@ class Disclosed:
     hallucination_passed: bool | None
     missing: tuple[str, ...]
     warnings: tuple[str, ...]
+    texts: tuple[str, ...] = ()  # sketches of what the agent said, to be compared with other agents
 
 
 def declared(sessions: pl.DataFrame) -> pl.DataFrame:
@@ -71,7 +85,10 @@ def disclosed(
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
-    evidence = _session_evidence(counting, sessions, conversations, facts, methodologies)
+    older = transcripts.filter(pl.col("superseded_by").is_not_null())
+    spoken = _spoken(pl.concat([counting, older]), sessions, conversations, methodologies)
+    evidence = _session_evidence(spoken, sessions, facts)
+    days = {key: day for key, (day, _) in _whens(sessions).items()}
     results = _hallucination_results(counting, conversation_judgments)
     return {
         pair: _disclosed(
@@ -79,6 +96,14 @@ def disclosed(
             facts.get(pair, []),
             evidence.get(pair, []),
             results.get(pair, (None, None)),
+            tuple(
+                stored_texts(
+                    pair.agent_id,
+                    spoken.get(pair, ((), {}))[0],
+                    days,
+                    [f.session_id for f in facts.get(pair, ())],
+                )
+            ),
         )
         for pair in pairs_of(transcripts)
     }
@@ -93,7 +118,7 @@ def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
     claims = {s.session_id: s.u3_scope for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
-    for name, scope, _, longest, _ in sessions:
+    for name, scope, _, longest, *_ in sessions:
         if scope == "single_message" and longest > 1:
             return None, (
                 f"single_message is claimed, but a conversation of session {name} has {longest} user messages"
@@ -126,6 +151,7 @@ def _disclosed(
     sessions: Sequence[SessionFacts],
     evidence: Sequence[SessionEvidence],
     hallucination: tuple[bool | None, str | None],
+    texts: tuple[str, ...] = (),
 ) -> Disclosed:
     missing, warnings = _absent_tests(methodology, sessions)
     passed, problem = hallucination
@@ -147,7 +173,7 @@ def _disclosed(
         elif problem and is_claimed:
             warnings.append(f"{name}: {problem}")
     missing += copies(evidence)
-    return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings))
+    return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings), texts)
 
 
 def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) -> tuple[list[str], list[str]]:
@@ -160,8 +186,19 @@ def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) ->
         for session in sessions:
             if test.slug in session.gaps:
                 where = f" (session {session.session_id})" if len(sessions) > 1 else ""
-                into.append(f"{test.slug}{where}: no conversation of the session holds this test")
+                into.append(f"{test.slug}{where}: {_why_absent(test.slug, session)}")
     return missing, warnings
+
+
+def _why_absent(test: str, session: SessionFacts) -> str:
+    """Return why a session lacks a required test: no conversation is declared for it, or those that are do not show it."""
+    named = sorted(name for slug, name in session.empty if slug == test)
+    if not named:
+        return "no conversation of the session holds this test"
+    lacks = "no message and no crash of the agent"
+    if test == INJECTION:
+        lacks += ", or no injected_error that describes the error"
+    return f"conversation {', '.join(named)} is declared for it, but has {lacks}"
 
 
 def _disagreement(claims: Mapping[str, object]) -> str | None:
@@ -182,6 +219,11 @@ def _session_facts(
 ) -> dict[AgentVersion, list[SessionFacts]]:
     """Return the sessions of each pair, sorted by id. Gaps list required tests first, then slots."""
     claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
+    links = linked(sessions).rename({"scenario": "slot"})
+    is_test = pl.col("slot").is_in(SCENARIOS).not_()
+    counting = counting.join(links, on=["agent_id", "session_id", "slot"], how="left").with_columns(
+        named=pl.when(is_test).then("slot").otherwise("linked")
+    )
     facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
         of_version = pl.col("methodology_version") == version
@@ -191,6 +233,7 @@ def _session_facts(
             .group_by("agent_id", "session_id")
             .agg(
                 pl.col("n_user_messages").max().fill_null(0).alias("longest"),
+                pl.struct("named", "conversation_id").filter(_is_named_only()).alias("empty"),
                 *(_serves(part).any().alias(f"serves {part}") for part in needed),
             )
         )
@@ -201,13 +244,19 @@ def _session_facts(
             claims.filter(of_version)
             .join(held, on=["agent_id", "session_id"])
             .sort("agent_id", "session_id")
-            .select("agent_id", *SessionFacts._fields[:-1], lacked.alias("gaps"))
+            .select("agent_id", *SessionFacts._fields[:-2], lacked.alias("gaps"), "empty")
         )
-        for agent, session, scope, tested, longest, gaps in declared_here.iter_rows():
+        for agent, session, scope, tested, longest, gaps, empty in declared_here.iter_rows():
+            named = tuple((of_slot["named"], of_slot["conversation_id"]) for of_slot in empty)
             facts[AgentVersion.of(agent_id=agent, methodology_version=version)].append(
-                SessionFacts(session, scope, tested, longest, tuple(gaps))
+                SessionFacts(session, scope, tested, longest, tuple(gaps), named)
             )
     return facts
+
+
+def _is_named_only() -> pl.Expr:
+    """Return whether a conversation is declared for a required test (`named`) that it does not show."""
+    return pl.col("named").is_not_null() & ~pl.col("tests").list.contains(pl.col("named"))
 
 
 def _needed(methodology: Methodology) -> list[str]:
@@ -215,76 +264,103 @@ def _needed(methodology: Methodology) -> list[str]:
     return [*(test.slug for test in methodology.required_tests), *SCENARIOS]
 
 
-def _session_evidence(
+Asked = dict[str, dict[str, set[Question]]]
+"""The questions by session and part."""
+
+
+def _spoken(
     counting: pl.DataFrame,
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
-    facts: Mapping[AgentVersion, Sequence[SessionFacts]],
     methodologies: Mapping[str, Methodology],
-) -> dict[AgentVersion, list[SessionEvidence]]:
-    """Return the questions and answers in each pair's sessions, in session order.
-
-    A pair is left out if none of its sessions claims tested repeatability and no two share an answer.
-    """
+) -> dict[AgentVersion, tuple[list[SlotText], Asked]]:
+    """Return what the agent said in the conversations that fill slots and tests, in the order of sessions, and the questions."""
     is_silent = pl.col("n_agent_messages") == 0
     said = (
         pl.when(~is_silent.fill_null(False)).then(pl.coalesce("messages_hash", "content_hash")).alias("said")
     )
     rows = counting.join(
-        conversations.select("agent_id", "conversation_id", "opening_hash", said),
+        conversations.select("agent_id", "conversation_id", "opening_hash", "text_sketch", said),
         on=["agent_id", "conversation_id"],
         how="left",
-    ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said")
-    claimed = {pair for pair, of_pair in facts.items() if any(f.repeatability_tested for f in of_pair)}
-    shared = (
-        rows.drop_nulls("said")
-        .group_by(*PAIR, "said")
-        .agg(n=pl.col("session_id").n_unique())
-        .filter(pl.col("n") > 1)
-    )
-    wanted = claimed | set(pairs_of(shared))
-    named = pl.DataFrame(
-        [(pair.methodology_version, pair.agent_id) for pair in wanted],
-        schema=dict.fromkeys(PAIR, pl.String),
-        orient="row",
-    )
-    rows = rows.join(named, on=PAIR, how="semi")
-    asked: dict[tuple[AgentVersion, str], dict[str, set[Question]]] = {}
-    content: dict[tuple[AgentVersion, str], list[tuple[str | None, ...]]] = defaultdict(list)
-    for version, agent, session, slot, tests, task, opening, said_hash in rows.iter_rows():
-        pair = AgentVersion.of(agent_id=agent, methodology_version=version)
+    ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said", "text_sketch")
+    whens = _whens(sessions)
+    found: dict[AgentVersion, tuple[list[SlotText], Asked]] = {}
+    for version, agent, session, slot, tests, task, opening, said_hash, sketch in rows.iter_rows():
         needed = _needed(methodologies[version])
-        parts = [part for part in needed if part == slot or part in tests]
-        of_session = asked.setdefault((pair, session), {part: set() for part in needed})
-        for part in parts:
-            of_session[part].add((task, opening))
-        if parts:
-            content[pair, session].append((*parts, said_hash))
-    when = {
-        (agent, session): (date, run)
-        for agent, session, date, run in sessions.select(
-            "agent_id", "session_id", "session_date", "session_run"
-        ).iter_rows()
-    }
-    return {
-        pair: [
+        texts, asked = found.setdefault(
+            AgentVersion.of(agent_id=agent, methodology_version=version), ([], {})
+        )
+        of_session = asked.setdefault(session, {part: set() for part in needed})
+        if parts := tuple(part for part in needed if part == slot or part in tests):
+            for part in parts:
+                of_session[part].add((task, opening))
+            known = None if sketch is None or said_hash is None else TextSketch.read(sketch)
+            texts.append(SlotText(session, parts, said_hash, opening, known))
+    for pair, (texts, _) in found.items():
+        agent = pair.agent_id
+        texts.sort(
+            key=lambda one: (session_order(*whens[agent, one.session_id], one.session_id), str(one[:3]))
+        )
+    return found
+
+
+def _whens(sessions: pl.DataFrame) -> dict[tuple[str, str], tuple[date | None, str | None]]:
+    rows = sessions.select("agent_id", "session_id", "session_date", "session_run").iter_rows()
+    return {(agent, session): (day, run) for agent, session, day, run in rows}
+
+
+def _session_evidence(
+    spoken: Mapping[AgentVersion, tuple[Sequence[SlotText], Asked]],
+    sessions: pl.DataFrame,
+    facts: Mapping[AgentVersion, Sequence[SessionFacts]],
+) -> dict[AgentVersion, list[SessionEvidence]]:
+    """Return the questions and answers in each pair's sessions, in session order.
+
+    A pair is left out if none of its sessions claims tested repeatability and nothing was said twice.
+    """
+    whens = _whens(sessions)
+    found: dict[AgentVersion, list[SessionEvidence]] = {}
+    for pair, of_pair in facts.items():
+        said, asked = spoken.get(pair, ((), {}))
+        of_texts = origins(said)
+        repeated: dict[str, list[str]] = defaultdict(list)
+        for session, text in repeated_within(said, of_texts):
+            repeated[session].append(text)
+        content: dict[str, list[TextOrigin]] = defaultdict(list)
+        long: dict[str, set[tuple[str | None, ...]]] = defaultdict(set)
+        for one, origin in zip(said, of_texts, strict=True):
+            content[one.session_id].append(origin)
+            if one.is_long:
+                long[one.session_id].add(origin.key)
+        held = Counter(o for of in content.values() for o in {o.key for o in of if None not in o.key})
+        if not (
+            any(f.repeatability_tested for f in of_pair) or repeated or max(held.values(), default=0) > 1
+        ):
+            continue
+        gaps = {fact.session_id: fact.gaps for fact in of_pair}
+        found[pair] = [
             SessionEvidence(
-                fact.session_id,
-                *when[pair.agent_id, fact.session_id],
-                fact.gaps,
-                {part: frozenset(found) for part, found in asked.get((pair, fact.session_id), {}).items()},
-                tuple(sorted(content[pair, fact.session_id], key=str)),
+                name,
+                *whens[pair.agent_id, name],
+                gaps.get(name, ()),
+                {part: frozenset(questions) for part, questions in asked.get(name, {}).items()},
+                tuple(sorted((o.key for o in content[name]), key=str)),
+                {o.key: o.share for o in content[name] if not o.is_exact},
+                tuple(repeated[name]),
+                frozenset(long[name]),
+                counts=name in gaps,
             )
-            for fact in of_pair
+            for name in (*gaps, *sorted({*content} - {*gaps}))
         ]
-        for pair, of_pair in facts.items()
-        if pair in wanted
-    }
+    return found
 
 
 def _serves(part: str) -> pl.Expr:
-    """Return whether a conversation contains the test or fills the slot."""
-    return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
+    """Return whether a conversation contains the test or fills the slot; a test's name as slot is not the test."""
+    if part in SCENARIOS:
+        return (pl.col("slot") == part).fill_null(False)
+    return pl.col("tests").list.contains(part).fill_null(False)
 
 
 def is_present(text: str) -> bool:

@@ -13,6 +13,7 @@ import polars as pl
 
 from agent_eval.errors import InputError
 from agent_eval.methodology.models import Methodology, Version, in_version_order
+from agent_eval.scores.composite.copies import with_copies_between_agents
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.clustered import serial_inflation
 from agent_eval.scores.statistics.distribution_free import (
@@ -55,22 +56,22 @@ def leaderboard(
 
     An agent entered a version if one of its sessions was run for that version or for any version; other agents
     are not on the board. `superseded_by` maps versions to their successors; `interval` is the interval method.
-    Only published rows are ranked, by exact composite within their version and template, as 1, 2, 2, 4.
+    A session that copies another agent's makes its row `provisional`. Only published rows are ranked, by exact composite within their version and template, as 1, 2, 2, 4.
     Intervals cover the variation between sessions; the slots D1–D5 are fixed and not sampled. An agent with one
     session has neither an interval nor a rank range, and the rank ranges of the others assume that it may have
     any rank. `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task
     set; its trials are counted over all sets. Rows are sorted by version and template, with published rows by
     rank first, then the others by status. The result does not depend on the row order of the inputs.
     """
-    composite_scores = composite_scores.filter(pl.col("has_entered").fill_null(True))
+    entered = with_copies_between_agents(composite_scores).filter(pl.col("has_entered").fill_null(True))
     successors = superseded_by or {}
     names = dict(agents.select("agent_id", "name").iter_rows())
     passes = _pass_at_1(reliability)
-    fields = _fields(composite_scores)
+    fields = _fields(entered)
     standings, overall = _standings(fields, interval), _ranks_overall(fields)
-    shared = [c for c in table("leaderboard").schema if c in composite_scores.columns]
+    shared = [c for c in table("leaderboard").schema if c in entered.columns]
     rows = []
-    for row in composite_scores.select(shared).iter_rows(named=True):
+    for row in entered.select(shared).iter_rows(named=True):
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
         rows.append(
             row
@@ -94,7 +95,7 @@ def pairwise_comparisons(
     verdict on a difference that unseen sessions could explain is unknown, with the reason.
     """
     rows: list[dict[str, object]] = []
-    for (version, template), entries in _fields(composite_scores).items():
+    for (version, template), entries in _fields(with_copies_between_agents(composite_scores)).items():
         field = sorted(entries, key=lambda entry: entry.agent_id)
         compared = [(a, b, difference_of(a, b)) for a, b in itertools.combinations(field, 2)]
         corrected = holm([found.p_value for _, _, found in compared])

@@ -277,10 +277,11 @@ def _missing(
 ) -> defaultdict[AgentVersion, list[str]]:
     """Return texts such as 'U4: reason' and 'D2.accuracy (session b): reason' for each pair's missing ratings.
 
+    Ratings that the transcript contradicts, which have a reason too, are also named.
     If all criteria of a slot are missing for the same reason, the slot is named once.
     """
     unrated = (
-        rows.filter(pl.col("status") != "scored")
+        rows.filter((pl.col("status") != "scored") | pl.col("reason").is_not_null())
         .join(sums.select("part", "session", "n"), on=["part", "session"])
         .join(parts, on="part")
         .join(sessions.select("session", "session_id", n_sessions=pl.len().over(PAIR)), on="session")

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from types import MappingProxyType
 from typing import NamedTuple
 
 INDEPENDENT_SESSIONS = 3  # minimum for a claim of tested repeatability
@@ -20,7 +21,12 @@ class SessionEvidence(NamedTuple):
     questions: Mapping[str, frozenset[Question]]  # by required test and slot
     content: tuple[
         tuple[str | None, ...], ...
-    ]  # the parts and the messages' hash of each conversation; None without a message of the agent
+    ]  # the origin of what was said in each conversation; it ends with None without a message of the agent
+    shares: Mapping[tuple[str | None, ...], float] = MappingProxyType({})
+    """Of near-duplicates, by their origin: the share of the text that they have in common with it."""
+    repeated: tuple[str, ...] = ()  # conversations that are in the session more than once
+    long: frozenset[tuple[str | None, ...]] = frozenset()  # the origins of texts that are compared one by one
+    counts: bool = True  # False for a session of a superseded run, which can only be copied
 
 
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
@@ -30,6 +36,7 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
     the agent's messages differ in more than half of the conversations; and their dates or their values of
     `session_run` differ. The reason names every session that does not count.
     """
+    sessions = [s for s in sessions if s.counts]
     complete = [s for s in sessions if not s.gaps and not _unnamed(s)]
     groups: dict[object, list[SessionEvidence]] = defaultdict(list)
     for session in sorted(complete, key=_order):
@@ -59,11 +66,45 @@ def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
         said = {part for part in session.content if None not in part}
         alike = sorted({earlier for part in said for earlier in holding[part]})
         copied = next((ordered[i] for i in alike if _is_copy(ordered[i], session, of_silence=False)), None)
-        if copied is not None:
-            found.append(f"copied session: {session.session_id} is a copy of {copied.session_id}")
+        if copied is not None and session.counts:
+            found.append(f"copied session: {session.session_id} {_how_copied(session, copied)}")
+        elif session.counts and (mixed := _mixed(session, holding, ordered)):
+            found.append(f"copied session: {session.session_id} {mixed}")
+        found += session.repeated if session.counts else ()
         for part in said:
             holding[part].append(number)
     return found
+
+
+def _mixed(
+    session: SessionEvidence,
+    holding: Mapping[tuple[str | None, ...], Sequence[int]],
+    earlier: Sequence[SessionEvidence],
+) -> str | None:
+    """Return how a session mixes long texts of several earlier sessions in at least half of its slots and tests, or None."""
+    copied = [origin for origin in session.content if origin in session.long and holding.get(origin)]
+    parts = {origin[:-1] for origin in session.content}
+    if not copied or 2 * len({origin[:-1] for origin in copied}) < len(parts):
+        return None
+    names = sorted({earlier[holding[origin][0]].session_id for origin in copied})
+    share = sum(session.shares.get(origin, 1.0) for origin in copied) / len(copied)
+    return (
+        f"repeats conversations of {', '.join(names)}: {len(copied)} of {len(session.content)} conversations share "
+        f"{share:.0%} of their text"
+    )
+
+
+def _how_copied(session: SessionEvidence, copied: SessionEvidence) -> str:
+    """Return how a session copies another one; for near-duplicates with the share of the text that is the same."""
+    shared = list((Counter(copied.content) & Counter(session.content)).elements())
+    known = [origin for origin in shared if None not in origin]
+    shares = [min(session.shares.get(o, 1.0), copied.shares.get(o, 1.0)) for o in known]
+    if not any(o in session.shares or o in copied.shares for o in known):
+        return f"is a copy of {copied.session_id}"
+    return (
+        f"is a near copy of {copied.session_id}: {len(known)} of {len(session.content)} conversations share "
+        f"{sum(shares) / len(shares):.0%} of their text"
+    )
 
 
 def _independent(sessions: Sequence[SessionEvidence]) -> list[SessionEvidence]:
@@ -110,7 +151,7 @@ def _reason(
     if first and (parts := _differing(session, first)):
         return f"asks other questions than session {first.session_id} in {', '.join(parts)}"
     if copied := next((k for k in counted if _is_copy(k, session)), None):
-        return f"is a copy of session {copied.session_id}"
+        return _how_copied(session, copied).replace("copy of ", "copy of session ", 1)
     if not (session.session_date or session.session_run):
         return "has neither a date nor a session_run"
     same = next((k for k in counted if not _at_other_times(session, k)), None)
@@ -126,7 +167,10 @@ def _unnamed(session: SessionEvidence) -> list[str]:
     return [part for part, asked in session.questions.items() if (None, None) in asked]
 
 
-def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
+def session_order(day: date | None, run: str | None, session_id: str) -> tuple[int, bool, str, str, str]:
     """Return a sort key that puts sessions with both a date and a run first, which are easiest to distinguish."""
-    day, run = session.session_date, session.session_run
-    return (day is None) + (run is None), day is None, str(day or ""), run or "", session.session_id
+    return (day is None) + (run is None), day is None, str(day or ""), run or "", session_id
+
+
+def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
+    return session_order(session.session_date, session.session_run, session.session_id)

@@ -185,7 +185,8 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     - invalid: a judge or harness failure lost a required rating, or every declared session was lost;
     - incomplete: a score is missing;
     - provisional: a required test or disclosure is missing, ratings are missing only because people disagree,
-      two models that are not declared as an ensemble gave ratings, or a session is a copy of another one;
+      two models that are not declared as an ensemble gave ratings, the transcript contradicts a rating, or a session
+      is a copy of another one;
     - published: none of the above.
 
     Raises:
@@ -200,7 +201,7 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     held = (tables.universal_scores, tables.domain_scores, transcripts, sessions, conversations)
     facts = board_facts(*held, methodologies, tables.judged, tables.answered)
     pairs = pairs_of(transcripts)
-    runs = _runs(transcripts, sessions, pairs)
+    runs = _runs(transcripts, sessions, conversations, pairs)
     templates = dict(_pairwise(transcripts, "template"))
     disputed = _disputed(tables.disputes)
     dates: dict[str, dict[str, object]] = {}
@@ -280,6 +281,7 @@ class _Run:
     benchmark_id: str | None
     harness_failures: tuple[str, ...]  # 'session x: harness failure: why'
     superseded: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()  # later sessions for other versions
 
     @property
     def is_lost(self) -> bool:
@@ -304,6 +306,7 @@ def _row(
     two_judges = (f"two judges: {' and '.join(models)}",) if len(models) > 1 else ()
     lost = run.harness_failures if run.is_lost else ()
     left_out = () if run.is_lost else run.harness_failures
+    of_ratings = (*_names(universal["missing"]), *_names(domain["missing"]))
     is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
     return {
         **pair._asdict(),
@@ -329,16 +332,12 @@ def _row(
             is_lost,
             _is_undecided(universal, domain),
             parts,
-            (*checked.missing, *two_judges),
+            (*of_ratings, *checked.missing, *two_judges),
         ),
-        "missing": (
-            *lost,
-            *_names(universal["missing"]),
-            *_names(domain["missing"]),
-            *checked.missing,
-            *two_judges,
-        ),
+        "missing": (*lost, *of_ratings, *checked.missing, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
+        "text_sketches": checked.texts,
+        "dropped_runs": (*left_out, *run.superseded, *run.elsewhere),
     }
 
 
@@ -505,7 +504,10 @@ def _corrected_goals(transcripts: pl.DataFrame, conversation_judgments: pl.DataF
 
 
 def _runs(
-    transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[AgentVersion]
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    pairs: Sequence[AgentVersion],
 ) -> dict[AgentVersion, _Run]:
     counting = dict(_pairwise(counted(transcripts, sessions), "benchmark_id"))
     held = transcripts.select(*PAIR, "session_id").unique()
@@ -515,14 +517,53 @@ def _runs(
         .join(held, on=[*PAIR, "session_id"], how="semi")
         .with_columns(text=pl.format("session {}: harness failure: {}", "session_id", "invalid_reason"))
     )
-    older = transcripts.filter(pl.col("superseded_by").is_not_null()).with_columns(
-        text=pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by")
+    dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("day"))
+    latest = dates.rename({"benchmark_id": "superseded_by", "day": "latest"})
+    is_same = (pl.col("day") == pl.col("latest")).fill_null(value=False)
+    older = (
+        transcripts.filter(pl.col("superseded_by").is_not_null())
+        .join(dates, on=["agent_id", "benchmark_id"], how="left")
+        .join(latest, on=["agent_id", "superseded_by"], how="left")
+        .with_columns(
+            text=pl.concat_str(
+                pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by"),
+                pl.when(is_same)
+                .then(pl.lit(", which has the same date and a later name"))
+                .otherwise(pl.lit("")),
+            )
+        )
     )
-    return {
-        pair: _Run(counting.get(pair), failures.get(pair, ()), superseded.get(pair, ()))
-        for failures, superseded in [(_grouped(failed), _grouped(older))]
-        for pair in pairs
-    }
+    texts = (
+        _grouped(failed),
+        _grouped(older),
+        _grouped(_later_elsewhere(transcripts, sessions, conversations)),
+    )
+    return {pair: _Run(counting.get(pair), *(found.get(pair, ()) for found in texts)) for pair in pairs}
+
+
+def _later_elsewhere(
+    transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame
+) -> pl.DataFrame:
+    """Return a text per session with slots or of another version that is later than the sessions that count."""
+    of_session = sessions.select(
+        "agent_id", "session_id", "session_date", run_for=pl.col("methodology_versions").list.join(", ")
+    )
+    held = transcripts.join(of_session, on=["agent_id", "session_id"], how="left")
+    is_counted = pl.col("is_admitted") & (pl.col("run_for") != ANY)
+    latest = held.filter(is_counted).group_by(PAIR).agg(latest=pl.col("session_date").max())
+    is_of_version = pl.col("run_for").str.split(", ").list.contains(pl.col("methodology_version"))
+    has_slots = (pl.col("run_for") != ANY) | pl.col("scenario").is_not_null()
+    version = (
+        pl.when(pl.col("run_for") == ANY).then(pl.lit("any version, so without slots")).otherwise("run_for")
+    )
+    text = pl.format("session {} of {} is later, but was run for {}", "session_id", "session_date", version)
+    scenarios = conversations.select("agent_id", "conversation_id", "scenario")
+    return (
+        held.join(latest, on=PAIR)
+        .join(scenarios, on=["agent_id", "conversation_id"], how="left")
+        .filter(pl.col("session_date") > pl.col("latest"), ~is_of_version, has_slots)
+        .with_columns(text=text)
+    )
 
 
 def _grouped(texts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:

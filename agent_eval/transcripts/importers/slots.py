@@ -112,10 +112,10 @@ def read_slots(path: Path) -> Slots:
                 raise SlotsFileError(
                     path, line, f"{key} differs from an earlier line; the session has only one value"
                 )
+        _check_session(path, line, session)
         family = row.get(FAMILY, "").strip()
         fields = {key: said[key] for key in OF_CONVERSATION if key in said}
         by_task[task] = Slot(line, slot, fields | ({FAMILY: family} if family else {}))
-    _check_session(path, session)
     return Slots(path, by_task, session)
 
 
@@ -186,8 +186,10 @@ def _value(text: str) -> JsonValue:
     )
 
 
-def _check_session(path: Path, session: Mapping[str, JsonValue]) -> None:
+def _check_session(path: Path, line: int, session: Mapping[str, JsonValue]) -> None:
     try:
-        Session.model_validate({"methodology_versions": "any", **session})
+        checked = Session.model_validate({"methodology_versions": "any", **session})
     except ValidationError as error:
-        raise SlotsFileError(path, 0, f"disclosures: {explain(error, Session)}") from error
+        raise SlotsFileError(path, line, f"disclosures: {explain(error, Session)}") from error
+    if problem := checked.future_date():
+        raise SlotsFileError(path, line, f"disclosures: {problem}")

@@ -1,0 +1,280 @@
+"""Near-duplicates: a text of an agent counts once, in a session, over sessions and over the agents of a board."""
+
+import random
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_eval.scores.composite.copies import NEAR, near_duplicates
+from agent_eval.scores.composite.leaderboard import leaderboard, pairwise_comparisons
+from agent_eval.tables import table
+from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, containment
+from tests.scores.sessions import Conversation, asked, complete, only, rated, scored, write
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("n", "r", "st", "ck")]
+Disguise = Callable[[str, str], str]
+
+
+def text(seed: str, n_words: int = 50) -> str:
+    """The same words for the same seed."""
+    return " ".join(random.Random(seed).choices(WORDS, k=n_words))
+
+
+def session_of(
+    words: str, n_words: int = 50, disguise: Disguise = lambda said, _: said
+) -> list[Conversation]:
+    """A complete session; each slot has two replies, of the words of `words`."""
+    made = complete()
+    return [
+        asked(
+            c["scenario"],
+            *(disguise(text(f"{words} {c['scenario']} {i}", n_words), c["scenario"]) for i in "ab"),
+        )
+        for c in made
+    ]
+
+
+DISGUISES: dict[str, Disguise] = {
+    "one word more": lambda said, _: f"{said} indeed",
+    "one word amid": lambda said, _: said.replace(" ", " indeed ", 20).replace(" indeed ", " ", 19),
+    "a trace id": lambda said, slot: f"[trace 9f8a{hash(slot) % 10**9:x}77] {said}",
+    "look-alike letters": lambda said, _: said.translate(str.maketrans("aeopc", "аеорс")),
+    "accents": lambda said, _: said.replace("a", "á").replace("e", "e\u0301"),
+    "invisible letters": lambda said, _: said.replace("a", "a\u200b").replace("n ", "n\u00ad "),
+    "full width": lambda said, _: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in said),
+    "twice as long": lambda said, slot: f"{said} {text(slot, 45)}",
+}
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+@pytest.mark.parametrize("n_words", [50, 15])
+def test_copies_of_a_session_earn_neither_the_ten_points_nor_an_interval(
+    tmp_path: Path, name: str, n_words: int
+) -> None:
+    if name == "twice as long" and n_words < ENOUGH_WORDS:
+        pytest.skip("45 words more make it another text")
+    for day, disguise in (("1", lambda said, _: said), ("2", DISGUISES[name]), ("3", DISGUISES[name])):
+        slots = session_of("ada", n_words, disguise)
+        write(
+            tmp_path,
+            "ada",
+            f"s{day}",
+            slots,
+            benchmark_id="run",
+            date=f"2026-04-0{day}",
+            repeatability_tested=True,
+        )
+    row = only(scored(tmp_path, [r for i in "123" for r in rated("ada", f"s{i}")]))
+    assert (row["status"], row["repeatability_tested"], row["composite_score"]) == ("provisional", None, None)
+    how = r"(near copy of s1: 8 of 8 conversations share (8\d|9\d|100)% of their text|copy of s1)"
+    for i in "23":
+        assert any(re.fullmatch(f"copied session: s{i} is a {how}", text) for text in row["missing"])
+
+
+def test_sessions_in_other_words_are_three(tmp_path: Path) -> None:
+    for i in "123":
+        slots = session_of(f"ada {i}")
+        write(
+            tmp_path,
+            "ada",
+            f"s{i}",
+            slots,
+            benchmark_id="run",
+            date=f"2026-04-0{i}",
+            repeatability_tested=True,
+        )
+    row = only(scored(tmp_path, [r for i in "123" for r in rated("ada", f"s{i}")]))
+    assert (row["status"], row["missing"], row["composite_score"]) == ("published", [], 80.0)
+
+
+@pytest.mark.parametrize("n_words", [60, 5])
+def test_one_conversation_in_all_slots_is_not_a_session(tmp_path: Path, n_words: int) -> None:
+    one = asked("D1", text("x", n_words), text("y", n_words))["messages"]
+    slots = [c | {"messages": one} for c in complete()]
+    write(tmp_path, "ada", "s", slots)
+    row = only(scored(tmp_path, rated("ada", "s")))
+    assert row["status"] == "provisional"
+    assert row["missing"] == [
+        "copied conversation: D2, D3, D4, D5, error_injection, hallucination, standardised_task of session s repeat D1: 8 of 8 conversations share 100% of their text; a slot that also serves as a test is "
+        "linked, not copied"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n", "same_question", "status"),
+    [(2, True, "provisional"), (3, False, "published"), (4, False, "provisional")],
+)
+def test_a_text_in_several_slots_counts_once(
+    tmp_path: Path, n: int, same_question: bool, status: str
+) -> None:
+    slots = session_of("ada")
+    for c in slots[:n]:
+        c["messages"] = asked("D1" if same_question else c["scenario"], text("x"), text("y"))["messages"]
+    write(tmp_path, "ada", "s", slots)
+    assert only(scored(tmp_path, rated("ada", "s")))["status"] == status
+
+
+def test_a_short_answer_to_other_questions_is_no_copy(tmp_path: Path) -> None:
+    slots = [asked(c["scenario"], "I cannot help with that.", "Sorry.") for c in complete()]
+    write(tmp_path, "ada", "s", slots)
+    assert only(scored(tmp_path, rated("ada", "s", 1)))["status"] == "published"
+
+
+def board(
+    root: Path, dates: dict[str, str], disguise: Disguise = lambda said, _: said
+) -> dict[str, dict[str, Any]]:
+    """The board of agents with one session each; those of one first letter say the same."""
+    for name, date in dates.items():
+        own = session_of(name[0], disguise=disguise if len(name) > 1 else lambda said, _: said)
+        write(root, name, "s", own, date=date)
+    composites = scored(root, [r for name in dates for r in rated(name, "s")])
+    agents = table("agents").frame([{"agent_id": name} for name in dates])
+    made: Any = (composites, agents, table("reliability").empty())
+    rows = leaderboard(*made)
+    compared = pairwise_comparisons(made[0])
+    ranked = set(rows.filter(pl.col("rank").is_not_null())["agent_id"])
+    assert {*compared["agent_id"], *compared["other_agent_id"]} == (ranked if len(ranked) > 1 else set())
+    return {row["agent_id"]: row for row in rows.iter_rows(named=True)}
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+def test_another_agents_session_under_a_new_id_is_not_ranked(tmp_path: Path, name: str) -> None:
+    rows = board(tmp_path, {"a": "2026-04-01", "b": "2026-04-01", "a-copy": "2026-04-02"}, DISGUISES[name])
+    assert {a: (row["status"], row["rank"]) for a, row in rows.items()} == {
+        "a": ("published", 1), "b": ("published", 1), "a-copy": ("provisional", None),
+    }  # fmt: skip
+    (said,) = rows["a-copy"]["missing"]
+    assert said.startswith("copied session: s is a copy of a's session s: 8 of 8 conversations share ")
+
+
+def test_of_two_equal_sessions_of_one_date_neither_is_ranked(tmp_path: Path) -> None:
+    rows = board(tmp_path, {"a": "2026-04-01", "a-copy": "2026-04-01", "b": "2026-04-01"})
+    assert [rows[a]["rank"] for a in ("a", "a-copy", "b")] == [None, None, 1]
+    assert rows["a"]["missing"] == [
+        "copied session: s is a copy of a-copy's session s: 8 of 8 conversations share 100% of their text"
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(40, 400), st.integers(40, 400), st.integers(0, 10**6))
+def test_the_estimated_share_is_near_the_true_share(n: int, m: int, seed: int) -> None:
+    rng = random.Random(seed)
+    common, rest = rng.choices(WORDS, k=n), rng.choices(WORDS, k=m)
+    shingles = [{tuple(w[i : i + 3]) for i in range(len(w) - 2)} for w in (common, common + rest)]
+    true = len(shingles[0] & shingles[1]) / min(map(len, shingles))
+    a, b = TextSketch.of([" ".join(common)]), TextSketch.of([" ".join(common + rest)])
+    assert a is not None
+    assert b is not None
+    assert TextSketch.read(a.text()) == a
+    assert containment(a, b) == pytest.approx(true, abs=0.35)
+    assert containment(a, a) == 1.0
+
+
+def test_copies_are_found_in_linear_time() -> None:
+    sketches = [TextSketch.of([text(str(i % 9_000), 120)]) for i in range(10_000)]
+    known = [s for s in sketches if s is not None]
+    began = time.process_time()
+    found = near_duplicates(known)
+    assert time.process_time() - began < 5
+    assert [(m.number, m.earlier) for m in found] == [(9_000 + i, i) for i in range(1_000)]
+    assert min(m.share for m in found) >= NEAR
+
+
+# Ways to earn a point or a rank that were tried
+
+RUN = {"benchmark_id": "run", "repeatability_tested": True}
+
+
+def with_best_of_two_days(root: Path) -> str:
+    """A copy of the best of two superseded runs, with a new date."""
+    write(root, "ada", "best", session_of("best"), date="2026-04-01")
+    write(root, "ada", "bad", session_of("bad"), date="2026-05-01")
+    write(root, "ada", "new", session_of("best"), date="2026-06-01")
+    return "copied session: new is a copy of best"
+
+
+def with_a_mixed_session(root: Path) -> str:
+    """A third session of three conversations of each of the others."""
+    mixed = [*session_of("a")[:3], *session_of("b")[3:6], *session_of("c")[6:]]
+    for i, (name, slots) in enumerate(
+        (("a", session_of("a")), ("b", session_of("b")), ("new", mixed)), start=1
+    ):
+        write(root, "ada", name, slots, date=f"2026-04-0{i}", **RUN)
+    return "copied session: new repeats conversations of a, b: 6 of 8 conversations share 100% of their text"
+
+
+def with_slots_permuted(root: Path) -> str:
+    write(root, "ada", "a", session_of("a"), date="2026-04-01", benchmark_id="run")
+    slots = session_of("a")
+    for c, other in zip(slots, [*session_of("a")[1:], session_of("a")[0]], strict=True):
+        c["messages"] = other["messages"]
+    write(root, "ada", "new", slots, date="2026-04-02", benchmark_id="run")
+    return "copied session: new is a near copy of a: 8 of 8 conversations share 100% of their text"
+
+
+def with_an_id_in_the_calls(root: Path) -> str:
+    """Copies that only call tools, with a trace id more."""
+    for name, trace in (("a", {}), ("new", {"trace": "9f8e7d6c5b4a"})):
+        slots = session_of(name, 3)
+        for c in slots:
+            arguments = {"order": text(c["scenario"], 4)} | trace
+            calls = [{"id": "1", "name": "refund", "arguments": arguments}]
+            c["messages"] = [
+                *asked(c["scenario"], "Sure.", "Done.")["messages"],
+                {"role": "assistant", "tool_calls": calls},
+            ]
+        write(root, "ada", name, slots, date="2026-04-01", session_run=name, benchmark_id="run")
+    return "copied session: new is a copy of a"
+
+
+@pytest.mark.parametrize(
+    "attack", [with_best_of_two_days, with_a_mixed_session, with_slots_permuted, with_an_id_in_the_calls]
+)
+def test_a_copy_in_another_guise_earns_no_rank(tmp_path: Path, attack: Callable[[Path], str]) -> None:
+    said = attack(tmp_path)
+    names = [path.name for path in (tmp_path / "ada").iterdir()]
+    row = only(scored(tmp_path, [r for name in names for r in rated("ada", name)]))
+    assert (row["status"], [m for m in row["missing"] if m.startswith("copied")]) == ("provisional", [said])
+
+
+def test_a_good_conversation_repeated_in_a_slot_does_not_outvote_a_bad_one(tmp_path: Path) -> None:
+    good = [asked("D2", text("x"), text("y")) | {"conversation_id": f"good-{i}"} for i in range(3)]
+    write(tmp_path, "ada", "s", [*session_of("ada"), *good])
+    d2 = [r for r in rated("ada", "s") if r["target"] == "D2"]
+    more = [
+        r | {"conversation_id": f"good-{i}", "line": 90 + 3 * i + j}
+        for i in range(3)
+        for j, r in enumerate(d2)
+    ]
+    row = only(scored(tmp_path, [*rated("ada", "s", D2=(1, 1, 1)), *more]))
+    assert row["status"] == "provisional"
+    assert (
+        "D2, D2 of session s repeat D2: 3 of 11 conversations share 100% of their text" in row["missing"][0]
+    )
+
+
+def test_a_session_of_parts_of_two_agents_and_of_a_superseded_run_is_a_copy(tmp_path: Path) -> None:
+    write(tmp_path, "ann", "old", session_of("ann"), date="2026-04-01")
+    write(tmp_path, "ann", "new", session_of("ann new"), date="2026-05-01")
+    write(tmp_path, "bob", "s", session_of("bob"), date="2026-04-01")
+    write(
+        tmp_path,
+        "cat",
+        "s",
+        [*session_of("ann")[:3], *session_of("bob")[3:6], *session_of("cat")[6:]],
+        date="2026-06-01",
+    )
+    ratings = [*rated("ann", "old"), *rated("ann", "new"), *rated("bob", "s"), *rated("cat", "s", 5)]
+    found: Any = scored(tmp_path, ratings)
+    rows = leaderboard(found, table("agents").empty(), table("reliability").empty())
+    assert dict(rows.select("agent_id", "rank").iter_rows()) == {"ann": 1, "bob": 1, "cat": None}
+    assert only(rows, "cat")["missing"] == [
+        "copied session: s is a copy of ann's session old and of bob's session s: 6 of 8 conversations share 100% of their text"
+    ]
