@@ -52,7 +52,7 @@ def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
         ),
         ("gate", "FAILED. Gates: 8 failed, 6 unknown, 41 passed."),
         ("gate --agent concierge-pa", "PASSED. Gates: 7 passed."),
-        ("errors --agent patchwork-dev", "8 error clusters: 7 high, 1 medium. Worst: "),
+        ("errors --agent patchwork-dev", "10 error clusters: 6 high, 4 medium. Worst: "),
         ("explain quill-help", "quill-help under 1.3.0: composite 70.0, published"),
     ],
 )
