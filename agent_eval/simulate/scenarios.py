@@ -4,7 +4,7 @@ A suite is a folder data/scenarios/<suite>/ with one file <id>.scenario.yaml per
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,8 @@ from agent_eval.transcripts.scenario_names import task_of
 SUFFIX = ".scenario.yaml"
 SUITE = "suite.yaml"
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+Texts = Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=50)]
+"""One message, or several that the user sends before the agent replies."""
 Kind = Literal["task", "information", "confirmation", "correction", "help"]
 """Purpose of a user message. U5 counts confirmation, correction and help as interventions."""
 INTERVENTIONS = frozenset({"confirmation", "correction", "help"})
@@ -75,10 +77,15 @@ class Tool(Frozen):
         return {"type": "function", "function": function}
 
 
-class ScriptedMessage(Frozen):
-    """Define one message of a scripted user."""
+def messages_of(texts: Texts) -> tuple[str, ...]:
+    """Return one or several messages as a tuple."""
+    return (texts,) if isinstance(texts, str) else texts
 
-    say: Text
+
+class ScriptedMessage(Frozen):
+    """Define what a scripted user says in one turn: a message, or several before the agent replies."""
+
+    say: Texts
     kind: Kind = "information"
 
 
@@ -129,7 +136,7 @@ class Assertion(Frozen):
                 raise ValueError(str(error)) from error
         return self
 
-    def expected(self) -> Expected:
+    def expected(self, scenario: "BenchmarkScenario") -> Expected:
         """Return the requirement as the ground truth of a conversation."""
         required: list[JsonValue] = []
         if self.trajectory is not None:
@@ -137,7 +144,7 @@ class Assertion(Frozen):
         if self.forbidden_text:
             required.append({"forbidden_text": list(self.forbidden_text)})
         return Expected(
-            turn_index=self.turn,
+            turn_index=None if self.turn is None else scenario.first_message_of(self.turn),
             tools=self.expected_tools,
             tool_sequence_matters=self.in_order,
             answer=self.expected_answer,
@@ -157,7 +164,7 @@ class BenchmarkScenario(Frozen):
     knowledge: tuple[Text, ...] = ()  # facts that the user may reveal
     withheld: tuple[Text, ...] = ()  # facts that the user knows and must not reveal
     policy: Text | None = None  # rules of the agent's operator, for judges; it is not sent to the agent
-    opening: Text
+    opening: Texts
     turns: tuple[ScriptedMessage, ...] = ()
     user: SimulatedUser | None = None  # None: a scripted user
     tools: tuple[Tool, ...] = ()
@@ -195,6 +202,23 @@ class BenchmarkScenario(Frozen):
                     f"assertions[{at}].turn is {assertion.turn}; allowed: 0 to {last - 1}, or omit it"
                 )
         return self
+
+    @property
+    def opening_messages(self) -> tuple[str, ...]:
+        """Return the user's messages before the agent's first reply."""
+        return messages_of(self.opening)
+
+    @property
+    def n_messages(self) -> int:
+        """Return the largest number of user messages in a conversation."""
+        if self.user is not None:
+            return len(self.opening_messages) + self.max_turns - 1
+        return sum(len(messages_of(said)) for said in (self.opening, *(turn.say for turn in self.turns)))
+
+    def first_message_of(self, turn: int) -> int:
+        """Return the number of user messages before a turn, which is the index of the turn in a transcript."""
+        said = (self.opening, *(scripted.say for scripted in self.turns))[:turn]
+        return sum(len(messages_of(texts)) for texts in said) + turn - len(said)
 
     def mocks(self, conversation_id: str, seed: int, resolve: Resolve) -> ConversationMocks:
         """Return the mocks of one conversation, with a state of its own."""
@@ -323,9 +347,3 @@ def json_schema() -> str:
     schema["required"] = [name for name in schema.get("required", ()) if name != "id"]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=1)
-
-
-def unknown_names(scenario: BenchmarkScenario, metrics: Mapping[str, object]) -> list[str]:
-    """Return the names in `thresholds` and `metrics` that are not metrics."""
-    named = [*scenario.thresholds, *(scenario.metrics or ())]
-    return sorted({name for name in named if name not in metrics})
