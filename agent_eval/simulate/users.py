@@ -18,7 +18,7 @@ from agent_eval.judge.llm.client import CallError, Client
 from agent_eval.judge.llm.redaction import hide_secrets
 from agent_eval.judge.prompts import Prompt
 from agent_eval.simulate import prompts
-from agent_eval.simulate.scenarios import BenchmarkScenario, Kind, messages_of
+from agent_eval.simulate.scenarios import BenchmarkScenario, Kind
 from agent_eval.transcripts.models import Message, is_blank
 
 MOST_TRIES = 4  # requests for one message, after failures that may pass
@@ -75,11 +75,11 @@ class ScriptedUser:
         """Return the next message of the script, whatever the agent wrote."""
         self.n_said += 1
         if self.n_said == 1:
-            return UserMessage(self.scenario.opening_messages, "task")
+            return UserMessage(self.scenario.opening, "task")
         if self.n_said - 2 >= len(self.scenario.turns):
             return None
         turn = self.scenario.turns[self.n_said - 2]
-        return UserMessage(messages_of(turn.say), turn.kind)
+        return UserMessage(turn.say, turn.kind)
 
     async def check(self, messages: Sequence[Message]) -> None:
         """Do nothing: a script makes no slips."""
@@ -205,8 +205,8 @@ class SimulatedUserOf:
             SimulatorError: If the model gives no message without a slip.
         """
         if not self.said:
-            self.said += self.scenario.opening_messages
-            return UserMessage(self.scenario.opening_messages, "task")
+            self.said += self.scenario.opening
+            return UserMessage(self.scenario.opening, "task")
         prompt = user_call(self.scenario, messages)
         for _ in range(1 + MOST_REPAIRS):
             answer = await self.simulator.ask(prompt, _Said)
@@ -230,7 +230,7 @@ class SimulatedUserOf:
             NoBudgetError: If a cap is reached.
             SimulatorError: If the answer names a slip.
         """
-        if len(self.said) == len(self.scenario.opening_messages):
+        if len(self.said) == len(self.scenario.opening):
             return
         answer = await self.simulator.ask(check_call(self.scenario, messages), _Checked)
         slips = [name.replace("_", " ") for name, value in answer.model_dump().items() if value is True]
@@ -252,7 +252,7 @@ def slips_in(
         yield "speaks as agent"
     if small in {_plain(earlier) for earlier in said}:
         yield "repeats itself"
-    public = _plain(" ".join((*scenario.opening_messages, *scenario.knowledge, scenario.profile or "")))
+    public = _plain(" ".join((*scenario.opening, *scenario.knowledge, scenario.profile or "")))
     for fact in scenario.withheld:
         numbers = [n for n in _NUMBER.findall(fact) if n in text and n not in heard]
         if (_plain(fact) in small and _plain(fact) not in agents) or numbers:
@@ -266,7 +266,7 @@ def slips_in(
         (
             scenario.goal or "",
             scenario.profile or "",
-            *scenario.opening_messages,
+            *scenario.opening,
             *scenario.knowledge,
             *scenario.withheld,
             heard,

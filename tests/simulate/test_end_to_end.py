@@ -101,4 +101,4 @@ def test_watch_runs_again_after_a_change(root: Path, server: Server, monkeypatch
     done = CliRunner().invoke(app, ["simulate", "bot", "--watch"])
     assert done.exit_code == 130
     assert len({body["messages"][0]["content"] for _, body in server.requests}) == 2
-    assert "shop/one.scenario.yaml:1: opening is 1" in done.output
+    assert "shop/one.scenario.yaml:1: opening: expected a text" in done.output
