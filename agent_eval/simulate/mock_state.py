@@ -107,16 +107,17 @@ def _queried(tables: Mapping[str, Any], arguments: Mapping[str, JsonValue]) -> J
     """Return rows of a table after join, where, group_by with aggregates, order_by and limit."""
     rows = _rows(tables, str(_argument(arguments, "table")))
     if isinstance(join := arguments.get("join"), dict):
-        on, other = str(_argument(join, "on")), _rows(tables, str(_argument(join, "table")))
-        rows = [{**b, **a} for a in rows for b in other if _cell(a, on) == _cell(b, on)][:MOST_ROWS]
+        by, other = str(_argument(join, "by")), _rows(tables, str(_argument(join, "table")))
+        rows = [{**b, **a} for a in rows for b in other if _cell(a, by) == _cell(b, by)][:MOST_ROWS]
     for condition in _objects(arguments, "where"):
         test = _named(_COMPARE, condition.get("op", "="))
         column, value = str(_argument(condition, "column")), condition.get("value")
         rows = [row for row in rows if _holds(test, _cell(row, column), value)]
     aggregates = _objects(arguments, "aggregates")
-    by = arguments.get("group_by") or []
-    if aggregates or by:
-        rows = _grouped(rows, [str(name) for name in by] if isinstance(by, list) else [str(by)], aggregates)
+    groups = arguments.get("group_by") or []
+    if aggregates or groups:
+        names = groups if isinstance(groups, list) else [groups]
+        rows = _grouped(rows, [str(name) for name in names], aggregates)
     if isinstance(order := arguments.get("order_by"), str) and rows:
         column, is_down = order.removeprefix("-"), order.startswith("-")
         rows = sorted(
