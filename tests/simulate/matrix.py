@@ -59,8 +59,10 @@ def findings(root: Path, agent: str) -> Iterator[Where]:
     assert read.import_errors.is_empty()
     versions = {v: Project.open(root).registry.get(v) for v in ("1.3.0",)}
     agents = table("agents").frame([{"agent_id": agent, "category": None}])
-    transcripts = admit_all(read.conversations, read.sessions, agents, versions)
-    results = assertion_results(transcripts, read.conversations, read.tool_calls, read.turns)
+    conversations = table("conversations").conform(read.conversations)
+    sessions, calls = table("sessions").conform(read.sessions), table("tool_calls").conform(read.tool_calls)
+    transcripts = table("transcripts").conform(admit_all(conversations, sessions, agents, versions))
+    results = assertion_results(transcripts, conversations, calls, read.turns)
     tasks = dict(read.conversations.select("conversation_id", "task_id").iter_rows())
     assert set(results["conversation_id"]) == set(tasks), "every scenario has an assertion"
     for name in results.filter(pl.col("result") != "passed")["conversation_id"].unique(maintain_order=True):
