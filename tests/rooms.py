@@ -42,7 +42,7 @@ ROOMS: Mapping[str, Room] = {
     "definitions": _room("is the entry point that Dagster loads", "defs", "dagster"),
     "defs": _room(
         "holds everything that uses Dagster: assets, checks, partitions, sources, automation, IO manager, event log, launching",
-        "clusters errors formats gates judge methodology project report scores settings storage tables "
+        "clusters errors formats gates judge methodology project report scores settings simulate storage tables "
         "transcripts",
         "dagster",
     ),

@@ -112,6 +112,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
                 ("outcome_class",),
             ),
             "n_conversations": ("conversation_id",),
+            "suites": ("metadata",),
         },
         "import_errors": {"n_refused": ("session_id", "line"), "refused_sessions": ("session_id",)},
     },
