@@ -39,6 +39,10 @@ ROOMS: Mapping[str, Room] = {
         "storage tables transcripts",
         "rich",
     ),
+    "testing": _room(
+        "tests agents in a test suite of your own: the pytest plugin, and `simulate` for tests in Python",
+        "errors project",
+    ),
     "definitions": _room("is the entry point that Dagster loads", "defs", "dagster"),
     "defs": _room(
         "holds everything that uses Dagster: assets, checks, partitions, sources, automation, IO manager, event log, launching",

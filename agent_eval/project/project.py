@@ -310,8 +310,11 @@ class Project:
         in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
         return any(cap is not None for cap in in_dollars)
 
-    def simulation_setup(self) -> SimulationSetup:
-        """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run."""
+    def simulation_setup(self, sessions: Path | None = None) -> SimulationSetup:
+        """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run.
+
+        Sessions are written to `sessions`, by default data/sessions.
+        """
         s = self.settings
         user = None
         if s.user_model is not None:
@@ -321,7 +324,7 @@ class Project:
             )
         return SimulationSetup(
             scenarios=self.home.scenarios,
-            sessions=self.home.existing_sessions(),
+            sessions=self.home.existing_sessions() if sessions is None else sessions,
             agents=self.declared[0],
             agent_problems=self.declared[1],
             versions=tuple(self.registry.versions),
