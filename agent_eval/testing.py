@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from agent_eval.project.trials import Trial
+    from agent_eval.project.benchmarks.trials import Trial
 
 __all__ = ["simulate"]
 _SUFFIX = ".scenario.yaml"
@@ -54,7 +54,7 @@ def simulate(
     import yaml
 
     from agent_eval.project import Project
-    from agent_eval.project.trials import hold_trial, scenario_file
+    from agent_eval.project.benchmarks.trials import hold_trial, scenario_file
 
     project = Project.open_or_packaged()
     judges = [judge] if isinstance(judge, str) else list(judge)
@@ -99,7 +99,7 @@ class ScenarioFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the tests. Without an agent, there is one that is skipped."""
         from agent_eval.errors import AgentEvalError
-        from agent_eval.project.trials import n_trials
+        from agent_eval.project.benchmarks.trials import n_trials
 
         try:
             n = n_trials(self.path)
@@ -123,7 +123,7 @@ class ScenarioItem(pytest.Item):
         if self.agent is None:
             pytest.skip(_NO_AGENT)
         from agent_eval.project import Project
-        from agent_eval.project.trials import hold_trial
+        from agent_eval.project.benchmarks.trials import hold_trial
 
         option = self.config.getoption
         project = Project.open(self._root()).with_settings(user_model=option("--user"))

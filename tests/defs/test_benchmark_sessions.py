@@ -10,7 +10,7 @@ import pytest
 from agent_eval.defs.assets.benchmarks import NAME, NOT_REQUESTED, benchmark_sessions_of
 from agent_eval.defs.resources import ProjectResource
 from agent_eval.project import Project
-from agent_eval.project.benchmarks import runnable_agents
+from agent_eval.project.benchmarks.sessions import runnable_agents
 from tests.commands.conftest import invoke, use
 from tests.simulate.agent_server import Server, serving
 from tests.simulate.suites import EIGHT, openai, write_agents, write_suite

@@ -13,7 +13,7 @@ from pydantic import Field
 from agent_eval.defs.assets.common import OWNERS, watch_of
 from agent_eval.defs.partitions import project_settings
 from agent_eval.project import Project
-from agent_eval.project.benchmarks import hold_sessions, runnable_agents, session_folders
+from agent_eval.project.benchmarks.sessions import hold_sessions, runnable_agents, session_folders
 from agent_eval.report.markdown import markdown_table
 from agent_eval.settings.home import NoRootError
 from agent_eval.simulate.runner import SimulationReport
