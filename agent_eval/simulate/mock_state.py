@@ -3,6 +3,7 @@
 Nothing that an agent writes is executed: tests compare texts, and a query is a set of arguments over a fixed table.
 """
 
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -50,7 +51,7 @@ def acted(action: StateAction, arguments: Mapping[str, JsonValue], state: State)
 
     Raises:
         LookupError: If a record, table or column does not exist.
-        ValueError: If an argument is missing or has a wrong value.
+        ValueError, TypeError: If an argument is missing or has a wrong value.
     """
     records = state.setdefault(action.at, {})
     if not isinstance(records, dict):
@@ -67,7 +68,7 @@ def acted(action: StateAction, arguments: Mapping[str, JsonValue], state: State)
 
 
 def _of_record(action: StateAction, arguments: Mapping[str, JsonValue], records: State) -> JsonValue:
-    name = f"{action.at}-{len(records) + 1}" if action.key is None else str(_argument(arguments, action.key))
+    name = _free_id(action.at, records) if action.key is None else str(_argument(arguments, action.key))
     if action.do == "put":
         if action.once and name in records:
             raise ValueError(f"{name!r} in {action.at} exists already; nothing was changed")
@@ -83,6 +84,11 @@ def _of_record(action: StateAction, arguments: Mapping[str, JsonValue], records:
         records[name] = {**records[name], **{k: v for k, v in arguments.items() if k != action.key}}
     value: JsonValue = records[name]
     return value
+
+
+def _free_id(at: str, records: State) -> str:
+    numbers = itertools.count(len(records) + 1)
+    return next(name for n in numbers if (name := f"{at}-{n}") not in records)
 
 
 def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
@@ -121,7 +127,12 @@ def _queried(tables: Mapping[str, Any], arguments: Mapping[str, JsonValue]) -> J
     if isinstance(order := arguments.get("order_by"), str) and rows:
         column, is_down = order.removeprefix("-"), order.startswith("-")
         rows = sorted(
-            rows, key=lambda row: (_cell(row, column) is not None, _cell(row, column)), reverse=is_down
+            rows,
+            key=lambda row: (
+                _cell(row, column) is not None,
+                0 if _cell(row, column) is None else _cell(row, column),
+            ),
+            reverse=is_down,
         )
     if isinstance(columns := arguments.get("columns"), list) and columns:
         rows = [{str(name): _cell(row, str(name)) for name in columns} for row in rows]

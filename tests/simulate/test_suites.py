@@ -8,10 +8,14 @@ from typing import get_args
 
 import pytest
 
+from agent_eval.errors import AgentEvalError
+from agent_eval.project import Project
 from agent_eval.simulate.agents.scripted import PACKAGED, packaged, packaged_suites
 from agent_eval.simulate.scenarios import read_suites
 from agent_eval.transcripts.models import Scenario
+from tests.commands.conftest import invoke, use
 from tests.simulate.matrix import BEGIN, END, FAULTLESS, PAGE, findings, simulated
+from tests.simulate.suites import held
 
 SUITES = packaged_suites()
 
@@ -65,3 +69,29 @@ def test_an_edited_suite_is_another_one(tmp_path: Path) -> None:
     suite.write_text(suite.read_text().replace("Loomline", "Other").replace("without an error", "cleanly"))
     [edited] = read_suites(tmp_path)
     assert edited.hash != packaged(SUITES[0])[0].hash
+
+
+def test_init_benchmark_writes_a_suite_an_agent_and_a_sheet_of_21_ratings_and_keeps_edits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = use(monkeypatch, tmp_path)
+    assert "Next: agent-eval simulate reference" in invoke("init", str(root), "--benchmark", "data_analysis").stdout
+    assert invoke("scenarios", "check").exit_code == 0
+    assert invoke("simulate", "reference").exit_code == 0
+    [session] = [path.name for path in (root / "data/sessions/reference").glob("[!.]*")]
+    filled = (root / "rating-sheet.csv").read_text().replace("AGENT", "reference").replace("SESSION", session)
+    rated = re.sub(r"^(.*),,,,YOU,$", r"\1,4,,,anna,2026-04-20T10:00:00Z", filled, flags=re.MULTILINE)
+    (root / "data/ratings/anna.csv").write_text(rated)
+    ratings, refused = Project.open(root).human_ratings
+    assert (ratings.height, refused) == (6 + 5 * 3, [])
+    ids = {conversation.conversation_id for conversation in held(root, "reference")}
+    assert set(ratings["conversation_id"].drop_nulls()) < ids
+    edited = root / "data/scenarios/data_analysis/suite.yaml"
+    edited.write_text(edited.read_text().replace("version: 1", "version: 2"))
+    assert (
+        "data/scenarios/data_analysis/suite.yaml exists already"
+        in invoke("init", str(root), "--benchmark", "data_analysis").stdout
+    )
+    assert "version: 2" in edited.read_text()
+    with pytest.raises(AgentEvalError, match="Suites: automation_workflow, coding_development"):
+        invoke("init", str(root / "other"), "--benchmark", "support")
