@@ -188,6 +188,11 @@ def _once(calls: list[Any], text: str = "Done.", content: object = None) -> Hand
 
 ORDER = {"order": "1042"}
 OTHERS: dict[str, Handler] = {
+    "busy": lambda agent, body: (  # the first request is rejected
+        agent.say("Ready.")
+        if sum(other["model"] == "busy" for _, other in agent.server.requests) > 1
+        else agent.send(b"slow down", 429, retry_after="0")
+    ),
     "cookie": _cookie,
     "echo-key": lambda agent, body: agent.say(f"Your key: {agent.headers['authorization']}"),
 }

@@ -75,7 +75,10 @@ def test_init_benchmark_writes_a_suite_an_agent_and_a_sheet_of_21_ratings_and_ke
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = use(monkeypatch, tmp_path)
-    assert "Next: agent-eval simulate reference" in invoke("init", str(root), "--benchmark", "data_analysis").stdout
+    assert (
+        "Next: agent-eval simulate reference"
+        in invoke("init", str(root), "--benchmark", "data_analysis").stdout
+    )
     assert invoke("scenarios", "check").exit_code == 0
     assert invoke("simulate", "reference").exit_code == 0
     [session] = [path.name for path in (root / "data/sessions/reference").glob("[!.]*")]
