@@ -48,7 +48,7 @@ SEEN: dict[str, Any] = {"now": 0, "peak": 0, "new": []}
 LOCK = threading.Lock()
 
 
-def told(arguments: dict[str, Any], context: MockContext) -> dict[str, Any]:
+def context_of(arguments: dict[str, Any], context: MockContext) -> dict[str, Any]:
     """A mock: what it knows of its conversation."""
     return {"call": context.call_index, "turn": context.turn_index, "id": context.conversation_id}
 
@@ -80,10 +80,10 @@ MAIN: dict[str, Any] = {
     "description": "The main one.", "profile": "A tester.", "goal": "Have it done.", "knowledge": ["It is 7."], "withheld": ["WITHHELD"],
     "opening": "Please do it.", "turns": [{"say": "And now?"}],
     "tools": [
-        {"name": "fn", "mock": {"python": f"{HERE}:told"}},
+        {"name": "fn", "mock": {"python": f"{HERE}:context_of"}},
         {"name": "const", "mock": {"constant": "c"}},
         {"name": "tab", "mock": {"table": [{"arguments": {"id": 7}, "constant": "seven"}]}},
-        {"name": "seq", "mock": {"sequence": [{"constant": 1}, {"python": f"{HERE}:told"}, {"error": "down"}]}},
+        {"name": "seq", "mock": {"sequence": [{"constant": 1}, {"python": f"{HERE}:context_of"}, {"error": "down"}]}},
         {"name": "err", "mock": {"error": "boom"}},
         {"name": "free"},
     ],

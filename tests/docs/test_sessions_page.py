@@ -15,7 +15,7 @@ def test_the_whole_session_on_the_page_fills_every_slot(tmp_path: Path) -> None:
     )
     folder = tmp_path / "bike-desk" / "spring-1"
     folder.mkdir(parents=True)
-    for name, kind in (("session.yaml", "yaml"), ("conversations.jsonl", "jsonl")):
+    for name, kind in (("session.yaml", "yaml"), ("conversations.jsonl", "json")):
         block = re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)
         assert block
         (folder / name).write_text(block[1])

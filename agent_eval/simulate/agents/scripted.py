@@ -112,9 +112,9 @@ class ScriptedAgent:
             AgentFailureError: If no scenario of the suite begins so, or the script has no such turn.
         """
         suite, script = packaged(self.suite)
-        told = [m for m in messages if m.role in ("user", "assistant")]
+        spoken = [m for m in messages if m.role in ("user", "assistant")]
         groups = [
-            (role, [m.content for m in of]) for role, of in itertools.groupby(told, key=lambda m: m.role)
+            (role, [m.content for m in of]) for role, of in itertools.groupby(spoken, key=lambda m: m.role)
         ]
         said = [tuple(texts) for role, texts in groups if role == "user"]
         found = next((s for s in suite.scenarios if said and s.opening == said[0]), None)
