@@ -54,7 +54,8 @@ def test_a_materialisation_shows_sessions_errors_cost_and_links_and_is_not_repea
     assert (shown["n_sessions"], shown["n_conversations_held"], shown["n_errors"]) == (2, 2, 0)
     assert shown["cost_usd"] == 0
     assert all(
-        folder.as_uri() in shown["transcripts"] for folder in (root / "data/sessions/bot").glob("[!.]*")
+        f"[{folder.name}-d1](/report/conversations/bot/" in shown["transcripts"]
+        for folder in (root / "data/sessions/bot").glob("[!.]*")
     )
     assert "shop/d1@" in shown["scenarios"]
     n_requests = len(server.requests)

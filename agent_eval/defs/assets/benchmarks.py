@@ -5,6 +5,7 @@ agents.yaml has an agent with an endpoint when they are loaded.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import polars as pl
@@ -13,12 +14,20 @@ from pydantic import Field
 from agent_eval.defs.assets.common import OWNERS, watch_of
 from agent_eval.defs.partitions import project_settings
 from agent_eval.project import Project
-from agent_eval.project.benchmarks.sessions import hold_sessions, runnable_agents, session_folders
+from agent_eval.project.benchmarks.sessions import (
+    conversation_ids,
+    hold_sessions,
+    runnable_agents,
+    session_folders,
+)
+from agent_eval.report.links import REPORT, row_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.settings.home import NoRootError
 from agent_eval.simulate.runner import SimulationReport
+from agent_eval.transcripts.sessions import CONVERSATIONS
 
 NAME = "benchmark_sessions"
+MOST_LINKS = 100  # maximum number of conversations of a session that are listed
 NOT_REQUESTED = (
     "0 new sessions: benchmark sessions are held only if this asset is materialised alone, because each conversation "
     "calls an agent."
@@ -77,7 +86,6 @@ def is_selected_alone(context: dg.AssetExecutionContext) -> bool:
 
 def _page(project: Project, agents: list[str], report: SimulationReport) -> dict[str, dg.MetadataValue]:
     folders = session_folders(project, agents, report)
-    rows = [f"- [{folder.name}]({folder.resolve().as_uri()}/conversations.jsonl)" for folder in folders]
     outcomes = {name: n for name, n in sorted(report.outcomes.items()) if name != "unknown"}
     cost = project.budget.known_cost_usd
     page: dict[str, dg.MetadataValue] = {
@@ -87,11 +95,20 @@ def _page(project: Project, agents: list[str], report: SimulationReport) -> dict
         "n_conversations_left": dg.MetadataValue.int(report.n_left),
         "n_errors": dg.MetadataValue.int(sum(outcomes.values())),
         "errors": dg.MetadataValue.json(outcomes),
-        "transcripts": dg.MetadataValue.md("\n".join(rows) or "none"),
+        "transcripts": dg.MetadataValue.md("\n".join(_links(project, folders)) or "none"),
         "scenarios": dg.MetadataValue.md(_scenarios(project)),
         "cost_usd": dg.MetadataValue.text("not known") if cost is None else dg.MetadataValue.float(cost),
     }
     return page | ({"problems": dg.MetadataValue.json(report.problems)} if report.problems else {})
+
+
+def _links(project: Project, folders: list[Path]) -> Iterator[str]:
+    """Yield a line of Markdown per session, with links to its conversations in the report, which the next run writes."""
+    for folder in folders:
+        yield f"- {folder.relative_to(project.home.root)}/{CONVERSATIONS}"
+        for name in conversation_ids(folder)[:MOST_LINKS]:
+            row = {"agent_id": folder.parent.name, "conversation_id": name}
+            yield f"    - [{name}]({row_page(row, project.settings.report_url or REPORT)})"
 
 
 def _scenarios(project: Project) -> str:

@@ -1,5 +1,6 @@
 """Hold benchmark sessions for Dagster: which agents can be run, whether a cap is set, and what a run did."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from agent_eval.judge.llm.progress import Watch
 from agent_eval.project.project import Project
 from agent_eval.simulate.preparation import prepared
 from agent_eval.simulate.runner import SimulationReport
+from agent_eval.transcripts.sessions import CONVERSATIONS
 
 CAPS = (
     "max_calls",
@@ -47,6 +49,12 @@ def hold_sessions(
         raise NoCapError(names)
     simulation = prepared(project.simulation_setup(), agents, suites, n_sessions=n_sessions, seed=seed)
     return simulation.run(watch)
+
+
+def conversation_ids(folder: Path) -> list[str]:
+    """Return the ids of the conversations of a session, in order."""
+    lines = (folder / CONVERSATIONS).read_text(encoding="utf-8").splitlines()
+    return [str(json.loads(line)["conversation_id"]) for line in lines]
 
 
 def session_folders(project: Project, agents: Sequence[str], report: SimulationReport) -> list[Path]:
