@@ -54,7 +54,7 @@ def test_a_materialisation_shows_sessions_errors_cost_and_links_and_is_not_repea
     assert (shown["n_sessions"], shown["n_conversations_held"], shown["n_errors"]) == (2, 2, 0)
     assert shown["cost_usd"] == 0
     assert all(
-        f"[{folder.name}-d1](/report/conversations/bot/" in shown["transcripts"]
+        f"[{folder.name}-d1](/report/conversations/bot" in shown["transcripts"]
         for folder in (root / "data/sessions/bot").glob("[!.]*")
     )
     assert "shop/d1@" in shown["scenarios"]

@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.yaml import read_document, read_text
+from agent_eval.judge.llm.budget import Usage
 from agent_eval.simulate.agents.replies import (
     AgentConversation,
     AgentFailureError,
@@ -32,6 +33,7 @@ ENDINGS = (
     "I kept this short.", "The record shows the same.", "I checked this just now.", "Nothing else is open on my side.",
     "This reflects the current data.", "I wrote it down for you.", "You will find it in the history.", "It is documented.",
 )  # fmt: skip
+FREE = Usage(None, None, None, 0.0)
 Step = str | dict[str, dict[str, JsonValue]]
 """The text that ends a turn, or calls: arguments by tool."""
 Turns = tuple[tuple[Step, ...], ...]
@@ -138,11 +140,11 @@ class _ScriptedConversation:
         if isinstance(step, str):
             fault = packaged(self.agent.suite)[1].faults.get(self.agent.fault or "")
             if fault is not None and fault.is_verbatim:
-                return AgentReply(step.strip(), finish_reason="stop", latency_ms=0.0)
+                return AgentReply(step.strip(), usage=FREE, finish_reason="stop", latency_ms=0.0)
             ending = random.Random(f"{request.seed} {len(request.messages)}").choice(ENDINGS)
-            return AgentReply(f"{step.strip()} {ending}", finish_reason="stop", latency_ms=0.0)
+            return AgentReply(f"{step.strip()} {ending}", usage=FREE, finish_reason="stop", latency_ms=0.0)
         calls = tuple(MessageToolCall(name=name, arguments=arguments) for name, arguments in step.items())
-        return AgentReply(None, calls, finish_reason="tool_calls", latency_ms=0.0)
+        return AgentReply(None, calls, usage=FREE, finish_reason="tool_calls", latency_ms=0.0)
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
