@@ -53,6 +53,7 @@ def simulate(
     """
     import yaml
 
+    from agent_eval.formats.files import is_slug
     from agent_eval.project import Project
     from agent_eval.project.benchmarks.trials import hold_trial, scenario_file
 
@@ -60,7 +61,8 @@ def simulate(
     judges = [judge] if isinstance(judge, str) else list(judge)
     if isinstance(scenario, Mapping):
         with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
-            file = Path(folder, "test", f"{scenario.get('id', 'scenario')}{_SUFFIX}")
+            name = str(scenario.get("id", "scenario"))
+            file = Path(folder, "test", f"{name if is_slug(name) else 'scenario'}{_SUFFIX}")
             file.parent.mkdir()
             file.write_text(yaml.safe_dump(dict(scenario), sort_keys=False), encoding="utf-8")
             return hold_trial(project, file, agent, trial=trial, judges=judges)

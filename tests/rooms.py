@@ -41,7 +41,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "testing": _room(
         "tests agents in a test suite of your own: the pytest plugin, and `simulate` for tests in Python",
-        "errors project",
+        "errors formats project",
     ),
     "definitions": _room("is the entry point that Dagster loads", "defs", "dagster"),
     "defs": _room(

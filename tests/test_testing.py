@@ -125,6 +125,14 @@ def test_simulate_holds_a_scenario_with_a_function_or_an_agent(project: Path) ->
     }
     assert simulate(asked, lambda request: f"On Tuesday, {len(request['messages'])}.").passed
     assert simulate("shop/good", "mine").passed
+    hello = {"opening": "Hello."}
+    for more, reply, outcome in (
+        ({}, "Hi.", "passed"), ({}, "", "failed"), ({"thresholds": {"nope": 1}}, "Hi.", "unknown"),
+        ({"thresholds": {"helpfulness": 9}}, "Hi.", "unknown"), ({"fail_on_error_severity": "low"}, "Hi.", "unknown"),
+    ):  # fmt: skip
+        assert simulate(hello | more, lambda request, reply=reply: reply).outcome == outcome, more
+    with pytest.raises(ScenarioError, match="id is"):
+        simulate(hello | {"id": "../x"}, "mine")
     lost = simulate(asked, lambda request: 1 / 0)
     assert (lost.outcome, lost.findings[0][1]) == (
         "failed",

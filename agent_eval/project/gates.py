@@ -125,7 +125,7 @@ def with_scenarios(project: Project, spec: GateSpec | None = None) -> GateSpec:
         for problem in suite.problems
         if problem.file.endswith(SUFFIX)
     } | {
-        f"{suite.name}/{scenario.id}": _gates_of(scenario)
+        f"{suite.name}/{scenario.id}": gates_of_scenario(scenario)
         for suite in project.suites
         for scenario in suite.scenarios
     }
@@ -155,7 +155,7 @@ def scenario_file_problems(
         yield from suite.problems
         for scenario in suite.scenarios:
             for name, reason in scenario_problems(
-                _gates_of(scenario), project.metrics.names, scales(project)
+                gates_of_scenario(scenario), project.metrics.names, scales(project)
             ):
                 where = f"{suite.name}/{scenario.id}{SUFFIX}"
                 yield Refusal(
@@ -163,7 +163,8 @@ def scenario_file_problems(
                 )
 
 
-def _gates_of(scenario: BenchmarkScenario) -> ScenarioGates:
+def gates_of_scenario(scenario: BenchmarkScenario) -> ScenarioGates:
+    """Return the gates that a scenario file sets."""
     return ScenarioGates(
         thresholds=scenario.thresholds,
         metrics=scenario.metrics,

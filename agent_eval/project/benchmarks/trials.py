@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,18 +19,26 @@ from agent_eval.errors import JudgeError, NotFoundError, RunError
 from agent_eval.gates.names import is_score
 from agent_eval.gates.scenarios import scenarios_of, threshold_findings_of_scenarios
 from agent_eval.gates.thresholds import means
-from agent_eval.judge.engine import judge_transcripts
+from agent_eval.judge.engine import Judged, judge_transcripts
+from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import LiteLLMClient
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES
-from agent_eval.project.gates import with_scenarios
+from agent_eval.project.gates import gates_of_scenario
 from agent_eval.project.project import Project
 from agent_eval.project.quality import scales
 from agent_eval.scores.tools.assertions import assertion_results
-from agent_eval.settings.gate_spec import ScenarioGates
+from agent_eval.settings.gate_spec import Rules, ScenarioGates
 from agent_eval.simulate.agents.endpoints import Allowed
 from agent_eval.simulate.preparation import SimulationSetup, prepared
-from agent_eval.simulate.scenarios import SUFFIX, SUITE, ScenarioError, UnknownSuiteError, read_suites
+from agent_eval.simulate.scenarios import (
+    SUFFIX,
+    SUITE,
+    BenchmarkScenario,
+    ScenarioError,
+    UnknownSuiteError,
+    read_suites,
+)
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
@@ -111,7 +120,7 @@ def n_trials(file: Path) -> int:
         ScenarioError: If the file, or suite.yaml beside it, is invalid.
     """
     with _alone(file) as folder:
-        return _checked(folder)
+        return _checked(folder).trials
 
 
 def hold_trial(
@@ -141,7 +150,7 @@ def hold_trial(
     if judges and (problems := project.judge_problems()):
         raise JudgeError(" ".join(problems))
     with _alone(file) as folder:
-        _checked(folder)
+        scenario = _checked(folder)
         setup = _setup(project, folder, agent)
         [agent_id] = [agent] if isinstance(agent, str) else setup.agents
         report = prepared(setup, [agent_id], trials=1, seed=trial).run()
@@ -150,7 +159,7 @@ def hold_trial(
             raise NotHeldError("; ".join(report.problems) or "No conversation was held.")
         conversation = Conversation.model_validate_json(lines[0])
     panel = _panel(project, setup) if judges else None
-    return Trial(conversation, tuple(_findings(project, conversation, agent_id, panel)))
+    return Trial(conversation, tuple(_findings(project, conversation, scenario, agent_id, panel)))
 
 
 @contextlib.contextmanager
@@ -168,15 +177,20 @@ def _alone(file: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def _checked(folder: Path) -> int:
+def _checked(folder: Path) -> BenchmarkScenario:
     [suite] = read_suites(folder / "scenarios")
     if suite.problems:
         raise ScenarioError(suite.problems)
-    return suite.scenarios[0].trials
+    return suite.scenarios[0]
 
 
 def _setup(project: Project, folder: Path, agent: str | Callable[..., Any]) -> SimulationSetup:
-    setup = project.simulation_setup(folder / "sessions")
+    s = project.settings
+    is_project = project.home.data.exists() or (project.home.root / "agent_eval.toml").exists()
+    budget = (
+        None if is_project else Budget(s.max_calls, s.max_cost_usd)
+    )  # outside of a project, nothing is written
+    setup = project.simulation_setup(folder / "sessions", budget)
     setup = replace(setup, scenarios=folder / "scenarios")
     if isinstance(agent, str):
         return setup
@@ -209,7 +223,11 @@ def _panel(project: Project, setup: SimulationSetup) -> Panel:
 
 
 def _findings(
-    project: Project, conversation: Conversation, agent_id: str, panel: Panel | None
+    project: Project,
+    conversation: Conversation,
+    scenario: BenchmarkScenario,
+    agent_id: str,
+    panel: Panel | None,
 ) -> Iterator[tuple[TrialOutcome, str]]:
     outcome = conversation.outcome
     match outcome.classified:
@@ -251,27 +269,40 @@ def _findings(
         panel=panel,
         names=project.blinded_terms([agent_id]),
     )
-    frames = judged.turn_judgments, judged.conversation_judgments
     pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
-    yield from _thresholds(project, pair, transcripts, *frames)
-    yield from _errors(
-        project, agent_id, str(conversation.task_id), judged.turn_judgments, is_judged=panel is not None
-    )
+    [name] = scenarios_of(transcripts)["scenario"]
+    spec = project.settings.gates
+    own = spec.scenarios.get(name) or gates_of_scenario(scenario)
+    rules = replace(spec.rules(agent_id, version), scenarios={name: own})
+    yield from _silence(conversation, rules)
+    yield from _thresholds(project, pair, rules, transcripts, judged)
+    yield from _errors(project, rules, own, judged.turn_judgments, is_judged=panel is not None)
+
+
+def _silence(conversation: Conversation, rules: Rules) -> Iterator[tuple[TrialOutcome, str]]:
+    silent = [turn.turn_index for turn in conversation.turns() if turn.reply == "no reply"]
+    if (
+        silent
+        and rules.silent_turns is not None
+        and Fraction(len(silent), conversation.n_turns) > rules.silent_turns
+    ):
+        yield "failed", f"no reply in turns {', '.join(map(str, silent))}"
 
 
 def _thresholds(
-    project: Project, pair: AgentVersion, transcripts: Transcripts, turns: pl.DataFrame, whole: pl.DataFrame
+    project: Project, pair: AgentVersion, rules: Rules, transcripts: Transcripts, judged: Judged
 ) -> Iterator[tuple[TrialOutcome, str]]:
     """Compare the thresholds of the scenario and those of the project for every scenario."""
-    [name] = scenarios_of(transcripts)["scenario"]
-    rules = with_scenarios(project).rules(pair.agent_id, pair.methodology_version)
-    own = rules.scenarios.get(name, ScenarioGates())
+    [(name, own)] = rules.scenarios.items()
     limits = {metric: limit for metric, limit in rules.thresholds.items() if not is_score(metric)}
-    gates = own.model_copy(update={"metrics": own.metrics or tuple({**limits, **own.thresholds})})
+    named = tuple({**limits, **own.thresholds}) if own.metrics is None else own.metrics
+    gates = own.model_copy(update={"metrics": named})
     if not gates.metrics:
         return
     rules = replace(rules, thresholds=limits, scenarios={name: gates})
-    found = means(turns, whole, transcripts, {*limits, *own.thresholds}, [name]).get(pair, {})
+    found = means(
+        judged.turn_judgments, judged.conversation_judgments, transcripts, {*limits, *own.thresholds}, [name]
+    ).get(pair, {})
     metrics = project.metrics.names
     for finding in threshold_findings_of_scenarios(
         rules, found, scenarios_of(transcripts), metrics=metrics, scales=scales(project)
@@ -281,11 +312,9 @@ def _thresholds(
 
 
 def _errors(
-    project: Project, agent_id: str, task: str, turns: pl.DataFrame, *, is_judged: bool
+    project: Project, rules: Rules, own: ScenarioGates, turns: pl.DataFrame, *, is_judged: bool
 ) -> Iterator[tuple[TrialOutcome, str]]:
     """Find failures that are at least as severe as the scenario, or else the project, allows."""
-    rules = with_scenarios(project).rules(agent_id, project.registry.current.version)
-    own = rules.scenarios.get(task.rpartition("@")[0], ScenarioGates())
     level = own.fail_on_error_severity or rules.fail_on_error_severity
     if level == "none":
         return
