@@ -58,15 +58,13 @@ def benchmark_sessions_of(agents: list[str]) -> dg.AssetsDefinition:
     def benchmark_sessions(
         context: dg.AssetExecutionContext, config: BenchmarkConfig, project: dg.ResourceParam[Project]
     ) -> Iterator[dg.MaterializeResult[None]]:
+        """Hold the missing conversations of the run's agents."""
         if not is_selected_alone(context):
-            context.log.info(NOT_REQUESTED)
             yield dg.MaterializeResult(metadata={"n_conversations_held": 0, "why": NOT_REQUESTED})
             return
         keys = list(context.partition_keys)
         watch = watch_of(context, project)
         report = hold_sessions(project, keys, config.suites, config.sessions, config.seed, watch)
-        for problem in report.problems:
-            context.log.warning(problem)
         yield dg.MaterializeResult(metadata=_page(project, keys, report))
         if report.exit_code == 2:
             raise dg.Failure(f"no conversation was held: {'; '.join(report.problems)[:500]}")
