@@ -93,6 +93,14 @@ def init(
         bool,
         typer.Option("--sample", help="Copy the sample: agents, sessions, ratings and recorded verdicts."),
     ] = False,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SUITE",
+            help="Copy a packaged suite of scenarios, with agents.yaml and a rating sheet: automation_workflow, "
+            "coding_development, customer_service or data_analysis.",
+        ),
+    ] = None,
 ) -> None:
     """Create a project with a commented agent_eval.toml, data folders, workspace.yaml and .gitignore.
 
@@ -101,7 +109,7 @@ def init(
     from agent_eval.commands.setup.init import init as make
     from agent_eval.commands.terminal.output import consoles
 
-    make(consoles()[0], folder, with_sample=sample, sample=name)
+    make(consoles()[0], folder, with_sample=sample, sample=name, benchmark=benchmark)
 
 
 @app.command("mock-judge")

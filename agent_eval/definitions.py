@@ -5,7 +5,7 @@ To read the code, start here and continue with `defs/assets/` and the packages t
 
 import dagster as dg
 
-from agent_eval.defs.assets import audits, boards, errors, gates, inbox, ingest, judging, scores
+from agent_eval.defs.assets import audits, benchmarks, boards, errors, gates, inbox, ingest, judging, scores
 from agent_eval.defs.automation import JOBS, SCHEDULES, SENSORS
 from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.resources import ProjectResource
@@ -22,11 +22,12 @@ defs = dg.Definitions(
             ],
         ),
         *map(tagged, inbox.ASSETS),
+        *dg.map_asset_specs(tagged, benchmarks.ASSETS),
     ],
     asset_checks=inbox.CHECKS,
     sensors=[*SENSORS, *inbox.SENSORS],
-    schedules=SCHEDULES,
-    jobs=JOBS,
+    schedules=[*SCHEDULES, *benchmarks.SCHEDULES],
+    jobs=[*JOBS, *benchmarks.JOBS],
     resources={"io_manager": TableIO(), "no_io_manager": dg.mem_io_manager, "project": ProjectResource()},
     executor=dg.in_process_executor,
 )

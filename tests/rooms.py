@@ -39,10 +39,14 @@ ROOMS: Mapping[str, Room] = {
         "storage tables transcripts",
         "rich",
     ),
+    "testing": _room(
+        "tests agents in a test suite of your own: the pytest plugin, and `simulate` for tests in Python",
+        "errors formats project",
+    ),
     "definitions": _room("is the entry point that Dagster loads", "defs", "dagster"),
     "defs": _room(
         "holds everything that uses Dagster: assets, checks, partitions, sources, automation, IO manager, event log, launching",
-        "clusters errors formats gates judge methodology project report scores settings storage tables "
+        "clusters errors formats gates judge methodology project report scores settings simulate storage tables "
         "transcripts",
         "dagster",
     ),

@@ -17,7 +17,7 @@ from agent_eval.project import Project
 from agent_eval.project.clusters import refusals as cluster_refusals
 from agent_eval.project.data_versions import Sources, read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
-from agent_eval.project.gates import checked_gates
+from agent_eval.project.gates import checked_gates, scenario_file_problems
 from agent_eval.project.notify.notifications import notify_changes
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
@@ -233,6 +233,10 @@ def _warnings(project: Project) -> tuple[str, ...]:
         *idle_ratings(current, _judged_where(project, current)),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
         *(f"{p.file}: {p.reason}" for p in project.registry.place_problems),
+        *(
+            f"Scenario {p.file}{f':{p.line}' if p.line else ''}: {p.reason}"
+            for p in scenario_file_problems(project)
+        ),
     )
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 import dagster as dg
 import polars as pl
 
+from agent_eval.defs.assets import benchmarks
 from agent_eval.defs.assets.common import OWNERS
 from agent_eval.defs.assets.inbox import INBOX
 from agent_eval.defs.dagster_internals import create_external_asset_from_source_asset
-from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, key_frame, project_settings
+from agent_eval.defs.partitions import AGENTS, EVERY_AGENT, PAIRS, VERSIONS, key_frame, project_settings
 from agent_eval.project import Project
 from agent_eval.project import data_versions as sources
 from agent_eval.project import gates as gating
@@ -58,7 +59,10 @@ def _source(
     source = create_external_asset_from_source_asset(
         seen
     )  # the same conversion as in Definitions; a source cannot have owners
-    deps = [INBOX] if name == "agent_sessions" and project_settings().inbox else []
+    deps: list[dg.AssetDep] = []
+    if name == "agent_sessions":
+        deps += [dg.AssetDep(INBOX)] if project_settings().inbox else []
+        deps += [dg.AssetDep(benchmarks.NAME, partition_mapping=EVERY_AGENT)] if benchmarks.IS_ON else []
     return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS, deps=deps))
 
 

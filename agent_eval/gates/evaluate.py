@@ -167,7 +167,12 @@ def gates(
         )
         of_conversations = scenarios_of(given["transcripts"].filter(of_pair))
         several += threshold_findings_of_scenarios(
-            rules, facts.means.get(pair, {}), of_conversations, estimates.get(pair)
+            rules,
+            facts.means.get(pair, {}),
+            of_conversations,
+            estimates.get(pair),
+            metrics=on,
+            scales=scales,
         )
         clusters = given["error_clusters"].filter(of_pair)
         own_failures = None if failures is None else failures.filter(of_pair)

@@ -2,12 +2,19 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.metrics.metric_set import MetricSet
-from agent_eval.settings.gate_spec import Baseline, CalibrationLimits, GateSpec, RegressionLimits, exact
+from agent_eval.settings.gate_spec import (
+    Baseline,
+    CalibrationLimits,
+    GateSpec,
+    RegressionLimits,
+    ScenarioGates,
+    exact,
+)
 
 COMPOSED = ("composite", "raw_composite", "universal", "domain")
 DIMENSIONS = (*(f"U{i}" for i in range(1, 7)), *(f"D{i}" for i in range(1, 6)))
@@ -70,6 +77,44 @@ def check_names(
                 _check(f"{where}.calibration.metrics", name, known, "metric")
         if isinstance(layer.baseline, Baseline):
             _check_baseline(f"{where}.baseline", layer.baseline, metrics, agents, versions)
+
+
+Scales = Mapping[str, tuple[float, float]]
+"""Ends of the scale of each metric with ratings or values; that of other metrics is 0 to 1."""
+
+
+def scenario_problems(
+    own: ScenarioGates, metrics: Collection[str], scales: Scales
+) -> Iterator[tuple[str, str]]:
+    """Yield each metric in the gates of a scenario file that cannot be evaluated, with the reason.
+
+    Such a threshold is unknown; it stops neither a run nor the other gates.
+
+    Args:
+        own: The gates of the scenario.
+        metrics: The names of the metrics that are switched on.
+        scales: Ends of the scales, from `project.quality.scales`.
+    """
+    for name in dict.fromkeys((*own.thresholds, *(own.metrics or ()))):
+        if (reason := limit_problem(name, own.thresholds.get(name), metrics, scales)) is not None:
+            yield name, reason
+
+
+def limit_problem(name: str, limit: Fraction | None, metrics: Collection[str], scales: Scales) -> str | None:
+    """Return why the limit of a scenario file on a metric cannot be evaluated, or None."""
+    if is_score(name):
+        return f"{name!r} is a score of the whole agent. Name a metric."
+    if name not in metrics:
+        near = difflib.get_close_matches(name, sorted(metrics), n=1, cutoff=0.8)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        return (
+            f"{name!r} is not a metric, or it is switched off by the settings metrics or metrics_off. {hint}"
+            f"Metrics: {', '.join(sorted(metrics))}."
+        )
+    low, high = map(exact, scales.get(name, (0, 1)))
+    if limit is not None and not low <= limit <= high:
+        return f"the limit {limit} of {name!r} is outside its scale. Allowed: {low} to {high}."
+    return None
 
 
 def _check(where: str, name: str, known: Collection[str], kind: str) -> None:

@@ -1,6 +1,6 @@
 """Evaluate the gates that a benchmark scenario sets for itself, in place of the project's."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import polars as pl
 
@@ -8,6 +8,7 @@ from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.error_severity import clusters_at, clusters_listed
 from agent_eval.gates.estimates import MeanEstimates
 from agent_eval.gates.finding import GateFinding
+from agent_eval.gates.names import Scales, limit_problem
 from agent_eval.gates.thresholds import Mean, Means, of_mean
 from agent_eval.settings.gate_spec import Rules
 from agent_eval.transcripts.scenario_names import scenario_name
@@ -20,20 +21,36 @@ def scenarios_of(transcripts: pl.DataFrame) -> pl.DataFrame:
 
 
 def threshold_findings_of_scenarios(
-    rules: Rules, means: Means, of_conversations: pl.DataFrame, estimates: MeanEstimates | None = None
+    rules: Rules,
+    means: Means,
+    of_conversations: pl.DataFrame,
+    estimates: MeanEstimates | None = None,
+    *,
+    metrics: Collection[str] | None = None,
+    scales: Scales | None = None,
 ) -> Iterator[GateFinding]:
     """Yield a finding per threshold of each scenario that sets its own thresholds and that the agent was given.
 
-    The scenario's thresholds are added to the project's or replace them. A metric without a score is unknown.
+    The scenario's thresholds are added to the project's or replace them. A metric without a score is unknown, and so is
+    a threshold that cannot be evaluated: its metric is not in `metrics` (default: all exist), or its limit is outside
+    `scales`.
     """
     for name in sorted({*of_conversations["scenario"]} & rules.scenarios.keys()):
         own = rules.scenarios[name]
+        if own.invalid_reason is not None:
+            yield GateFinding("threshold", "unknown", own.invalid_reason, f"thresholds in {name}")
         if not own.has_thresholds:
             continue
         limits = {**rules.thresholds, **own.thresholds}
         for metric, limit in limits.items():
             is_chosen = own.metrics is None or metric in own.metrics
             mean = means.get(metric, {}).get(name, Mean())
+            problem = None
+            if metric in own.thresholds and limit is not None and is_chosen and metrics is not None:
+                problem = limit_problem(metric, limit, metrics, scales or {})
+            if problem is not None:
+                yield GateFinding("threshold", "unknown", problem, f"{metric} in {name}", None, limit)
+                continue
             if limit is not None and is_chosen and (metric in own.thresholds or mean.n or mean.n_open):
                 estimate = (estimates or {}).get((metric, name))
                 yield of_mean("threshold", metric, f"{metric} in {name}", limit, mean, rules, estimate)

@@ -3,16 +3,17 @@
 Package `gates` evaluates the gates; this module supplies the rows, rules and baselines.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import polars as pl
 
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.gates import COLUMNS, INPUTS, GateFinding, GateSpec, gates
 from agent_eval.gates.evaluate import estimated_metrics
 from agent_eval.gates.judgment_facts import JudgmentFacts
-from agent_eval.gates.names import check_names
+from agent_eval.gates.names import check_names, scenario_problems
 from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
 from agent_eval.judge.audits.drift import latest_drift
@@ -21,6 +22,7 @@ from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.project.quality import drawn_metrics, scales
 from agent_eval.settings.gate_spec import Baseline, Rules, ScenarioGates
+from agent_eval.simulate.scenarios import SUFFIX, BenchmarkScenario, LoadedSuite
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -107,6 +109,7 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
         facts=facts,
         failure_metrics=failure_metrics,
         metrics=project.metrics.names,
+        scales=scales(project),
         max_unscored_share=project.settings.max_unscored_share,
     )
 
@@ -115,11 +118,14 @@ def with_scenarios(project: Project, spec: GateSpec | None = None) -> GateSpec:
     """Return the gates (default: those in the settings) with those that the project's scenario files set."""
     rules = project.settings.gates if spec is None else spec
     of_files = {
-        f"{suite.name}/{scenario.id}": ScenarioGates(
-            thresholds=scenario.thresholds,
-            metrics=scenario.metrics,
-            fail_on_error_severity=scenario.fail_on_error_severity,
+        problem.file.removesuffix(SUFFIX): ScenarioGates(
+            invalid_reason=f"{problem.file}:{problem.line}: {problem.reason}"
         )
+        for suite in project.suites
+        for problem in suite.problems
+        if problem.file.endswith(SUFFIX)
+    } | {
+        f"{suite.name}/{scenario.id}": gates_of_scenario(scenario)
         for suite in project.suites
         for scenario in suite.scenarios
     }
@@ -127,15 +133,43 @@ def with_scenarios(project: Project, spec: GateSpec | None = None) -> GateSpec:
 
 
 def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
-    """Check that every name in the gates exists, and return the gates; by default those in the settings.
+    """Check that every name in the gates exists, and return the gates with those of the scenario files.
+
+    The gates are those in the settings by default. Those of scenario files are not checked here: see
+    `scenario_file_problems`.
 
     Raises:
         GateRulesError: If a gate has an unknown name, a limit outside its scale, or a margin without a baseline.
     """
-    rules = with_scenarios(project, spec)
     agents = {*project.known_agents(), *project.declared[0]}
-    check_names(rules, project.metrics, agents, project.registry.versions)
-    return rules
+    stated = project.settings.gates if spec is None else spec
+    check_names(stated, project.metrics, agents, project.registry.versions)
+    return with_scenarios(project, spec)
+
+
+def scenario_file_problems(
+    project: Project, suites: Sequence[LoadedSuite] | None = None
+) -> Iterator[Refusal]:
+    """Yield the invalid scenario files of suites (default: all), and the thresholds in valid ones that are unknown."""
+    for suite in project.suites if suites is None else suites:
+        yield from suite.problems
+        for scenario in suite.scenarios:
+            for name, reason in scenario_problems(
+                gates_of_scenario(scenario), project.metrics.names, scales(project)
+            ):
+                where = f"{suite.name}/{scenario.id}{SUFFIX}"
+                yield Refusal(
+                    where, 0, f"{'thresholds' if name in scenario.thresholds else 'metrics'}: {reason}"
+                )
+
+
+def gates_of_scenario(scenario: BenchmarkScenario) -> ScenarioGates:
+    """Return the gates that a scenario file sets."""
+    return ScenarioGates(
+        thresholds=scenario.thresholds,
+        metrics=scenario.metrics,
+        fail_on_error_severity=scenario.fail_on_error_severity,
+    )
 
 
 def gate_versions(

@@ -329,8 +329,12 @@ class Project:
         in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
         return any(cap is not None for cap in in_dollars)
 
-    def simulation_setup(self) -> SimulationSetup:
-        """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run."""
+    def simulation_setup(self, sessions: Path | None = None, budget: Budget | None = None) -> SimulationSetup:
+        """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run.
+
+        Sessions are written to `sessions`, by default data/sessions. The default budget is the one of this object, which
+        writes to the ledger of the store.
+        """
         s = self.settings
         user = None
         if s.user_model is not None:
@@ -340,12 +344,12 @@ class Project:
             )
         return SimulationSetup(
             scenarios=self.home.scenarios,
-            sessions=self.home.existing_sessions(),
+            sessions=self.home.existing_sessions() if sessions is None else sessions,
             agents=self.declared[0],
             agent_problems=self.declared[1],
             versions=tuple(self.registry.versions),
             allowed=Allowed(s.agent_modules, s.agent_commands, s.agent_variables),
-            budget=self.budget,
+            budget=self.budget if budget is None else budget,
             is_capped_in_dollars=self.is_capped_in_dollars,
             price_of=self.price_of,
             user=user,

@@ -41,12 +41,14 @@ def badges(row: dict[str, object]) -> list[str]:
     hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
     scope = row["u3_scope"]
     is_alone = row["rank"] == 1 and row["lead_points"] is None
+    suites = row.get("suites")
     pareto = ["Pareto front"] if row["is_pareto"] and not is_alone else []
     return [
         tested[_flag(row["repeatability_tested"])],
         f"U3 {str(scope).replace('_', ' ')}" if scope else "U3 scope ?",
         hallucination[_flag(row["hallucination_passed"])],
         *(["disputed"] if row["disputed"] else []),
+        *(f"suite {suite}" for suite in (suites if isinstance(suites, list) else ())),
         *pareto,
         *filter(None, [calibration(row)]),
     ]

@@ -140,6 +140,9 @@ class ScenarioGates(_Closed):
 
     thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])
     metrics: tuple[str, ...] | None = None  # metrics whose thresholds apply; None: all
+    invalid_reason: str | None = (
+        None  # why the scenario's file cannot be read, so that its thresholds are unknown
+    )
     fail_on_error_severity: Level | None = None
 
     @property

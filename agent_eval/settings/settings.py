@@ -115,6 +115,10 @@ class Settings(BaseSettings):
         default="0 4 * * 0",
         description="Time of the schedule `weekly_audit` as a cron expression, in the time zone of the server.",
     )
+    benchmark_cron: str = Field(
+        default="0 5 * * 0",
+        description="Time of the schedule `weekly_benchmark` as a cron expression, in the time zone of the server.",
+    )
     audit_size: int = Field(
         default=50,
         ge=1,

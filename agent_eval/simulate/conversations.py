@@ -73,9 +73,10 @@ class LiveConversation:
                 said = await self.user.next(self.messages)
                 if said is None:
                     break
-                self.messages.append(Message(role="user", content=clean(said.text)))
                 if said.kind in INTERVENTIONS:
-                    self.interventions.append(Intervention(turn_index=turn_index, kind=said.kind))
+                    index = self.scenario.first_message_of(turn_index)
+                    self.interventions.append(Intervention(turn_index=index, kind=said.kind))
+                self.messages += (Message(role="user", content=clean(text)) for text in said.texts)
                 text = await self._turn(turn_index)
                 if any(end.casefold() in text.casefold() for end in self.scenario.stop_when_text):
                     break
@@ -183,7 +184,7 @@ class LiveConversation:
             knowledge=scenario.knowledge,
             tools=tuple(t.schema_for_agent for t in scenario.tools) if has_tools else None,
             messages=tuple(self.messages),
-            expected=tuple(a.expected() for a in scenario.assertions),
+            expected=tuple(a.expected(scenario) for a in scenario.assertions),
             outcome=self.outcome,
             interventions=tuple(self.interventions),
             injected_error=scenario.injected_error,

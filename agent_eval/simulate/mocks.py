@@ -11,16 +11,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from agent_eval.formats.json_text import dumps, loads
+from agent_eval.simulate.mock_state import StateAction, acted
 from agent_eval.transcripts.models import Frozen
 
 LONGEST_RESULT = 200_000  # maximum characters of a mock's result
-_KINDS = ("constant", "table", "sequence", "random", "error", "python")
+_KINDS = ("constant", "table", "sequence", "random", "error", "state", "python")
 Resolve = Callable[[str], Callable[..., Any]]
 """Returns the function that a text such as 'module:function' names; raises an error if it is not allowed."""
 
 
 class Mock(Frozen):
-    """Define the answer of a tool: exactly one of constant, table, sequence, random, error and python.
+    """Define the answer of a tool: exactly one of constant, table, sequence, random, error, state and python.
 
     Entries of `table`, `sequence` and `random` are mocks themselves. `arguments` is used in `table` only: the entry
     answers calls whose arguments contain these values.
@@ -31,6 +32,8 @@ class Mock(Frozen):
     sequence: "tuple[Mock, ...] | None" = None  # one entry per call; the last one repeats
     random: "tuple[Mock, ...] | None" = None  # drawn with the seed of the conversation
     error: str | None = None
+    state: StateAction | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Reads or changes the state of the conversation. It is part of a scenario's hash only if it is used."""
     python: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     arguments: dict[str, JsonValue] | None = None
     latency_ms: Annotated[float, Field(ge=0, le=600_000, allow_inf_nan=False)] = 0
@@ -121,6 +124,8 @@ class ConversationMocks:
             await asyncio.sleep(mock.latency_ms / 1000)
         if mock.error is not None:
             return ToolResult(mock.error, is_error=True)
+        if mock.state is not None:
+            return _of_state(mock.state, arguments, context)
         if mock.python is not None:
             return await self._of_function(mock.python, arguments, context)
         if mock.table is not None:
@@ -147,10 +152,21 @@ class ConversationMocks:
                 value = await value
             return ToolResult(_text(loads(dumps(value))))
         except (LookupError, ValueError) as error:
-            said = error.args[0] if error.args else error
-            return ToolResult(f"{type(error).__name__}: {said}", is_error=True)
+            return _failed(error)
         except Exception as error:
             raise MockFailureError(f"mock {name}: {type(error).__name__}: {error}") from error
+
+
+def _of_state(action: StateAction, arguments: Mapping[str, JsonValue], context: MockContext) -> ToolResult:
+    try:
+        return ToolResult(_text(loads(dumps(acted(action, copy.deepcopy(arguments), context.state)))))
+    except (LookupError, ValueError, TypeError) as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> ToolResult:
+    said = error.args[0] if error.args else error
+    return ToolResult(f"{type(error).__name__}: {said}", is_error=True)
 
 
 def _drawn(mocks: Sequence[Mock], rng: random.Random) -> Mock:

@@ -17,6 +17,7 @@ from agent_eval.simulate.agents.endpoints import (
     LitellmEndpoint,
     OpenAIEndpoint,
     PythonEndpoint,
+    ScriptedEndpoint,
     agent_hash,
     endpoint_of,
     price_in_endpoint,
@@ -25,6 +26,7 @@ from agent_eval.simulate.agents.http import HttpAgent
 from agent_eval.simulate.agents.litellm_model import LitellmAgent
 from agent_eval.simulate.agents.local import CommandAgent, PythonAgent
 from agent_eval.simulate.agents.replies import AgentUnderTest
+from agent_eval.simulate.agents.scripted import ScriptedAgent
 from agent_eval.simulate.conversations import AgentSetup
 from agent_eval.simulate.mocks import functions_of
 from agent_eval.simulate.runner import Benchmark, SimulationReport, SuiteRun, TestedAgent, planned, simulate
@@ -199,6 +201,9 @@ def _tested(setup: SimulationSetup, agent: Agent) -> TestedAgent:
         case PythonEndpoint():
             under_test = PythonAgent(endpoint, allowed.function(endpoint.function), price)
             facts |= {"function": endpoint.function}
+        case ScriptedEndpoint():
+            under_test = ScriptedAgent(endpoint.suite, endpoint.fault)
+            facts |= {"model": "a script, not a model"}
         case _:
             assert isinstance(endpoint, CommandEndpoint)
             under_test = CommandAgent(endpoint, tuple(allowed.argv(endpoint.command)), allowed, price)
@@ -213,11 +218,18 @@ def _tested(setup: SimulationSetup, agent: Agent) -> TestedAgent:
 
 def _price(
     setup: SimulationSetup,
-    endpoint: OpenAIEndpoint | HttpEndpoint | LitellmEndpoint | PythonEndpoint | CommandEndpoint,
+    endpoint: OpenAIEndpoint
+    | HttpEndpoint
+    | LitellmEndpoint
+    | PythonEndpoint
+    | CommandEndpoint
+    | ScriptedEndpoint,
 ) -> Price | None:
-    """Return the price that the endpoint states, else 0 for a server on this machine, else litellm's."""
+    """Return the price that the endpoint states, else 0 for a script or a server on this machine, else litellm's."""
     if (stated := price_in_endpoint(endpoint)) is not None:
         return stated
+    if isinstance(endpoint, ScriptedEndpoint):
+        return Price(0.0, 0.0)
     if isinstance(endpoint, OpenAIEndpoint | HttpEndpoint) and urlsplit(endpoint.url).hostname in _LOCAL:
         return Price(0.0, 0.0)
     return setup.price_of(endpoint.model) if isinstance(endpoint, LitellmEndpoint) else None

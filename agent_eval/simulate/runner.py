@@ -301,6 +301,7 @@ class _Runner:
             "suite": suite.name,
             "suite_version": suite.suite.version,
             "suite_hash": suite.hash,
+            "suite_is_public": suite.suite.public,
             "scenario": job.scenario.id,
             "scenario_hash": job.scenario.hash,
             "agent_hash": job.tested.hash,

@@ -10,7 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, JsonValue, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.formats.files import Bounds, entries
@@ -29,6 +38,24 @@ from agent_eval.transcripts.scenario_names import task_of
 SUFFIX = ".scenario.yaml"
 SUITE = "suite.yaml"
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+
+
+def _listed(value: object) -> object:
+    """Return a text as a list of one text."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected a text or a list of texts, got {value!r:.80}")
+    return value
+
+
+Texts = Annotated[
+    tuple[Text, ...],
+    Field(min_length=1, max_length=50),
+    BeforeValidator(_listed, json_schema_input_type=Text | list[Text]),
+    PlainSerializer(lambda texts: texts[0] if len(texts) == 1 else list(texts)),
+]
+"""One text or several; a file may contain a text or a list of texts."""
 Kind = Literal["task", "information", "confirmation", "correction", "help"]
 """Purpose of a user message. U5 counts confirmation, correction and help as interventions."""
 INTERVENTIONS = frozenset({"confirmation", "correction", "help"})
@@ -77,9 +104,9 @@ class Tool(Frozen):
 
 
 class ScriptedMessage(Frozen):
-    """Define one message of a scripted user."""
+    """Define what a scripted user says in one turn: a message, or several before the agent replies."""
 
-    say: Text
+    say: Texts
     kind: Kind = "information"
 
 
@@ -117,12 +144,17 @@ class Assertion(Frozen):
     in_order: bool = False  # whether the order of expected_tools matters
     expected_answer: Text | None = None
     forbidden_text: tuple[Text, ...] = ()
+    required_text: tuple[Texts, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """An entry with several texts requires one of them. It is part of the hash only if it is used."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        named = (self.trajectory, self.expected_tools, self.expected_answer, self.forbidden_text or None)
+        texts = (self.forbidden_text or None, self.required_text or None)
+        named = (self.trajectory, self.expected_tools, self.expected_answer, *texts)
         if sum(value is not None for value in named) != 1:
-            raise ValueError("name one of trajectory, expected_tools, expected_answer, forbidden_text")
+            raise ValueError(
+                "name one of trajectory, expected_tools, expected_answer, forbidden_text, required_text"
+            )
         if self.expected_tools is not None:
             try:
                 match((), self.expected_tools)
@@ -130,15 +162,17 @@ class Assertion(Frozen):
                 raise ValueError(str(error)) from error
         return self
 
-    def expected(self) -> Expected:
+    def expected(self, scenario: "BenchmarkScenario") -> Expected:
         """Return the requirement as the ground truth of a conversation."""
         required: list[JsonValue] = []
         if self.trajectory is not None:
             required.append(self.trajectory.model_dump(mode="json", exclude_none=True))
         if self.forbidden_text:
             required.append({"forbidden_text": list(self.forbidden_text)})
+        if self.required_text:
+            required.append({"required_text": [list(texts) for texts in self.required_text]})
         return Expected(
-            turn_index=self.turn,
+            turn_index=None if self.turn is None else scenario.first_message_of(self.turn),
             tools=self.expected_tools,
             tool_sequence_matters=self.in_order,
             answer=self.expected_answer,
@@ -158,7 +192,7 @@ class BenchmarkScenario(Frozen):
     knowledge: tuple[Text, ...] = ()  # facts that the user may reveal
     withheld: tuple[Text, ...] = ()  # facts that the user knows and must not reveal
     policy: Text | None = None  # rules of the agent's operator, for judges; it is not sent to the agent
-    opening: Text
+    opening: Texts
     turns: tuple[ScriptedMessage, ...] = ()
     user: SimulatedUser | None = None  # None: a scripted user
     tools: tuple[Tool, ...] = ()
@@ -199,6 +233,18 @@ class BenchmarkScenario(Frozen):
                 )
         return self
 
+    @property
+    def n_messages(self) -> int:
+        """Return the largest number of user messages in a conversation."""
+        if self.user is not None:
+            return len(self.opening) + self.max_turns - 1
+        return sum(len(said) for said in (self.opening, *(turn.say for turn in self.turns)))
+
+    def first_message_of(self, turn: int) -> int:
+        """Return the number of user messages before a turn, which is the index of the turn in a transcript."""
+        said = (self.opening, *(scripted.say for scripted in self.turns))[:turn]
+        return sum(len(texts) for texts in said) + turn - len(said)
+
     def mocks(self, conversation_id: str, seed: int, resolve: Resolve) -> ConversationMocks:
         """Return the mocks of one conversation, with a state of its own."""
         of_tools = {tool.name: tool.mock for tool in self.tools}
@@ -208,6 +254,26 @@ class BenchmarkScenario(Frozen):
     def hash(self) -> str:
         """Return the hash of everything that affects a conversation (32 hex digits)."""
         return digest("scenario", self.model_dump(mode="json", exclude=set(OF_GATES)))
+
+
+class Shared(Frozen):
+    """Define what several scenarios of a suite use, so that it is written once."""
+
+    template: Text | None = None  # for scenarios without a template
+    policy: Text | None = None  # for scenarios without a policy
+    tools: tuple[Tool, ...] = ()  # scenarios include one by its name in their `tools`
+    state: dict[str, JsonValue] = Field(default_factory=dict)  # keys in a scenario's state replace these
+
+    def completed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a scenario with what it uses of the shared ones; unknown names of tools are kept."""
+        given = {name: value for name in ("template", "policy") if (value := getattr(self, name)) is not None}
+        by_name = {tool.name: tool.model_dump(mode="json", exclude_unset=True) for tool in self.tools}
+        found: dict[str, Any] = {**given, **fields}
+        if isinstance(tools := fields.get("tools"), list):
+            found["tools"] = [by_name.get(tool, tool) if isinstance(tool, str) else tool for tool in tools]
+        if self.state and isinstance(state := fields.get("state", {}), dict):
+            found["state"] = {**self.state, **state}
+        return found
 
 
 class Suite(Frozen):
@@ -221,6 +287,7 @@ class Suite(Frozen):
         Literal["D1", "D2", "D3", "D4", "D5"],
         Literal["standardised_task", "hallucination", "error_injection"],
     ] = Field(default_factory=dict)
+    shared: Shared = Shared()
 
 
 @dataclass(frozen=True)
@@ -235,7 +302,7 @@ class LoadedSuite:
     @property
     def hash(self) -> str:
         """Return the hash of the suite: its version, links and the hashes of all its scenarios."""
-        kept = self.suite.model_dump(mode="json", exclude={"description"})
+        kept = self.suite.model_dump(mode="json", exclude={"description", "shared"})
         return digest("suite", kept, sorted((s.id, s.hash) for s in self.scenarios))
 
     def task_id(self, scenario: BenchmarkScenario) -> str:
@@ -264,7 +331,7 @@ def _read_suite(folder: Path, bounds: Bounds) -> LoadedSuite:
     refusals: list[Refusal] = []
     suite = Suite()
     scenarios: dict[str, BenchmarkScenario] = {}
-    for path in entries(folder):
+    for path in sorted(entries(folder), key=lambda path: path.name != SUITE):  # first what is shared
         file = f"{folder.name}/{path.name}"
         is_suite, is_scenario = path.name == SUITE, path.name.endswith(SUFFIX)
         if not (is_suite or is_scenario):
@@ -275,7 +342,7 @@ def _read_suite(folder: Path, bounds: Bounds) -> LoadedSuite:
             refusals.append(Refusal(file, 0, reason))
             continue
         model: type[BaseModel] = Suite if is_suite else BenchmarkScenario
-        read = list(_read(path, file, model))
+        read = list(_read(path, file, model, suite.shared))
         refusals += [item for item in read if isinstance(item, Refusal)]
         for item in read:
             if isinstance(item, Suite):
@@ -288,7 +355,7 @@ def _read_suite(folder: Path, bounds: Bounds) -> LoadedSuite:
     return LoadedSuite(folder.name, suite, ordered, tuple(refusals))
 
 
-def _read(path: Path, file: str, model: type[BaseModel]) -> Iterator[BaseModel | Refusal]:
+def _read(path: Path, file: str, model: type[BaseModel], shared: Shared) -> Iterator[BaseModel | Refusal]:
     """Yield the model in a file, or a refusal for each of its problems."""
     try:
         document = read_document(read_text(path).removeprefix("\ufeff"), "typed")
@@ -303,7 +370,7 @@ def _read(path: Path, file: str, model: type[BaseModel]) -> Iterator[BaseModel |
         return
     name = path.name.removesuffix(SUFFIX)
     if model is BenchmarkScenario:
-        value = {"id": name, **value}
+        value = {"id": name, **shared.completed(value)}
     try:
         loaded = model.model_validate(value)
     except ValidationError as error:
@@ -326,9 +393,3 @@ def json_schema() -> str:
     schema["required"] = [name for name in schema.get("required", ()) if name != "id"]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=1)
-
-
-def unknown_names(scenario: BenchmarkScenario, metrics: Mapping[str, object]) -> list[str]:
-    """Return the names in `thresholds` and `metrics` that are not metrics."""
-    named = [*scenario.thresholds, *(scenario.metrics or ())]
-    return sorted({name for name in named if name not in metrics})

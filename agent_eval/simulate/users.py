@@ -47,9 +47,9 @@ class SimulatorError(Exception):
 
 @dataclass(frozen=True)
 class UserMessage:
-    """Hold a message of the user with its purpose."""
+    """Hold what the user says in one turn, as one or several messages, with its purpose."""
 
-    text: str
+    texts: tuple[str, ...]
     kind: Kind
 
 
@@ -206,7 +206,7 @@ class SimulatedUserOf:
             SimulatorError: If the model gives no message without a slip.
         """
         if not self.said:
-            self.said.append(self.scenario.opening)
+            self.said += self.scenario.opening
             return UserMessage(self.scenario.opening, "task")
         prompt = user_call(self.scenario, messages)
         for _ in range(1 + MOST_REPAIRS):
@@ -218,7 +218,7 @@ class SimulatedUserOf:
             slips = list(slips_in(text, self.scenario, self.said, messages))
             if not slips:
                 self.said.append(text)
-                return UserMessage(text, answer.kind)
+                return UserMessage((text,), answer.kind)
             self.simulator.slips.slip(slips)
             again = {"role": "user", "content": prompts.AGAIN.format(slips=", ".join(slips))}
             prompt = replace(prompt, messages=(*prompt.messages, again))
@@ -231,7 +231,7 @@ class SimulatedUserOf:
             NoBudgetError: If a cap is reached.
             SimulatorError: If the answer names a slip.
         """
-        if len(self.said) < 2:
+        if len(self.said) == len(self.scenario.opening):
             return
         answer = await self.simulator.ask(check_call(self.scenario, messages), _Checked)
         slips = [name.replace("_", " ") for name, value in answer.model_dump().items() if value is True]
@@ -253,7 +253,7 @@ def slips_in(
         yield "speaks as agent"
     if small in {_plain(earlier) for earlier in said}:
         yield "repeats itself"
-    public = _plain(" ".join((scenario.opening, *scenario.knowledge, scenario.profile or "")))
+    public = _plain(" ".join((*scenario.opening, *scenario.knowledge, scenario.profile or "")))
     for fact in scenario.withheld:
         numbers = [n for n in _NUMBER.findall(fact) if n in text and n not in heard]
         if (_plain(fact) in small and _plain(fact) not in agents) or numbers:
@@ -267,7 +267,7 @@ def slips_in(
         (
             scenario.goal or "",
             scenario.profile or "",
-            scenario.opening,
+            *scenario.opening,
             *scenario.knowledge,
             *scenario.withheld,
             heard,

@@ -337,6 +337,11 @@ BOARD_FACTS = (
     ),
     Column("evaluators", NAMES, "Evaluators of the sessions that count, sorted"),
     Column(
+        "suites",
+        NAMES,
+        "Benchmark suites of the sessions that count: name, version, hash, and public if agents may have been trained on it",
+    ),
+    Column(
         "methodology_content_hash",
         S,
         "Content hash of the methodology version used for scoring, as in published.yaml",

@@ -14,7 +14,9 @@ from agent_eval.defs.assets.common import MissingParentError, TableEvents, check
 from agent_eval.tables import table
 
 MODULES = sorted(
-    p for p in Path(assets.__path__[0]).glob("*.py") if p.stem not in ("__init__", "common", "inbox")
+    p
+    for p in Path(assets.__path__[0]).glob("*.py")
+    if p.stem not in ("__init__", "benchmarks", "common", "inbox")
 )
 MOST_LINES = 11
 

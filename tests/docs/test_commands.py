@@ -34,6 +34,8 @@ NOT_RUN = {
     "agent-eval run --judge MODEL": "needs a judge model; tests/report/test_sheets_browser.py makes and labels a sheet",
     "agent-eval labels import labels-": "needs a labelled sheet; tests/report/test_sheets_browser.py has one",
     "curl -H": "needs a running UI; tests/defs/test_live.py has one",
+    "agent-eval init my-benchmark --benchmark": "needs a judge model; tests/simulate/test_suites.py runs init and simulate",
+    "pytest --agent my-agent": "needs an agent; tests/test_testing.py runs it",
     "agent-eval scenarios check": "needs an agent; tests/simulate/test_end_to_end.py runs the same commands",
     "ollama pull": "needs Ollama and downloads a model",
     "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1": "needs a server of a model; tests/judge/test_real_model.py has one",

@@ -94,3 +94,28 @@ def test_a_scenario_is_named_by_the_task_without_its_hash() -> None:
 def test_a_wrong_name_or_limit_names_the_scenario(own: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match="Scenario shop/x"):
         check_names(spec(scenarios={"shop/x": own}), DEFAULT, [], [])
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [({"coherence": 3}, "or it is switched off"), ({"helpfullness": 3}, "Did you mean 'helpfulness'?"),
+     ({"composite": 50}, "a score of the whole agent"), ({"helpfulness": 9}, "Allowed: 1 to 5"),
+     (None, "shop/easy.scenario.yaml:2: no")],
+)  # fmt: skip
+def test_a_threshold_of_a_file_that_cannot_be_evaluated_is_unknown_and_the_others_are_evaluated(
+    own: dict[str, Any] | None, reason: str
+) -> None:
+    gates = {"invalid_reason": "shop/easy.scenario.yaml:2: no"} if own is None else {"thresholds": own}
+    rules = spec(scenarios={"shop/easy": gates, "shop/plain": {"thresholds": {"helpfulness": 2}}}).rules(
+        "a", "1"
+    )
+    means = {"helpfulness": {"shop/easy": mean(5), "shop/plain": mean(3)}}
+    scales = {"helpfulness": (1.0, 5.0)}
+    found = list(
+        threshold_findings_of_scenarios(rules, means, PLACES, metrics={"helpfulness"}, scales=scales)
+    )
+    assert {f.subject: f.result for f in found if "easy" in str(f.subject)}.pop(
+        f"{next(iter(own))} in shop/easy" if own else "thresholds in shop/easy"
+    ) == "unknown"
+    assert any(reason in f.evidence for f in found)
+    assert [f.result for f in found if f.subject == "helpfulness in shop/plain"] == ["passed"]

@@ -142,6 +142,22 @@ def test_a_demand_that_requires_nothing_is_not_passed(demand: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
+    ("required", "texts", "result"),
+    [
+        (["MONDAY", ["at  ten", "at nine"]], ["On Monday.", "At nine."], "passed"),
+        (["Monday", ["ten", "eleven"]], ["On Monday.", "At nine."], "failed"),
+        (["Monday"], [None, ""], "failed"),
+        (["Monday"], None, "unknown"),
+        ([[]], ["Monday"], "unknown"),
+        ([["Monday", 1]], ["Monday"], "unknown"),
+    ],
+)
+def test_required_texts_must_all_be_said(required: Any, texts: Any, result: str) -> None:
+    found = row({"assertions": [{"required_text": required}]}, texts=texts)
+    assert (found["kind"], found["result"], found["reason"] is None) == ("text", result, result == "passed")
+
+
+@pytest.mark.parametrize(
     ("turn", "forbidden", "texts", "result"),
     [
         (None, ["we  GUARANTEE"], ["Hello.", "We guarantee\nit."], "failed"),

@@ -4,6 +4,7 @@
 words. Every other name is one of FAULTS: a kind of faulty agent.
 """
 
+import gzip
 import json
 import random
 import threading
@@ -123,6 +124,24 @@ def _drip(agent: Agent, body: dict[str, Any]) -> None:
         time.sleep(0.05)
 
 
+def _drip_events(agent: Agent, body: dict[str, Any]) -> None:
+    agent.send_response(200)
+    agent.send_header("connection", "close")
+    agent.end_headers()
+    for _ in range(200):
+        agent.wfile.write(f"data: {json.dumps(_delta(content='.'))}\n\n".encode())
+        agent.wfile.flush()
+        time.sleep(0.05)
+
+
+def _drip_headers(agent: Agent, body: dict[str, Any]) -> None:
+    for sign in b"HTTP/1.1 200 OK\r\nx-slow: " + b"x" * 200:
+        agent.wfile.write(bytes([sign]))
+        agent.wfile.flush()
+        time.sleep(0.05)
+    agent.close_connection = True
+
+
 def _cut(agent: Agent, body: dict[str, Any]) -> None:
     agent.send_response(200)
     agent.send_header("content-length", "1000")
@@ -169,6 +188,11 @@ def _once(calls: list[Any], text: str = "Done.", content: object = None) -> Hand
 
 ORDER = {"order": "1042"}
 OTHERS: dict[str, Handler] = {
+    "busy": lambda agent, body: (  # the first request is rejected
+        agent.say("Ready.")
+        if sum(other["model"] == "busy" for _, other in agent.server.requests) > 1
+        else agent.send(b"slow down", 429, retry_after="0")
+    ),
     "cookie": _cookie,
     "echo-key": lambda agent, body: agent.say(f"Your key: {agent.headers['authorization']}"),
 }
@@ -182,6 +206,9 @@ FAULTS: dict[str, Handler] = {
     "redirect": _raw(b"", 302, location="http://example.invalid/v1"),
     "hang": lambda agent, body: time.sleep(8),
     "slow-drip": _drip,
+    "slow-headers": _drip_headers,
+    "stream-drip": _drip_events,
+    "gzip-bomb": _raw(gzip.compress(b" " * 20_000_000), content_encoding="gzip"),
     "cut": _cut,
     "drop": _drop,
     "endless-calls": lambda agent, body: agent.say(None, [call("lookup_order", ORDER)]),

@@ -54,7 +54,9 @@ def test_the_gate_names_each_scenario_with_its_result(
     failing = good | {"assertions": [{"trajectory": {"forbidden": ["lookup_order"]}}]}
     rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
     strict = good | {"thresholds": {"answer_correctness": 0.5}}
-    write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict})
+    off = good | {"thresholds": {"verbosity": 3}}
+    write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict, "off": off})
+    (root / "agent_eval.toml").write_text('metrics_off = ["verbosity"]\n')
     write_agents(root, {"bot": openai(server.url)})
     with mock_judge() as judge:
         _mock_judged(monkeypatch, judge)
@@ -64,9 +66,10 @@ def test_the_gate_names_each_scenario_with_its_result(
         done.output
     )
     assert done.exit_code == 1, done.stdout
+    assert "Scenario shop/off.scenario.yaml: thresholds: 'verbosity' is not a metric" in done.stderr
 
 
-EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown"}
+EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown", "off": "unknown"}
 
 
 def test_a_plan_is_printed_without_a_call_and_errors_name_the_fix(root: Path, server: Server) -> None:
@@ -98,4 +101,4 @@ def test_watch_runs_again_after_a_change(root: Path, server: Server, monkeypatch
     done = CliRunner().invoke(app, ["simulate", "bot", "--watch"])
     assert done.exit_code == 130
     assert len({body["messages"][0]["content"] for _, body in server.requests}) == 2
-    assert "shop/one.scenario.yaml:1: opening is 1" in done.output
+    assert "shop/one.scenario.yaml:1: opening: expected a text" in done.output

@@ -97,3 +97,24 @@ def test_costs_of_an_agent_end_a_run_at_the_cap(root: Path, server: Server) -> N
     assert (len(server.requests), report.n_left) == (7, 7)
     assert "$7 is reached" in report.problems[0]
     assert json.loads(json.dumps(report.outcomes)) == {"unknown": 2}
+
+
+def test_several_messages_of_the_user_are_one_turn_and_none_is_lost(root: Path, server: Server) -> None:
+    fields = {
+        "opening": ["Hello.", "Where is order 1042?"],
+        "turns": [{"say": ["Well?", "Are you there?"], "kind": "correction"}, {"say": "Bye."}],
+        "assertions": [{"turn": 1, "forbidden_text": ["x"]}, {"turn": 2, "forbidden_text": ["y"]}],
+    }
+    write_suite(root, {"one": fields})
+    template = {"kind": "http", "url": f"{server.url}/chat/completions", "reply": "choices.0.message",
+                "body": {"model": "varied", "messages": "{{messages}}", "said": "{{message}}"}}  # fmt: skip
+    write_agents(root, {"bot": openai(server.url, memory="session"), "http": template})
+    ran(root, "bot", "http")
+    one = held(root, "bot")[0]
+    assert [turn.turn_index for turn in one.turns()] == [0, 2, 4]
+    assert [i.turn_index for i in one.interventions or ()] == [2]
+    assert [e.turn_index for e in one.expected] == [2, 4]
+    new = [[m["content"] for m in body["messages"]] for _, body in server.requests if "session_id" in body]
+    said = [body["said"] for _, body in server.requests if "said" in body]
+    assert new == [["Hello.", "Where is order 1042?"], ["Well?", "Are you there?"], ["Bye."]]
+    assert said == ["Hello.\n\nWhere is order 1042?", "Well?\n\nAre you there?", "Bye."]

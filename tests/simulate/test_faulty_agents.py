@@ -16,7 +16,7 @@ CLASSES = {
     "agent_error": {
         "500", "502-html", "hang", "slow-drip", "cut", "drop", "endless-calls", "endless-parallel", "65-calls", "no-choices",
         "null-message", "error-200", "not-json", "empty-body", "list", "nan", "deep", "not-utf8", "number-content", "10-mb",
-        "calls-not-a-list", "call-without-name", "stream-garbage", "stream-cut", "stream-error", "stream-not", "bad-usage",
+        "calls-not-a-list", "call-without-name", "stream-garbage", "stream-cut", "stream-error", "stream-not", "stream-drip", "slow-headers", "gzip-bomb", "bad-usage",
     },
     "harness_error": {"401", "404", "429", "redirect"},
     "unexplained_error": {"400"},

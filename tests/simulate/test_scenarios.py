@@ -55,7 +55,9 @@ def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: 
     shown = invoke("scenarios", "check").stdout
     assert "shop/two.yaml: is not read; name it ID.scenario.yaml" in shown
     assert "shop/suite.yaml:1: unknown key verson; allowed: version" in shown
-    assert "'helpfullness' in thresholds or metrics is not a metric" in shown
+    assert (
+        "shop/one.scenario.yaml: thresholds: 'helpfullness' is not a metric, or it is switched off" in shown
+    )
 
 
 def test_the_json_schema_accepts_what_is_read_and_refuses_what_is_not(root: Path) -> None:

@@ -1,14 +1,14 @@
 """Implement `agent-eval scenarios check`: check scenario files, and write their JSON Schema."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from agent_eval.formats.plain_text import one_line
-from agent_eval.formats.refusals import Refusal
 from agent_eval.project import Project
-from agent_eval.simulate.scenarios import LoadedSuite, json_schema, read_suites, unknown_names
+from agent_eval.project.gates import scenario_file_problems
+from agent_eval.simulate.scenarios import json_schema, read_suites
 
 
 def check_scenarios(project: Project, out: Console, suites: Sequence[str], schema_file: Path | None) -> int:
@@ -19,7 +19,7 @@ def check_scenarios(project: Project, out: Console, suites: Sequence[str], schem
     if schema_file is not None:
         schema_file.write_text(json_schema() + "\n", encoding="utf-8")
     loaded = read_suites(project.home.scenarios, suites)
-    problems = [problem for suite in loaded for problem in (*suite.problems, *_names(project, suite))]
+    problems = list(scenario_file_problems(project, loaded))
     for problem in problems:
         at = f"{problem.file}:{problem.line}" if problem.line else problem.file
         out.print(one_line(f"{at}: {problem.reason}"), markup=False, soft_wrap=True)
@@ -29,14 +29,3 @@ def check_scenarios(project: Project, out: Console, suites: Sequence[str], schem
         found if loaded else "No suites. Add files data/scenarios/SUITE/ID.scenario.yaml.", markup=False
     )
     return 1 if problems else 0
-
-
-def _names(project: Project, suite: LoadedSuite) -> Iterator[Refusal]:
-    known = dict.fromkeys(project.metrics.names)
-    for scenario in suite.scenarios:
-        for name in unknown_names(scenario, known):
-            yield Refusal(
-                f"{suite.name}/{scenario.id}",
-                0,
-                f"{name!r} in thresholds or metrics is not a metric; allowed: {', '.join(known)}",
-            )

@@ -92,10 +92,7 @@ def _state(folder: Path) -> dict[str, int]:
 def print_plan(simulation: Simulation, out: Console) -> None:
     """Print what would be run: conversations, and the largest number of messages to each agent."""
     for benchmark in simulation.benchmarks:
-        most = sum(
-            job.scenario.max_turns if job.scenario.user else 1 + len(job.scenario.turns)
-            for job in benchmark.jobs
-        )
+        most = sum(job.scenario.n_messages for job in benchmark.jobs)
         kept = sum(len(folder.finished) for folder in benchmark.folders)
         text = (
             f"{benchmark.tested.setup.agent_id}, suite {benchmark.run.suite.name}: {count_of(len(benchmark.folders), 'session')}, "

@@ -58,7 +58,7 @@ def explain(
     frames = {name: project.store.read(table(name), pair) for name in _BY_PAIR}
     is_log = project.store.read(table("log_leaderboard"), pair).height > 0
     if is_log and score == "composite" and not (as_json or is_whole):
-        _print_log(project, out, frames["composite_scores"], agent_id, version)
+        _print_log(project, out, agent_id, version)
         return
     of_board = project.store.read(table("composite_scores"), pl.DataFrame({"methodology_version": [version]}))
     frames["composite_scores"] = with_copies_between_agents(of_board)
@@ -69,11 +69,12 @@ def explain(
     _print(root, out, as_json=as_json, is_whole=is_whole)
 
 
-def _print_log(project: Project, out: Console, composites: pl.DataFrame, agent_id: str, version: str) -> None:
+def _print_log(project: Project, out: Console, agent_id: str, version: str) -> None:
     """Print what is known of an agent whose conversations fill no slot, and why it has no composite."""
     pair = pl.DataFrame({"agent_id": [agent_id], "methodology_version": [version]})
     out.print(successes(project.store.read(table("quality_summary"), pair)), markup=False)
     print_findings(out, findings_of(project, version, [agent_id]))
+    composites = project.store.read(table("composite_scores"), pair)
     missing = [reason for row in composites["missing"].drop_nulls() for reason in row]
     out.print(Text(f"No composite under {version}: its conversations fill no slot.", style="bold"))
     for line in grouped(missing):

@@ -8,6 +8,10 @@ from rich.console import Console
 
 from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import one_line
+from agent_eval.judge.inputs.human_ratings import COLUMNS
+from agent_eval.methodology import Registry
+from agent_eval.methodology.models import DIMENSIONS
+from agent_eval.simulate.agents.scripted import PACKAGED, packaged, packaged_suites
 
 SAMPLES = ("smollm2",)
 """Samples besides the one in data/, which --sample copies without a name."""
@@ -66,6 +70,34 @@ _FILES = {
 }
 
 
+_AGENTS = """\
+- agent_id: reference
+  name: Reference script (not a model)
+  category: {suite}
+  endpoint: {{kind: scripted, suite: {suite}}}
+
+# Your agent: remove the number signs and enter the address. docs/scenarios.md lists all kinds of endpoints.
+# - agent_id: my-agent
+#   name: My agent
+#   category: {suite}
+#   endpoint:
+#     kind: openai                        # a server with OpenAI's chat API
+#     url: http://localhost:8000/v1
+#     model: my-model
+#     # headers: {{Authorization: "Bearer ${{MY_KEY}}"}}   # also set agent_variables = ["MY_KEY"] in agent_eval.toml
+#     # tools: own                        # if the agent runs tools itself instead of calling the mocks
+"""
+SHEET = "rating-sheet.csv"
+"""A file beside data/ with a row per rating of a session, to be filled in by people; it is not read from there."""
+
+
+class UnknownBenchmarkError(NotFoundError):
+    """Raised when a packaged suite does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no packaged suite {name!r}. Suites: {', '.join(packaged_suites())}.")
+
+
 class NoSampleError(NotFoundError):
     """Raised when this installation does not contain the sample."""
 
@@ -91,17 +123,32 @@ class NotAFolderError(InputError):
         super().__init__(f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder.")
 
 
-def init(out: Console, folder: Path, *, with_sample: bool, sample: str | None = None) -> None:
+def init(
+    out: Console,
+    folder: Path,
+    *,
+    with_sample: bool,
+    sample: str | None = None,
+    benchmark: str | None = None,
+) -> None:
     """Create the project and print the next command. Existing files are kept.
 
+    With `benchmark`, copy the packaged suite of this name, and write agents.yaml and a rating sheet for it.
+
     Raises:
+        UnknownBenchmarkError: If there is no packaged suite of this name.
         NoSampleError: If the sample is requested but not installed.
         UnknownSampleError: If there is no sample of this name.
         NotAFolderError: If the folder cannot be created or is not writable.
     """
     if sample is not None and not with_sample:
         raise InputError(f"{sample!r} is the name of a sample; write --sample {sample}, or omit it.")
+    if benchmark is not None and benchmark not in packaged_suites():
+        raise UnknownBenchmarkError(benchmark)
+    if benchmark is not None and with_sample:
+        raise InputError("--benchmark and --sample exclude each other. Create two projects.")
     source = _sample(sample) if with_sample else None
+    kept: list[str] = []
     is_new = not (folder / "agent_eval.toml").exists()
     try:
         for name in FOLDERS:
@@ -112,11 +159,18 @@ def init(out: Console, folder: Path, *, with_sample: bool, sample: str | None = 
                 (folder / name).write_text(text, encoding="utf-8")
         if source is not None:
             _copy(source, folder / "data")
+        if benchmark is not None:
+            kept = _add_benchmark(benchmark, folder)
     except OSError as error:
         raise NotAFolderError(folder, error.strerror or str(error)) from error
     made = "Project made" if is_new else "The project already exists; its files are kept"
     out.print(one_line(f"{made}: {folder.resolve()}"), markup=False, soft_wrap=True)
+    for name in kept:
+        text = f"{name} exists already and is kept; `agent-eval init --benchmark` in a new folder shows the new one."
+        out.print(one_line(text), markup=False, soft_wrap=True)
     then = "agent-eval run" if with_sample else "agent-eval import auto PATH… --agent ID"
+    if benchmark is not None:
+        then = "agent-eval simulate reference --sessions 3"
     go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     out.print(one_line(f"Next: {go}{then}"), markup=False, soft_wrap=True)
 
@@ -132,6 +186,40 @@ def _sample(name: str | None) -> Path:
         if (folder / "sessions").is_dir():
             return folder
     raise NoSampleError
+
+
+def _add_benchmark(name: str, folder: Path) -> list[str]:
+    """Write a packaged suite, agents.yaml and the rating sheet; return the files that existed and are kept."""
+    texts = {
+        Path("data", "scenarios", name, file.name): file.read_text(encoding="utf-8")
+        for file in sorted((PACKAGED / name).glob("*.yaml"))
+    }
+    texts[Path("data", "agents.yaml")] = _AGENTS.format(suite=name)
+    texts[Path(SHEET)] = _sheet(name)
+    kept = []
+    for path, text in texts.items():
+        target = folder / path
+        if target.exists():
+            kept += [path.as_posix()] if target.read_text(encoding="utf-8") != text else []
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+    return kept
+
+
+def _sheet(name: str) -> str:
+    """Return a CSV file with a row for each of the 21 ratings of a session: U1–U6, and the criteria of D1–D5."""
+    suite, _ = packaged(name)
+    template = next(t for t in Registry.read().current.templates if t.slug == suite.scenarios[0].template)
+    rows = [{"session_id": "SESSION", "target": dimension} for dimension in DIMENSIONS]
+    rows += [
+        {"conversation_id": f"SESSION-{s.id}", "target": str(s.slot), "criterion": criterion.id}
+        for s in suite.scenarios
+        if str(s.slot).startswith("D")
+        for criterion in template.criteria
+    ]
+    lines = [{"agent_id": "AGENT", "methodology_version": "any", "rater": "YOU"} | row for row in rows]
+    return "\n".join([",".join(COLUMNS), *(",".join(row.get(c, "") for c in COLUMNS) for row in lines), ""])
 
 
 def _copy(source: Path, data: Path) -> None:

@@ -56,6 +56,7 @@ def board_facts(
         *_SAMPLED,
         "session_dates",
         "evaluators",
+        "suites",
         "n_harness_failures_dropped",
         "has_entered",
     )
@@ -128,6 +129,31 @@ def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
     )
 
 
+def _suites(conversations: pl.DataFrame) -> pl.DataFrame:
+    """Return the suite of each session of `agent-eval simulate`, as text such as 'shop 2 #0a1b2c3d, public'.
+
+    The names come from untrusted metadata, so signs other than letters, digits and -._ are replaced.
+    """
+
+    def stated(name: str) -> pl.Expr:
+        value = pl.col("metadata").str.json_path_match(f"$.benchmark.{name}")
+        return value.str.replace_all(r"[^\w.-]", "?").str.slice(0, _LONGEST_NAME)
+
+    public = stated("suite_is_public").replace_strict(
+        {"true": ", public", "false": ", not public"}, default=", public not stated"
+    )
+    version = pl.lit(" ") + stated("suite_version")
+    text = pl.concat_str(
+        stated("suite"), version.fill_null(""), pl.lit(" #"), stated("suite_hash").str.slice(0, 8), public
+    )
+    return (
+        conversations.filter(pl.col("metadata").str.contains('"benchmark"', literal=True))
+        .select(*_SESSION, suite=text)
+        .drop_nulls("suite")
+        .unique()
+    )
+
+
 def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
     """Return one row per pair in `transcripts`, with session facts and whether a session is for the version."""
     broken = conversations.filter(outcome_class="harness_error").select(
@@ -149,10 +175,12 @@ def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: 
     counting = (
         counted(transcripts, sessions)
         .join(of_session, on=_SESSION, how="left")
+        .join(_suites(conversations), on=_SESSION, how="left")
         .group_by(PAIR)
         .agg(
             session_dates=pl.col("session_date").drop_nulls().unique().sort(),
             evaluators=pl.col("evaluator").drop_nulls().unique().sort(),
+            suites=pl.col("suite").drop_nulls().unique().sort(),
         )
     )
     return (
@@ -164,6 +192,6 @@ def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: 
         .join(counting, on=PAIR, how="left")
         .with_columns(
             pl.col(name).fill_null(pl.lit([], dtype=dtype))
-            for name, dtype in (("session_dates", DATES), ("evaluators", NAMES))
+            for name, dtype in (("session_dates", DATES), ("evaluators", NAMES), ("suites", NAMES))
         )
     )

@@ -5,8 +5,8 @@ There are three kinds of requirements:
 - `tools`: the expected tools of an entry were called, in the given order if it matters. Additional calls are
   allowed here, but lower `tool_correctness`.
 - `trajectory`: an object in `assertions` with `mode`, `tools` and `forbidden`; see `scores.tools.trajectory`.
-- `text`: an object in `assertions` with `forbidden_text`: the agent's messages contain none of these texts, ignoring
-  case. A sentence in `assertions` is not compared with the transcript, so its result is unknown.
+- `text`: an object in `assertions` with `forbidden_text` or `required_text`: the agent's messages contain none, or all, of
+  these texts, ignoring case; an entry of `required_text` may be a list of alternatives. A sentence in `assertions` is not compared with the transcript, so its result is unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ NO_JUDGE = "written in words: no judge holds it against the transcript"
 NOTHING_REQUIRED = "it requires nothing: contains needs tools or forbidden calls"
 _KEYS = {"mode", "tools", "forbidden"}
 _CONVERSATION = ("agent_id", "conversation_id")
+_TEXTS = {"forbidden_text": "never says", "required_text": "says"}
 Calls = Sequence[tuple[int, Mapping[str, object]]]
 Texts = list[tuple[int, str]]
 """Turn index and text of the agent's messages."""
@@ -40,7 +41,7 @@ def assertion_results(
     """Return table assertion_results: one row per requirement of the admitted conversations.
 
     Only the agent's calls are compared. `turns` has agent_id, conversation_id, turn_index and agent_message; without it,
-    forbidden texts are unknown.
+    assertions on texts are unknown.
     """
     target = table("assertion_results")
     asserting = conversations.filter(has_ground_truth())
@@ -113,8 +114,8 @@ def _of_conversation(
 def _held(demand: object, made: Sequence[Mapping[str, object]], texts: Sequence[str] | None) -> Row:
     if isinstance(demand, Expected):
         return _tools(demand, made)
-    if isinstance(demand, Mapping) and {*demand} == {"forbidden_text"}:
-        return _forbidden_text(demand["forbidden_text"], texts)
+    if isinstance(demand, Mapping) and len(demand) == 1 and {*demand} <= {*_TEXTS}:
+        return _text(next(iter(demand)), next(iter(demand.values())), texts)
     if isinstance(demand, Mapping):
         return _trajectory(demand, made)
     said = demand if isinstance(demand, str) else f"a {type(demand).__name__}"
@@ -165,20 +166,28 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
     return _row("trajectory", said, found.matched, found)
 
 
-def _forbidden_text(forbidden: object, texts: Sequence[str] | None) -> Row:
-    if (
-        not isinstance(forbidden, list)
-        or not forbidden
-        or not all(isinstance(text, str) and text.strip() for text in forbidden)
-    ):
-        return _unknown("text", "forbidden_text is not a list of texts")
-    about: Row = {"assertion": f"never says {', '.join(map(repr, forbidden))}"}
+def _text(key: str, demanded: object, texts: Sequence[str] | None) -> Row:
+    """Check texts that must not occur, or must all occur, in the agent's messages."""
+    entries = [
+        entry if isinstance(entry, list) else [entry]
+        for entry in (demanded if isinstance(demanded, list) else ())
+    ]
+    is_required = key == "required_text"
+    are_texts = all(isinstance(text, str) and text.strip() for entry in entries for text in entry)
+    if not entries or not all(entries) or not are_texts or (not is_required and max(map(len, entries)) > 1):
+        return _unknown("text", f"{key} is not a list of texts")
+    names = [" or ".join(map(repr, entry)) for entry in entries]
+    about: Row = {"assertion": f"{_TEXTS[key]} {', '.join(names)}"}
     if texts is None:
         return _unknown("text", "the agent's messages are not at hand") | about
     heard = [" ".join(text.split()).casefold() for text in texts]
-    found = [text for text in forbidden if any(" ".join(text.split()).casefold() in said for said in heard)]
-    reason = f"said: {', '.join(map(repr, found))}" if found else None
-    return about | {"kind": "text", "result": "failed" if found else "passed", "reason": reason, "diff": ""}
+    is_said = [
+        any(" ".join(text.split()).casefold() in said for text in entry for said in heard)
+        for entry in entries
+    ]
+    wrong = [name for name, said in zip(names, is_said, strict=True) if said != is_required]
+    reason = f"{'did not say' if is_required else 'said'}: {', '.join(wrong)}" if wrong else None
+    return about | {"kind": "text", "result": "failed" if wrong else "passed", "reason": reason, "diff": ""}
 
 
 def _row(kind: str, said: str, is_met: bool, found: TrajectoryMatch) -> Row:

@@ -89,14 +89,22 @@ class CommandEndpoint(_Endpoint):
     environment: tuple[Name, ...] = ()  # variables that the command receives, besides PATH, HOME and LANG
 
 
+class ScriptedEndpoint(_Endpoint):
+    """Define a scripted agent of a packaged suite: a faultless one, or one with a planted fault. It needs no model."""
+
+    kind: Literal["scripted"]
+    suite: Name
+    fault: Name | None = None
+
+
 Endpoint = Annotated[
-    OpenAIEndpoint | LitellmEndpoint | HttpEndpoint | PythonEndpoint | CommandEndpoint,
+    OpenAIEndpoint | LitellmEndpoint | HttpEndpoint | PythonEndpoint | CommandEndpoint | ScriptedEndpoint,
     Field(discriminator="kind"),
 ]
 _ENDPOINT: TypeAdapter[Any] = TypeAdapter(Endpoint)
 _MODELS: Mapping[str, type[BaseModel]] = {
     "openai": OpenAIEndpoint, "litellm": LitellmEndpoint, "http": HttpEndpoint, "python": PythonEndpoint,
-    "command": CommandEndpoint,
+    "command": CommandEndpoint, "scripted": ScriptedEndpoint,
 }  # fmt: skip
 
 

@@ -176,9 +176,9 @@ class _TemplateConversation(_HttpConversation):
     async def reply(self, request: AgentRequest) -> AgentReply:
         endpoint = self.agent.endpoint
         assert isinstance(endpoint, HttpEndpoint)
-        last = next((m.content for m in reversed(request.new) if m.role == "user"), None)
+        said = "\n\n".join(m.content for m in request.new if m.role == "user" and m.content) or None
         values: dict[str, JsonValue] = {
-            "{{message}}": last, "{{messages}}": [chat_message(m) for m in request.messages],
+            "{{message}}": said, "{{messages}}": [chat_message(m) for m in request.messages],
             "{{tools}}": list(request.tools), "{{seed}}": request.seed, "{{conversation_id}}": request.conversation_id,
         }  # fmt: skip
         body = _filled(endpoint.body, values)

@@ -1,0 +1,150 @@
+"""Play the scripted agents of the packaged suites: a faultless one, and one for each planted fault.
+
+They show that a suite finds each fault, and that an installation works without a model. They are not evidence about any
+model. The wording varies by the seed of a conversation, what they do does not.
+"""
+
+import itertools
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from agent_eval.errors import ConfigurationError
+from agent_eval.formats.yaml import read_document, read_text
+from agent_eval.judge.llm.budget import Usage
+from agent_eval.simulate.agents.replies import (
+    AgentConversation,
+    AgentFailureError,
+    AgentReply,
+    AgentRequest,
+)
+from agent_eval.simulate.scenarios import LoadedSuite, read_suites
+from agent_eval.transcripts.models import Frozen, Message, MessageToolCall
+
+PACKAGED = Path(__file__).parents[1] / "suites"
+SCRIPT = ".script.yaml"
+"""End of the name of the file with the replies of a suite's scripted agents, which is not copied to projects."""
+ENDINGS = (
+    "That is the state as of now.", "I have noted it in your case.", "This is all on record.", "All of it is logged.",
+    "I kept this short.", "The record shows the same.", "I checked this just now.", "Nothing else is open on my side.",
+    "This reflects the current data.", "I wrote it down for you.", "You will find it in the history.", "It is documented.",
+)  # fmt: skip
+FREE = Usage(None, None, None, 0.0)
+Step = str | dict[str, dict[str, JsonValue]]
+"""The text that ends a turn, or calls: arguments by tool."""
+Turns = tuple[tuple[Step, ...], ...]
+
+
+class Fault(Frozen):
+    """Define a planted fault: how a scripted agent differs from the faultless one in one scenario."""
+
+    scenario: str
+    does: str  # what the agent does wrong, as a sentence without a subject
+    found_by: Literal["assertion", "rule", "judge"]
+    is_verbatim: bool = False  # whether its texts do not vary by the seed
+    turns: dict[
+        int, tuple[Step, ...]
+    ]  # replaces these turns of the faultless agent; turn 0 answers the opening
+
+
+class Script(Frozen):
+    """Define the scripted agents of a suite: the turns of the faultless one by scenario, and the faults by name."""
+
+    replies: dict[str, Turns]
+    faults: dict[str, Fault] = Field(default_factory=dict)
+
+    def turns(self, scenario: str, fault: str | None) -> Turns:
+        """Return what an agent does in a scenario, turn by turn."""
+        faultless = self.replies[scenario]
+        planted = self.faults[fault] if fault is not None else None
+        if planted is None or planted.scenario != scenario:
+            return faultless
+        return tuple(planted.turns.get(at, steps) for at, steps in enumerate(faultless))
+
+
+class UnknownScriptError(ConfigurationError):
+    """Raised when an endpoint names a packaged suite or a fault that does not exist."""
+
+    def __init__(self, what: str, name: str, known: list[str]) -> None:
+        super().__init__(f"endpoint: {what} {name!r} does not exist. Known: {', '.join(known)}.")
+
+
+def packaged_suites() -> list[str]:
+    """Return the names of the packaged suites, sorted."""
+    return sorted(path.name.removesuffix(SCRIPT) for path in PACKAGED.glob(f"*{SCRIPT}"))
+
+
+@lru_cache
+def packaged(name: str) -> tuple[LoadedSuite, Script]:
+    """Return a packaged suite with the script of its agents.
+
+    Raises:
+        UnknownScriptError: If there is no packaged suite of this name.
+    """
+    if name not in (known := packaged_suites()):
+        raise UnknownScriptError("suite", name, known)
+    document = read_document(read_text(PACKAGED / f"{name}{SCRIPT}"), "typed", allow_aliases=True)
+    return read_suites(PACKAGED, [name])[0], Script.model_validate(document.value)
+
+
+@dataclass(frozen=True)
+class ScriptedAgent:
+    """Starts conversations with a scripted agent."""
+
+    suite: str
+    fault: str | None = None
+
+    def __post_init__(self) -> None:
+        known = packaged(self.suite)[1].faults
+        if self.fault is not None and self.fault not in known:
+            raise UnknownScriptError("fault", self.fault, list(known))
+
+    def start(self, conversation_id: str) -> AgentConversation:
+        """Return a conversation; the position in the script follows from the messages, so no state is kept."""
+        return _ScriptedConversation(self)
+
+    def steps(self, messages: tuple[Message, ...]) -> tuple[Step, ...]:
+        """Return the steps of the current turn; the scenario is recognised by its opening.
+
+        Raises:
+            AgentFailureError: If no scenario of the suite begins so, or the script has no such turn.
+        """
+        suite, script = packaged(self.suite)
+        spoken = [m for m in messages if m.role in ("user", "assistant")]
+        groups = [
+            (role, [m.content for m in of]) for role, of in itertools.groupby(spoken, key=lambda m: m.role)
+        ]
+        said = [tuple(texts) for role, texts in groups if role == "user"]
+        found = next((s for s in suite.scenarios if said and s.opening == said[0]), None)
+        turns = () if found is None else script.turns(found.id, self.fault)
+        if len(said) > len(turns):
+            raise AgentFailureError(
+                "harness_error", f"the script of suite {self.suite!r} has no reply to this message"
+            )
+        return turns[len(said) - 1]
+
+
+@dataclass(frozen=True)
+class _ScriptedConversation:
+    agent: ScriptedAgent
+
+    async def reply(self, request: AgentRequest) -> AgentReply:
+        steps = self.agent.steps(request.messages)
+        since = itertools.takewhile(lambda m: m.role != "user", reversed(request.messages))
+        n_done = sum(m.role == "assistant" for m in since)
+        step = steps[min(n_done, len(steps) - 1)]
+        if isinstance(step, str):
+            fault = packaged(self.agent.suite)[1].faults.get(self.agent.fault or "")
+            if fault is not None and fault.is_verbatim:
+                return AgentReply(step.strip(), usage=FREE, finish_reason="stop", latency_ms=0.0)
+            ending = random.Random(f"{request.seed} {len(request.messages)}").choice(ENDINGS)
+            return AgentReply(f"{step.strip()} {ending}", usage=FREE, finish_reason="stop", latency_ms=0.0)
+        calls = tuple(MessageToolCall(name=name, arguments=arguments) for name, arguments in step.items())
+        return AgentReply(None, calls, usage=FREE, finish_reason="tool_calls", latency_ms=0.0)
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
