@@ -150,8 +150,8 @@ def conversations(
             conversation, unread, left_out = _converted(source, format_name, record, convert, ids)
             for reason in described(unread):
                 yield Refusal(source.file, record.number, reason)
-            yield from map(LeftOut, left_out)
             yield conversation
+            yield from map(LeftOut, left_out)
         except NotThisFormatError as error:
             yield Refusal(source.file, record.number, shorten(str(error)))
         except ValidationError as error:

@@ -21,6 +21,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.order import log_in_time_order
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages
@@ -57,8 +58,12 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _marked(source: Source) -> Iterator[Item]:
-    """Yield the lines, each with its session: the last session that began, which includes its forks."""
-    session, related = "", set[str | None]()
+    """Yield the lines, each with its session: the last session that began, which includes its forks.
+
+    Lines before the first session of the file belong to it, because a file may be listed newest first.
+    """
+    metas = (_meta(mapping(r.value)) for r in json_lines(source.path, source.file) if isinstance(r, Record))
+    session, related = next((_name(meta) for meta in metas if meta), None) or "", set[str | None]()
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
             yield record
@@ -66,11 +71,15 @@ def _marked(source: Source) -> Iterator[Item]:
         line = mapping(record.value)
         meta = _meta(line)
         if meta:
-            name = text_of(meta.get("id")) or text_of(meta.get("session_id")) or str(record.number)
+            name = _name(meta) or str(record.number)
             if name != session and name not in related:
                 session = name
             related |= {text_of(meta.get("forked_from_id")), text_of(meta.get("parent_thread_id"))}
         yield Record(record.number, {"session": session or None, "line": dict(line)}, record.size)
+
+
+def _name(meta: Mapping[str, JsonValue]) -> str | None:
+    return text_of(meta.get("id")) or text_of(meta.get("session_id"))
 
 
 def _meta(line: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -87,11 +96,11 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     error: str | None = None
     model: JsonValue = None
     names: list[JsonValue] = []
-    for line in (mapping(mapping(value).get("line")) for value in listed(group.get("records"))):
+    lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
+    for line in log_in_time_order(lines, lambda line: line.get("timestamp")):
         meta = _meta(line)
         if meta:
-            own = (text_of(meta.get(key)) for key in ("id", "session_id", "forked_from_id"))
-            names = names or [name for name in own if name is not None]
+            names = names or _names(meta)
             thread.instruct(
                 text_of(mapping(meta.get("base_instructions")).get("text") or meta.get("instructions"))
             )
@@ -125,6 +134,14 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         "conversation_id": ids.named(text_of(group.get("key")) or str(number)),
     }
     return thread.fields() | named
+
+
+def _names(meta: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the ids of the session and, of a fork, of its parent; a subagent's conversation is its own."""
+    own = _name(meta)
+    is_subagent = bool(mapping(meta.get("source")).get("subagent"))
+    parent = None if is_subagent else text_of(meta.get("forked_from_id"))
+    return [name for name in (own, parent) if name is not None]
 
 
 def _event(event: Mapping[str, JsonValue], messages: list[Fields], left_out: list[str]) -> str | None:

@@ -5,7 +5,12 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.rules.order import in_time_order, parents_first, time_of
+from agent_eval.transcripts.importers.rules.order import (
+    in_number_order,
+    in_time_order,
+    parents_first,
+    time_of,
+)
 from agent_eval.transcripts.importers.rules.values import mapping, text_of
 
 LEFT_OUT = "left_out"
@@ -15,6 +20,20 @@ WITHDRAWN = (
 )
 _OWN = ("id", "uuid", "message_id", "messageId")
 _PARENTS = ("parent_id", "parentId", "parent", "parent_message_id", "parentMessageId", "parent_message_uuid")
+_NUMBERS = (
+    *(
+        "seq",
+        "sequence",
+        "sequence_number",
+        "seq_no",
+        "position",
+        "message_index",
+        "message_number",
+        "turn_index",
+    ),
+    *("turn_idx", "turn_id", "turn", "index", "order", "step", "step_id"),
+)
+"""Keys of a message that contain its number in the conversation."""
 _FREE = ("system", "developer")
 _Item = TypeVar("_Item")
 
@@ -49,7 +68,8 @@ def ended_in(
 def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tuple[list[JsonValue], int]:
     """Return the messages of a list in the order in which they were said, and the number of withdrawn ones.
 
-    Times decide, then parents. If the messages name their parents, only the branch that ends in the leaf is returned.
+    Times decide, then parents; without either, numbers such as `seq` do, if each message has a different one. If the
+    messages name their parents, only the branch that ends in the leaf is returned.
 
     Args:
         values: The messages, as in the source.
@@ -58,7 +78,8 @@ def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tupl
     Raises:
         NotThisFormatError: If times contradict the order and some are missing.
     """
-    found = in_time_order(values, lambda value: time_of(mapping(value)), _needs_no_time)
+    numbered = in_number_order(values, _number)
+    found = in_time_order(numbered, lambda value: time_of(mapping(value)), _needs_no_time)
     n_children = sum(_parent(value) is not None for value in found)
     if n_children == 0 or n_children < len(found) - sum(map(_is_root, found)):
         return found, 0
@@ -67,6 +88,11 @@ def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tupl
     branch = ended_in(found, _own, _parent, last)
     kept = found if branch is None else [value for value in found if _own(value) in branch]
     return kept, len(found) - len(kept)
+
+
+def _number(value: JsonValue) -> JsonValue:
+    number = next((found for key in _NUMBERS if (found := mapping(value).get(key)) is not None), None)
+    return int(number) if isinstance(number, str) and number.isascii() and number.isdecimal() else number
 
 
 def _needs_no_time(value: JsonValue) -> bool:

@@ -71,6 +71,8 @@ def failed(value: Mapping[str, JsonValue]) -> bool | None:
     error = value.get("error")
     if isinstance(error, bool):
         return error
+    if value.get("success") is False:
+        return True
     state = value.get("status", value.get("state"))
     is_failed = isinstance(state, str) and state.lower() in _FAILED
     return True if error not in (None, "", {}, []) or is_failed else None

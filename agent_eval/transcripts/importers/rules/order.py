@@ -157,6 +157,25 @@ def in_time_order(
     return [*free, *(item for _, item in sorted(timed, key=lambda pair: pair[0]))]
 
 
+def in_number_order(items: Sequence[_Item], number: Callable[[_Item], JsonValue]) -> list[_Item]:
+    """Return the items in the order of their numbers, if each has a different one; else in the given order."""
+    numbers = [value if isinstance(value := number_of(number(item)), float) else None for item in items]
+    if None in numbers or len(set(numbers)) < len(items):
+        return list(items)
+    return [item for _, item in sorted(zip(numbers, items, strict=True), key=lambda pair: pair[0] or 0.0)]
+
+
+def log_in_time_order(lines: Sequence[_Item], when: Callable[[_Item], JsonValue]) -> list[_Item]:
+    """Return the lines of a log in the order of their times; lines without a time come first.
+
+    The order of the file is kept if a time cannot be read, which the message that has it names.
+    """
+    try:
+        return in_time_order(lines, when, is_free=lambda _: True)
+    except NotThisFormatError:
+        return list(lines)
+
+
 def messages_in_time_order(messages: Sequence[Fields]) -> list[Fields]:
     """Return native messages in the order of their times (see `in_time_order`); instructions need no time."""
     return in_time_order(messages, _message_time, lambda message: message.get("role") in _FREE)

@@ -3,6 +3,7 @@
 One table serves all coding agents: their logs, and the trajectories of harnesses that run them.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -30,6 +31,10 @@ _TAGS = (
 )
 """Names of tags around texts that a program wrote."""
 _OPENING = re.compile(rf"<({'|'.join(map(re.escape, _TAGS))})(?=[\s>])[^>\n]*>")
+_IN_ANY_CHAT = re.compile(
+    rf"<({'|'.join(re.escape(tag) for tag in _TAGS if '-' in tag or '_' in tag)})(?=[\s>])[^>\n]*>"
+)
+"""The tags that nobody uses for anything else, so that they are recognised in logs of any program."""
 _LINES = re.compile(
     r"\s*(?:"
     r"\[Request interrupted by user[^\]\n]*\]\s*\Z|"
@@ -53,22 +58,29 @@ _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
 _OUTPUT = ("<local-command-stdout>", "<local-command-stderr>")
 
 
-def parted(text: str) -> tuple[str, str]:
+def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:
     """Return the part of a user message that the person wrote, and the part that a program wrote.
 
     A block of a program is a tag of the table at the beginning of the text or of a line, up to its closing tag.
+
+    Args:
+        text: The text of the message.
+        is_of_coding_agent: Whether the log is that of a coding agent. In other logs, only closed blocks of tags that
+            have no other use are recognised.
     """
-    if _LINES.match(text):
+    if is_of_coding_agent and _LINES.match(text):
         return "", text
     own: list[str] = []
     blocks: list[str] = []
     at = 0
-    for match in _OPENING.finditer(text):
+    for match in (_OPENING if is_of_coding_agent else _IN_ANY_CHAT).finditer(text):
         before = text[at : match.start()]
         if match.start() < at or (before.strip() and not before.endswith("\n")):
             continue
         closing = f"</{match[1]}>"
         end = text.find(closing, match.end())
+        if end < 0 and not is_of_coding_agent:
+            continue
         end = len(text) if end < 0 else end + len(closing)
         own.append(before)
         blocks.append(text[match.start() : end])
@@ -83,23 +95,37 @@ def told_apart(messages: Sequence[Fields]) -> list[Fields]:
     A slash command that the agent answers is a prompt of the person, e.g. /review 12; a command that the program
     itself carried out is not.
     """
-    found: list[Fields] = []
-    for index, message in enumerate(messages):
-        text = message.get("content")
-        if message.get("role") != "user" or not isinstance(text, str):
-            found.append(message)
-            continue
-        own, block = parted(text)
-        if not block:
-            found.append(message)
-            continue
-        if (command := _prompt(text)) and _is_answered(messages[index + 1 :]):
-            own = f"{command}\n{own}" if own else command
-        when = {key: value for key, value in message.items() if key == "timestamp"}
-        found.append({"role": "developer", "content": block, **when})
-        if own or message.get("attachments"):
-            found.append({**message, "content": own or None})
-    return found
+    return [
+        part
+        for i, m in enumerate(messages)
+        for part in speakers_of(m, itertools.islice(messages, i + 1, None))
+    ]
+
+
+def speakers_of(message: Fields, after: Iterable[Fields], *, is_of_coding_agent: bool = True) -> list[Fields]:
+    """Return a message, or its part that a program wrote (role developer) and its part that the person wrote.
+
+    Args:
+        message: The message.
+        after: The messages after it.
+        is_of_coding_agent: See `parted`.
+    """
+    text = message.get("content")
+    if (
+        message.get("role") != "user"
+        or not isinstance(text, str)
+        or ("<" not in text and not _LINES.match(text))
+    ):
+        return [message]
+    own, block = parted(text, is_of_coding_agent=is_of_coding_agent)
+    if not block:
+        return [message]
+    if (command := _prompt(block)) and _is_answered(after):
+        own = f"{command}\n{own}" if own else command
+    when = {key: value for key, value in message.items() if key == "timestamp"}
+    by_program: Fields = {"role": "developer", "content": block, **when}
+    has_own = own or message.get("attachments")
+    return [by_program, {**message, "content": own or None}] if has_own else [by_program]
 
 
 def _prompt(text: str) -> str | None:

@@ -12,7 +12,8 @@ from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages, parsed
 from agent_eval.transcripts.importers.shared.threads import Thread
 
-_MESSAGES = ("messages", "input", "contents", "chat_history", "history")
+_HISTORIES = ("chat_history", "history")
+_MESSAGES = ("messages", "input", "contents", *_HISTORIES)
 _INSTRUCTIONS = ("instructions", "system", "systemInstruction", "system_instruction", "system_prompt")
 _TOOLS = ("tools", "functions")
 _PROMPTS = ("prompt", "query", "question", "text", "user_input", "user_message")
@@ -48,12 +49,29 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
         (found for key in _MESSAGES if (found := parsed(value.get(key))) not in (None, "", [])), None
     )
     if isinstance(inner, list | str):
-        return sent(thread, _unnested(inner))
+        before = _history(value) if isinstance(inner, str) else []
+        asked = sent(thread, _unnested(inner))
+        return [*(sent(thread, before) if before else []), *asked, *_asked_after(value, asked)]
     prompt = next((value[key] for key in _PROMPTS if value.get(key) is not None), None)
     known = {*_INSTRUCTIONS, *_TOOLS, *_MESSAGES, *_PROMPTS, *_SETTINGS}
     if prompt is None and (rest := sorted(value.keys() - known)):
         return [_unknown("input", rest)]
     return [] if prompt is None else sent(thread, prompt)
+
+
+def _history(value: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the earlier messages that a chain receives beside its question."""
+    return next((found for key in _HISTORIES if (found := listed(parsed(value.get(key))))), [])
+
+
+def _asked_after(value: Mapping[str, JsonValue], messages: list[Fields]) -> list[Fields]:
+    """Return the question beside earlier messages, unless they end with it."""
+    prompt = next(
+        (text for key in _PROMPTS if isinstance(text := value.get(key), str) and text.strip()), None
+    )
+    if prompt is None or not _history(value) or (messages and messages[-1].get("content") == prompt):
+        return []
+    return [{"role": "user", "content": prompt}]
 
 
 def _unknown(side: str, keys: list[str]) -> Fields:

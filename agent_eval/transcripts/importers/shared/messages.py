@@ -7,7 +7,6 @@ from pydantic import JsonValue
 from agent_eval.transcripts.attachments import attachments_of, beside_content, native_attachments
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
-from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
 
 _PLAIN = ("content", "name", "tool_call_id")
@@ -51,19 +50,14 @@ def _message(value: JsonValue, index: int) -> Fields:
     content = value.get("content")
     if isinstance(content, dict | int | float):
         message["content"] = text_of(content)
-    elif content is None:
-        message["content"] = text_of(value.get("refusal"))
     if parts := beside_content(value):
         said = [content] if isinstance(content, str) else listed(content)
         content = [*said, *parts]
         message["content"] = content
     if native := native_attachments(value):
         message["attachments"] = [*(found.model_dump() for found in attachments_of(content)), *native]
-    calls = _calls(value)
-    if named := [call for call in calls if call["name"]]:
-        message["tool_calls"] = named
-    if len(named) < len(calls):
-        message[UNREAD] = ["call without a name"] * (len(calls) - len(named))
+    if calls := _calls(value):
+        message["tool_calls"] = calls
     return message | _tool_answer(value) | measured(value)
 
 

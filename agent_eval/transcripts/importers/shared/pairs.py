@@ -42,6 +42,8 @@ def is_pair(value: JsonValue) -> bool:
 def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
     """Return whether a log states that a request got no response: `"response": null`."""
     given = [record[key] for key in RESPONSES if key in record]
+    if not given and any(_body(record, (key,)) for key in REQUESTS):  # an empty cell of a CSV file
+        return any(record.get(key) for key in ("error", *_ERRORS))
     messages = listed(_body(record, REQUESTS).get("messages", record.get("messages")))
     is_open = not messages or mapping(messages[-1]).get("role") not in ("assistant", "model")
     return bool(given) and all(value in (None, "", {}) for value in given) and is_open

@@ -118,9 +118,11 @@ def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
 
 
 def _error(run: Mapping[str, JsonValue]) -> str | None:
-    """Return the text of a run's error, or None; an empty error still is one."""
+    """Return the text of a run's error, or None; an empty error still is one, and so is the status of a run."""
     error = run.get("error")
-    return None if error in (None, False) else text_of(error) or "error"
+    if error in (None, False):
+        return "error" if run.get("status") == "error" else None
+    return text_of(error) or "error"
 
 
 def _call(run: Mapping[str, JsonValue]) -> ModelCall:

@@ -123,8 +123,12 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
     context = mapping(span.get("spanContext", span.get("context")))
     is_bare = "attributes" not in span
     attributes = dict(span) if is_bare else _attributes(span["attributes"])
-    for event in map(mapping, listed(span.get("events"))):
-        attributes = {**_attributes(event.get("attributes")), **attributes}
+    events = [
+        (e.get("name"), _attributes(e.get("attributes"))) for e in map(mapping, listed(span.get("events")))
+    ]
+    for _, of_event in events:
+        attributes = {**of_event, **attributes}
+    attributes = {**otel.messages_of_events(events), **attributes}
     trace = next(
         (
             span.get(key) or context.get(key)
@@ -146,6 +150,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
     )
     status = mapping(span.get("status"))
     is_error = status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR") or status.get("status_code") == "ERROR"
+    is_error = is_error or bool(attributes.get("error.type"))
     keys = ("exception.message", "error.message", "exception.type", "error.type")
     said = (status.get("message"), status.get("description"), *(attributes.get(key) for key in keys))
     return {
