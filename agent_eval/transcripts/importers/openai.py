@@ -38,7 +38,7 @@ from agent_eval.transcripts.importers.shared.dialects import is_chat_message, pa
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
 from agent_eval.transcripts.outcomes import class_of_error
 
@@ -105,19 +105,19 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     """Return the records of one session as one conversation; its cost is known only if that of every record is."""
-    thread = Thread()
+    parts: list[Thread] = []
     more: dict[str, JsonValue] = {}
     records = in_order([mapping(record) for record in listed(group["records"])])
     costs = [cost for record in records if (cost := paid(record.get("cost_usd"))) is not None]
     for record in records:
         part = thread_of(record)
         part.know_tools(record.get("tools"))
-        thread.follow(part)
+        parts.append(part)
         more = _metadata(record) | more
     if len(records) > 1 and mapping(more).get(_COST) in costs:
         del more[_COST]
         more |= {_COST: sum(costs)} if len(costs) == len(records) else {}
-    said = thread.fields()
+    said = session_of(parts).fields()
     key = text_of(group["key"]) or ""
     metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
     name = ids.named(key)

@@ -29,7 +29,7 @@ from agent_eval.transcripts.importers.shared.api_calls import replied, sent
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.pairs import REQUESTS, RESPONSES
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 
 NAME = "openai-responses"
 EXPECTED = (
@@ -145,7 +145,7 @@ def _in_order(messages: list[Fields], record: Mapping[str, JsonValue]) -> list[F
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-    whole = Thread()
+    parts: list[Thread] = []
     records = in_time_order([*map(mapping, listed(group.get("records")))], _time)
     error: JsonValue = None
     for record in parents_first(records, _own, _before):
@@ -161,7 +161,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         error = (
             response.get("error") or (response.get("status") == "failed" and "the response failed") or None
         )
-        whole.follow(part)
+        parts.append(part)
+    whole = session_of(parts)
     if not whole.messages:
         raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
     whole.failure = (f"{NAME} error", text_of(error) or "") if error else None

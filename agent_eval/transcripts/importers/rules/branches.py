@@ -1,5 +1,7 @@
 """Find the branch in which a session ended, if a person went back and asked something else."""
 
+import hashlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -63,6 +65,98 @@ def ended_in(
         branch.add(at)
         at = parents[at]
     return branch
+
+
+Spoken = Sequence[tuple[bytes, str]]
+"""Key and role of each message of a part of a session, without instructions."""
+
+
+def _states(part: Spoken) -> list[bytes]:
+    """Return a hash of the messages up to each message."""
+    state = hashlib.blake2b(digest_size=16)
+    return [_next(state, key) for key, _ in part]
+
+
+def _next(state: "hashlib.blake2b", key: bytes) -> bytes:
+    """Add a message to a state, and return the hash of all messages of the state."""
+    state.update(len(key).to_bytes(8) + key)
+    return state.digest()
+
+
+def _has_exchange(roles: Sequence[str]) -> bool:
+    """Return whether the agent answers a message of the user."""
+    return "user" in roles and "assistant" in roles[roles.index("user") :]
+
+
+def ended_parts(parts: Sequence[Spoken]) -> tuple[list[int], int]:
+    """Return the indexes of the parts of the branch that a session ended in, and the number of withdrawn messages.
+
+    A part is replaced if a later part repeats its beginning and then says something else. The beginning contains an
+    exchange; or it ends with a message of the user, and the later part also contains the next one.
+    """
+    following: dict[
+        bytes, dict[bytes, bool]
+    ] = {}  # state → next state of later parts → goes on with the user
+    kept: list[int] = []
+    spoken: set[bytes] = set()
+    replaced: set[bytes] = set()
+    for index in range(len(parts) - 1, -1, -1):
+        roles, states = [role for _, role in parts[index]], _states(parts[index])
+        own = {s for s, role in zip(states, roles, strict=True) if role in ("user", "assistant")}
+        last_user = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
+        is_replaced = False
+        for at, (state, after) in enumerate(itertools.pairwise(states)):
+            others = following.get(state, {})
+            others = {other: goes_on for other, goes_on in others.items() if other != after}
+            before = roles[: at + 1]
+            is_replaced = is_replaced or (bool(others) and _has_exchange(before))
+            is_replaced = is_replaced or ("user" in before and any(others.values()))
+        for at, (state, after) in enumerate(itertools.pairwise(states)):
+            goes_on = last_user > at + 1
+            following.setdefault(state, {})[after] = following.get(state, {}).get(after, False) or goes_on
+        if is_replaced:
+            replaced |= own
+        else:
+            kept.append(index)
+            spoken |= own
+    return kept[::-1], len(replaced - spoken)
+
+
+class KnownBeginnings:
+    """Know the beginnings of the parts of a session, to find how much of the next part repeats them."""
+
+    def __init__(self) -> None:
+        self._whole: list[tuple[bytes, str]] = []
+        self._state = hashlib.blake2b(digest_size=16)
+        self._ends: set[bytes] = set()
+        self._states: set[bytes] = set()
+
+    def n_repeated(self, part: Spoken) -> int:
+        """Return the number of first messages of the next part that are known, and add the part.
+
+        They are an earlier part, or all earlier messages, or contain an exchange; or they contain an exchange with
+        which the earlier messages end. An exact copy of a single exchange is asked again.
+        """
+        states, roles = _states(part), [role for _, role in part]
+        n = 0
+        for at, state in enumerate(states, start=1):
+            if state in self._ends or (state in self._states and _has_exchange(roles[:at])):
+                n = at
+        if n == len(part) and roles.count("user") < 2:
+            n = 0
+        n = n or self._n_shared(part)
+        self._whole += part[n:]
+        self._states |= {*states}
+        self._ends |= {*states[-1:], *[_next(self._state, key) for key, _ in part[n:]][-1:]}
+        return n
+
+    def _n_shared(self, part: Spoken) -> int:
+        """Return the number of first messages of a part with which the earlier messages end."""
+        for n in range(min(len(self._whole), len(part) - 1), 1, -1):
+            is_same = self._whole[-n][0] == part[0][0] and self._whole[-n:] == [*part[:n]]
+            if is_same and _has_exchange([role for _, role in part[:n]]):
+                return n
+        return 0
 
 
 def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tuple[list[JsonValue], int]:

@@ -9,7 +9,7 @@ from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, li
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed, result_fields
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 
 TRACE_ERROR = "trace error"
 """Source of an outcome that an error of a trace or of its last model call decides."""
@@ -140,7 +140,4 @@ def _is_history(value: JsonValue) -> bool:
 
 def session_thread(traces: Iterable[Trace]) -> Thread:
     """Return the conversation of a session, built from its traces in the given order without repeated histories."""
-    whole = Thread()
-    for trace in traces:
-        whole.follow(thread_of_trace(trace))
-    return whole
+    return session_of([thread_of_trace(trace) for trace in traces])

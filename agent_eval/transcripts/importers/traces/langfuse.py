@@ -25,7 +25,7 @@ from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.order import in_time_order, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread, session_of
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
     ToolRun,
@@ -112,7 +112,7 @@ def _session(record: Mapping[str, JsonValue]) -> str | None:
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-    whole = Thread()
+    parts: list[Thread] = []
     names: list[str] = []
     for record in in_time_order([*map(mapping, listed(group.get("records")))], _time):
         observations = record.get("observations")
@@ -120,7 +120,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             raise NotThisFormatError(f"observations is missing or not a list; expected {EXPECTED}")
         trace = mapping(record.get("trace"))
         names.append(text_of(trace.get("id")) or str(number))
-        whole.follow(_thread(trace, [mapping(value) for value in observations]))
+        parts.append(_thread(trace, [mapping(value) for value in observations]))
+    whole = session_of(parts)
     if not whole.messages:
         raise NotThisFormatError("neither the trace nor any of its generations has an input or an output")
     whole.metadata["trace_ids"] = [*names]

@@ -23,7 +23,7 @@ from agent_eval.transcripts.importers.rules.grouping import Threads, TracePart
 from agent_eval.transcripts.importers.rules.order import sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
     ToolRun,
@@ -89,11 +89,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     traces: dict[str, list[Mapping[str, JsonValue]]] = {}
     for run in map(mapping, listed(group.get("records"))):
         traces.setdefault(text_of(run.get("trace_id") or run.get("id")) or "", []).append(run)
-    whole = Thread()
-    for runs in sorted(
-        traces.values(), key=lambda runs: min(sortable(run.get("start_time")) for run in runs)
-    ):
-        whole.follow(_thread(runs))
+    ordered = sorted(traces.values(), key=lambda runs: min(sortable(run.get("start_time")) for run in runs))
+    whole = session_of([*map(_thread, ordered)])
     if not whole.messages:
         raise NotThisFormatError("the trace contains no run with inputs or outputs")
     whole.metadata["trace_ids"] = [*filter(None, traces)]
