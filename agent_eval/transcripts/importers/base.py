@@ -50,6 +50,7 @@ class Source:
     path: Path | ZipMember
     session_id: str
     name: str | None = None  # displayed instead of the path's name
+    agent_id: str | None = None  # the agent that the transcripts belong to, if known
 
     @property
     def file(self) -> str:

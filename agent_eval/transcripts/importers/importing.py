@@ -171,7 +171,7 @@ def import_file(
         raise InvalidSessionIdError(session)
     if isinstance(path, Path):
         _check_file(path)
-    source = Source(path, session, name)
+    source = Source(path, session, name, agent_id)
     named = clean(task_set) if task_set is not None else None
     asked = {
         "methodology_versions": methodology_versions,

@@ -34,6 +34,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.speakers import with_assistant_named
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
@@ -74,6 +75,8 @@ def _whole(source: Source) -> Iterator[Item]:
     Lists of messages, wrapped chats and request/response pairs are converted.
     """
     for record in unwrapped(source, lambda: records_of(source, EXPECTED, is_chat_message)):
+        if isinstance(record, Record) and isinstance(record.value, dict):
+            record = Record(record.number, with_assistant_named(record.value, source.agent_id), record.size)
         if isinstance(record, Record) and is_pair(record.value):
             try:
                 yield Record(record.number, as_record(mapping(record.value)), record.size)

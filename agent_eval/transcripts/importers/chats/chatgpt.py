@@ -24,8 +24,9 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.speakers import known_role
 from agent_eval.transcripts.importers.rules.unread import UNREAD
-from agent_eval.transcripts.importers.shared.dialects import known_role, native_messages, parsed
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 

@@ -19,12 +19,8 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import spoken_in_order
-from agent_eval.transcripts.importers.shared.dialects import (
-    SAID_ROLES,
-    known_role,
-    native_messages,
-    parsed,
-)
+from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 

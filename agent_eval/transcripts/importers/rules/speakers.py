@@ -1,14 +1,62 @@
-"""Tell apart what a person wrote to a coding agent from what programs write under the person's name.
+"""Decide who speaks: the words for roles, the assistant's own name, and what programs write under a person's name.
 
 One table serves all coding agents: their logs, and the trajectories of harnesses that run them.
 """
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
-from agent_eval.transcripts.importers.rules.values import Fields
+from pydantic import JsonValue
 
+from agent_eval.transcripts.importers.rules.values import Fields, mapping
+
+ROLES: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *(
+                "user",
+                "human",
+                "HumanMessage",
+                "HumanMessageChunk",
+                "customer",
+                "visitor",
+                "client",
+                "caller",
+            ),
+            *("guest", "end_user", "enduser", "end-user", "lead", "contact", "person"),
+        ),
+        "user",
+    ),
+    **dict.fromkeys(
+        (
+            *("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
+            *("admin", "operator", "support", "virtual_assistant", "virtual-agent", "ai_agent", "llm"),
+            *(
+                "chatgpt",
+                "claude",
+                "gemini",
+                "bard",
+                "bing",
+                "copilot",
+                "grok",
+                "llama",
+                "mistral",
+                "deepseek",
+            ),
+        ),
+        "assistant",
+    ),
+    **dict.fromkeys(("system", "SystemMessage"), "system"),
+    "developer": "developer",
+    **dict.fromkeys(
+        ("tool", "function", "observation", "ipython", "function_response", "ToolMessage", "FunctionMessage"),
+        "tool",
+    ),
+}
+"""Role name in a source format → native role."""
+SAID_ROLES = (*sorted(set(ROLES.values())), "and words for them such as human, customer, bot")
+"""Roles for the message about an unknown one."""
 _TAGS = (
     # Claude Code
     *("command-name", "command-message", "command-args", "command-contents"),
@@ -53,9 +101,19 @@ _LINES = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of messages that a program or a harness wrote as a whole."""
+_NAMES_OF_ASSISTANT = (
+    *("assistant_name", "assistantName", "agent_name", "agentName", "bot_name", "botName"),
+    *("assistant", "agent", "bot", "model"),
+)
+"""Keys of a record that contain the assistant's name, as a text or as an object with a name."""
 _COMMAND = re.compile(r"<command-name>\s*/?([^<]*)</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
 _OUTPUT = ("<local-command-stdout>", "<local-command-stderr>")
+
+
+def known_role(named: JsonValue) -> str | None:
+    """Return the native role for a word that a source uses, or None if it is unknown."""
+    return ROLES.get(named, ROLES.get(named.strip().lower())) if isinstance(named, str) else None
 
 
 def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:
@@ -126,6 +184,39 @@ def speakers_of(message: Fields, after: Iterable[Fields], *, is_of_coding_agent:
     by_program: Fields = {"role": "developer", "content": block, **when}
     has_own = own or message.get("attachments")
     return [by_program, {**message, "content": own or None}] if has_own else [by_program]
+
+
+def with_assistant_named(record: Mapping[str, JsonValue], agent_id: str | None) -> dict[str, JsonValue]:
+    """Return a chat in which messages whose role is the assistant's own name have the role assistant.
+
+    The name is the id of the agent, or the name or the model that the record states.
+
+    Args:
+        record: A record with `messages`.
+        agent_id: The agent that the transcripts belong to, if known.
+    """
+    stated = (record.get(key) for key in _NAMES_OF_ASSISTANT)
+    names = {
+        _letters(v) for v in (agent_id, *(mapping(v).get("name", v) for v in stated)) if isinstance(v, str)
+    }
+    names.discard("")
+    messages = record.get("messages")
+    if not names or not isinstance(messages, list):
+        return dict(record)
+    return {**record, "messages": [_with_role(m, names) if isinstance(m, dict) else m for m in messages]}
+
+
+def _with_role(message: dict[str, JsonValue], names: Container[str]) -> JsonValue:
+    for key in ("role", "sender", "speaker", "author", "from"):
+        value = message.get(key)
+        named = mapping(value).get("name", mapping(value).get("role")) if isinstance(value, dict) else value
+        if isinstance(named, str) and known_role(named) is None and _letters(named) in names:
+            return {**{k: v for k, v in message.items() if k != key}, "role": "assistant"}
+    return message
+
+
+def _letters(name: str) -> str:
+    return "".join(c for c in name.casefold() if c.isalnum())
 
 
 def _prompt(text: str) -> str | None:

@@ -32,53 +32,10 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
 from agent_eval.transcripts.importers.rules.order import time_of
 from agent_eval.transcripts.importers.rules.settling import FAILED
+from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unread_of
 from agent_eval.transcripts.importers.shared.steps import is_stepped, steps
 
-ROLES: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            *(
-                "user",
-                "human",
-                "HumanMessage",
-                "HumanMessageChunk",
-                "customer",
-                "visitor",
-                "client",
-                "caller",
-            ),
-            *("guest", "end_user", "enduser", "end-user", "lead", "contact", "person"),
-        ),
-        "user",
-    ),
-    **dict.fromkeys(
-        (
-            *("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
-            *("admin", "operator", "support", "virtual_assistant", "virtual-agent", "ai_agent", "llm"),
-            *(
-                "chatgpt",
-                "claude",
-                "gemini",
-                "bard",
-                "bing",
-                "copilot",
-                "grok",
-                "llama",
-                "mistral",
-                "deepseek",
-            ),
-        ),
-        "assistant",
-    ),
-    **dict.fromkeys(("system", "SystemMessage"), "system"),
-    "developer": "developer",
-    **dict.fromkeys(
-        ("tool", "function", "observation", "ipython", "function_response", "ToolMessage", "FunctionMessage"),
-        "tool",
-    ),
-}
-"""Role name in a source format → native role."""
 SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("sender", "speaker", "author"), "role"),
     **dict.fromkeys(("message", "text", "body", "utterance"), "content"),
@@ -288,15 +245,6 @@ def _role(value: Mapping[str, JsonValue]) -> str | None:
     known = known_role(value.get("role") or value.get("from") or value.get("type"))
     is_result = known is None and isinstance(value.get("role"), str) and value.get("tool_call_id")
     return "tool" if is_result else known
-
-
-def known_role(named: JsonValue) -> str | None:
-    """Return the native role for a word that a source uses, or None if it is unknown."""
-    return ROLES.get(named, ROLES.get(named.strip().lower())) if isinstance(named, str) else None
-
-
-SAID_ROLES = (*sorted(set(ROLES.values())), "and words for them such as human, customer, bot")
-"""Roles for the message about an unknown one."""
 
 
 def is_chat_message(value: JsonValue) -> bool:

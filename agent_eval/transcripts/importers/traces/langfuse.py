@@ -22,6 +22,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
 from agent_eval.transcripts.importers.rules.order import in_time_order, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
@@ -72,8 +73,35 @@ def _unpaged(source: Source) -> Iterator[Record | Refusal]:
 
 
 def _traces(source: Source) -> Iterator[Item]:
-    """Yield the traces; observations without a trace are grouped into one trace per `traceId`."""
-    return grouped_observations(source) if _is_flat(source) else _whole(source)
+    """Yield the traces; observations without a trace are grouped into one trace per `traceId`.
+
+    The observations of a subagent, which a tool runs, form a separate trace.
+    """
+    for item in grouped_observations(source) if _is_flat(source) else _whole(source):
+        if isinstance(item, Record):
+            yield from (Record(item.number, part, item.size) for part in _agents(mapping(item.value)))
+        else:
+            yield item
+
+
+def _agents(record: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
+    """Yield a trace without its subagents, then a trace for each of them."""
+    trace, observations = mapping(record.get("trace")), listed(record.get("observations"))
+    tree = RunTree()
+    for o in map(mapping, observations):
+        parent = text_of(o.get("parentObservationId"))
+        is_tool = o.get("type") == "TOOL" or _is_tool(o)
+        tree.add(text_of(o.get("id")), parent, is_tool=is_tool, is_call=o.get("type") == "GENERATION")
+    of_agent: dict[str | None, list[JsonValue]] = {None: []}
+    for value in observations:
+        of_agent.setdefault(tree.subagent(text_of(mapping(value).get("id"))), []).append(value)
+    if len(of_agent) == 1:
+        yield dict(record)
+        return
+    for agent, own in of_agent.items():
+        named: dict[str, JsonValue] = {"id": subagent_key(text_of(trace.get("id")), agent)}
+        named = {**trace} if agent is None else named
+        yield {**record, "trace": named, "observations": own}
 
 
 def _is_flat(source: Source) -> bool:

@@ -19,7 +19,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.rules.grouping import Threads, TracePart
+from agent_eval.transcripts.importers.rules.grouping import RunTree, Threads, TracePart, subagent_key
 from agent_eval.transcripts.importers.rules.order import sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
@@ -39,11 +39,21 @@ _THREAD = ("session_id", "thread_id", "conversation_id")
 
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations in a file of runs; the traces of a thread form one conversation."""
-    runs = (mapping(item.value) for item in _runs(source) if isinstance(item, Record))
-    threads = Threads(map(_part, runs))
-    records = grouped(
-        source, lambda: _runs(source, threads), lambda value: threads.key(_part(mapping(value)))
-    )
+    tree = RunTree()
+
+    def parts() -> Iterator[TracePart]:
+        for run in (mapping(item.value) for item in _runs(source) if isinstance(item, Record)):
+            kind, part = run.get("run_type"), _part(run)
+            tree.add(part.own, part.parent, is_tool=kind == "tool", is_call=kind == "llm")
+            yield part
+
+    threads = Threads(parts())
+
+    def key(value: JsonValue) -> str | None:
+        part = _part(mapping(value))
+        return subagent_key(threads.key(part), tree.subagent(part.own))
+
+    records = grouped(source, lambda: _runs(source, threads), key)
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
