@@ -46,6 +46,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.messages import chat_messages
 from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
@@ -183,7 +184,7 @@ def _conversation(
     is_told = "messages" in record or reward.get("reward") is not None or reason is not None
     if "task_id" not in record or not is_told:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
-    messages = _with_crash(chat_messages(_flat(record.get("messages"))), reason)
+    messages = _with_crash(chat_messages(_ordered(_flat(record.get("messages")))), reason)
     task_id = task_id_of(record)
     names = ids.of_record(task_id, record.get("trial"), number)
     own_id = text_of(record.get("id"))
@@ -319,6 +320,10 @@ def _flat(messages: JsonValue) -> JsonValue:
         packed = listed(mapping(message).get("tool_messages"))
         flat.extend(packed or [message])
     return flat
+
+
+def _ordered(messages: JsonValue) -> JsonValue:
+    return spoken_in_order(messages)[0] if isinstance(messages, list) else messages
 
 
 def _metadata(record: Mapping[str, JsonValue], trial: object) -> dict[str, JsonValue]:

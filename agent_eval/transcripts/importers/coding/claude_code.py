@@ -373,8 +373,13 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
         "cost_usd": paid(line.get("costUSD")),
     }
     found = native_messages([timed])
-    if line.get("isMeta") is True or line.get("isCompactSummary") is True:
+    by_program = any(
+        line.get(key) is True for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
+    )
+    if by_program or mapping(line.get("origin")).get("kind", "human") not in ("human", "channel"):
         found = [{**m, "role": "developer"} if m["role"] == "user" else m for m in found]
+    if str(line.get("toolUseResult")).startswith("Error: "):
+        found = [{**m, "is_error": True} if m["role"] == "tool" else m for m in found]
     if line.get("isApiErrorMessage") is True:
         found = [{**m, "is_error": True} if m["role"] == "assistant" else m for m in found]
     return found

@@ -1,6 +1,6 @@
 """Read OpenAI Codex session logs (`rollout-….jsonl`): lines {"timestamp", "type", "payload"}, older ones without payload."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from pydantic import JsonValue
 
@@ -21,7 +21,9 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.failures import exit_failed, failed
 from agent_eval.transcripts.importers.rules.order import log_in_time_order
+from agent_eval.transcripts.importers.rules.settling import FAILED
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages
@@ -96,6 +98,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     error: str | None = None
     model: JsonValue = None
     names: list[JsonValue] = []
+    failing: set[object] = set()
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
     for line in log_in_time_order(lines, lambda line: line.get("timestamp")):
         meta = _meta(line)
@@ -114,6 +117,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             thread.metadata |= without_nulls({"usage": usage})
         elif line.get("type") == "event_msg":
             error = _event(payload, messages, left_out) or error
+            failing |= {payload.get("call_id")} if _is_failed_call(payload) else set()
         item = payload if line.get("type") == "response_item" else line if "payload" not in line else {}
         if meta or item.get("type") in _STATE or item.get("record_type") == "state":
             continue
@@ -123,7 +127,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             messages += new
         elif line.get("type") not in _HELD_ELSEWHERE:
             messages.append(_unknown("line", line.get("type")))
-    thread.extend(told_apart(messages))
+    thread.extend(told_apart([_with_failures(message, failing) for message in messages]))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages or calls")
     if names:
@@ -153,6 +157,21 @@ def _event(event: Mapping[str, JsonValue], messages: list[Fields], left_out: lis
     elif kind == "error":
         return text_of(event.get("message")) or "error"
     return None
+
+
+def _is_failed_call(event: Mapping[str, JsonValue]) -> bool:
+    """Return whether an event says that a call failed."""
+    is_end = str(event.get("type")).endswith("_end") and isinstance(event.get("call_id"), str)
+    has_error = exit_failed(dict(event)) is True or failed(event) is True
+    return is_end and (has_error or "Err" in mapping(event.get("result")))
+
+
+def _with_failures(message: Fields, failing: Container[object]) -> Fields:
+    calls = message.get("tool_calls")
+    if not failing or not isinstance(calls, list):
+        return message
+    marked = [{**call, FAILED: True} if call.get("id") in failing else call for call in calls]
+    return {**message, "tool_calls": marked}
 
 
 def _roll_back(messages: list[Fields], n_turns: int, left_out: list[str]) -> None:

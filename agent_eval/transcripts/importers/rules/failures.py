@@ -10,7 +10,7 @@ from agent_eval.transcripts.importers.rules.values import mapping, text_of
 
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
 _HEAD = re.compile(
-    r"(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
+    r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
     r"\s*(-?\d{1,10})\b",
     re.IGNORECASE,
 )

@@ -209,10 +209,16 @@ def refuse_results_before_calls(messages: Iterable[Fields]) -> None:
             called |= {name} if isinstance(name, str) else set()
 
 
-def sortable(value: JsonValue) -> float:
-    """Return a time as seconds since 1970, by which steps are sorted; minus infinity for a missing or invalid time."""
+def seconds_of(value: JsonValue) -> float | None:
+    """Return a time as seconds since 1970; None for a missing or invalid time."""
     try:
         when = point_in_time(value)
     except NotThisFormatError:
-        return float("-inf")
-    return float("-inf") if when is None else when.timestamp()
+        return None
+    return None if when is None else when.timestamp()
+
+
+def sortable(value: JsonValue) -> float:
+    """Return a time as seconds since 1970, by which traces are sorted; minus infinity for a missing or invalid time."""
+    seconds = seconds_of(value)
+    return float("-inf") if seconds is None else seconds

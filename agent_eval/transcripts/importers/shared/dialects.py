@@ -180,14 +180,15 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
     value = _opened(value)
     kind = _kind(value)
+    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
     if kind in _RESULT_ITEMS:
-        yield _result(value)
+        yield when | _result(value)
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
-        yield from _called(value)
+        yield from (when | message for message in _called(value))
     elif kind == "reasoning" and "role" not in value:
         texts = [_plain(part) for part in (*listed(value.get("summary")), *listed(value.get("content")))]
-        if said := "\n".join(filter(None, texts)):
-            yield {"role": "assistant", "content": None, "reasoning": said}
+        if thought := "\n".join(filter(None, texts)):
+            yield when | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
             yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}

@@ -19,7 +19,7 @@ TRACE_ERROR = "trace error"
 class ModelCall:
     """Represent one model call. `start` is sortable, in any unit; other times are strings as in the source."""
 
-    start: float
+    start: float | None  # None: unknown
     input: JsonValue
     output: JsonValue
     system: JsonValue = None
@@ -37,7 +37,7 @@ class ModelCall:
 class ToolRun:
     """Represent one run of a tool."""
 
-    start: float
+    start: float | None  # None: unknown
     name: str | None
     arguments: JsonValue
     result: JsonValue
@@ -62,8 +62,13 @@ def thread_of_trace(trace: Trace) -> Thread:
     """
     thread = Thread()
     error: str | None = None
-    steps: Sequence[ModelCall | ToolRun] = sorted([*trace.calls, *trace.runs], key=lambda step: step.start)
-    for step in steps:
+    steps: Sequence[ModelCall | ToolRun] = [*trace.calls, *trace.runs]
+    if len({step.start is None for step in steps}) > 1:
+        raise NotThisFormatError(
+            f"its order is unknown: {sum(step.start is None for step in steps)} of {len(steps)} model calls and tool "
+            "runs have no start time that can be read; give each of them one"
+        )
+    for step in sorted(steps, key=lambda step: step.start or 0.0):
         if isinstance(step, ToolRun):
             answer: Fields = {
                 "role": "tool",

@@ -23,7 +23,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
-from agent_eval.transcripts.importers.rules.order import in_time_order, sortable
+from agent_eval.transcripts.importers.rules.order import in_time_order, seconds_of, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread, session_of
@@ -233,7 +233,7 @@ def _call(observation: Mapping[str, JsonValue]) -> ModelCall:
     parameters = mapping(observation.get("modelParameters"))
     reason = parameters.get("finishReason")
     return ModelCall(
-        start=sortable(start),
+        start=seconds_of(start),
         input=observation.get("input"),
         output=observation.get("output"),
         system=attributes.get("gen_ai.system_instructions"),
@@ -264,7 +264,7 @@ def _run(observation: Mapping[str, JsonValue]) -> ToolRun:
     result = parsed(observation.get("output"))
     content = mapping(result).get("content")
     return ToolRun(
-        start=sortable(observation.get("startTime")),
+        start=seconds_of(observation.get("startTime")),
         name=next((name for name in names if isinstance(name, str)), _tool_name(observation)),
         arguments=inner if isinstance(inner, dict) else given,
         result=content if isinstance(content, list | str) else result,

@@ -20,7 +20,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import RunTree, Threads, TracePart, subagent_key
-from agent_eval.transcripts.importers.rules.order import sortable
+from agent_eval.transcripts.importers.rules.order import seconds_of, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.threads import Thread, session_of
@@ -143,7 +143,7 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
         key: run.get(key) for key in ("prompt_tokens", "completion_tokens")
     }
     return ModelCall(
-        start=sortable(run.get("start_time")),
+        start=seconds_of(run.get("start_time")),
         input=dict(inputs) if {"messages", "input", "prompt", "question"} & set(inputs) else _only(inputs),
         output=_output(outputs, n_given=_n_messages(inputs)),
         tools=parameters.get("tools"),
@@ -189,7 +189,7 @@ def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
     given = parsed(inputs.get("input")) if set(inputs) == {"input"} else dict(inputs)
     call_id = message.get("tool_call_id")
     return ToolRun(
-        start=sortable(run.get("start_time")),
+        start=seconds_of(run.get("start_time")),
         name=text_of(run.get("name")),
         arguments=given,
         result=message.get("content", output),

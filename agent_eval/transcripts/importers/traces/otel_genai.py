@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -263,13 +264,14 @@ def _trace(spans: list[Mapping[str, JsonValue]], error: str | None, tree: RunTre
     for span in spans:
         attributes = mapping(span.get("attributes"))
         start = _start(span)
+        when = None if span.get("start") is None else start
         if otel.is_tool_run(attributes):
             name, call_id, arguments, result = otel.tool_run(attributes)
             trace.runs.append(
-                ToolRun(start, name, arguments, result, call_id, error=text_of(span.get("error")))
+                ToolRun(when, name, arguments, result, call_id, error=text_of(span.get("error")))
             )
         elif span.get("span") is None or span.get("span") not in around:
-            trace.calls.append(_call(span, attributes, start))
+            trace.calls.append(replace(_call(span, attributes, start), start=when))
     return trace
 
 
