@@ -125,9 +125,11 @@ def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     call: Fields = {"id": f"step-{index}", "name": action.split(None, 1)[0] if action.strip() else "command"}
     call["arguments"] = {"command": action}
     calls = {"tool_calls": [call]} if action.strip() else {}
-    yield {"role": "assistant", "content": text_of(step.get("response") or step.get("thought")), **calls}
+    said: JsonValue = {"role": "assistant", "content": step.get("response") or step.get("thought")}
+    yield native_messages([said])[0] | calls
     if step.get("observation") is not None:
-        yield {"role": "tool", "tool_call_id": f"step-{index}", "content": text_of(step.get("observation"))}
+        result: JsonValue = {"role": "tool", "tool_call_id": f"step-{index}", "content": step["observation"]}
+        yield native_messages([result])[0]
 
 
 FORMAT = Format(

@@ -3,6 +3,7 @@
 Spans in traces and the requests and responses in a proxy's log have the same forms.
 """
 
+import re
 from collections.abc import Mapping
 
 from pydantic import JsonValue
@@ -21,6 +22,7 @@ _SETTINGS = (
     *("model", "temperature", "max_tokens", "stream", "stop", "config", "tool_choice", "response_format"),
     "kwargs",
 )
+_BEGINS_AS_HISTORY = re.compile(r'\s*[\[{][\[{\s]*"(?:role|content|parts|messages|type|choices|text)"\s*:')
 _REPLIES = (
     *("text", "content", "generated_text", "answer", "response", "raw", "output", "result", "completion"),
     *("final_answer", "reply", "message"),
@@ -37,8 +39,7 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
     if isinstance(value, list):
         return native_messages(_without_schemas(thread, value))
     if not isinstance(value, dict):
-        text = text_of(value)
-        return [{"role": "user", "content": text}] if text and text.strip() else []
+        return _said("user", value)
     if is_message(value):
         return native_messages([value])
     for key in _INSTRUCTIONS:
@@ -57,6 +58,18 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
     if prompt is None and (rest := sorted(value.keys() - known)):
         return [_unknown("input", rest)]
     return [] if prompt is None else sent(thread, prompt)
+
+
+def _said(role: str, value: JsonValue) -> list[Fields]:
+    """Return a text as a message; a history that is cut off, as tracers do at a limit of length, is not a text."""
+    text = text_of(value)
+    if not text or not text.strip():
+        return []
+    if _BEGINS_AS_HISTORY.match(text):
+        return [
+            {"role": "developer", "content": None, UNREAD: [f"{role} messages that are cut off or not JSON"]}
+        ]
+    return [{"role": role, "content": text}]
 
 
 def _history(value: Mapping[str, JsonValue]) -> list[JsonValue]:
@@ -89,8 +102,7 @@ def replied(thread: Thread, value: JsonValue) -> list[Fields]:
     if isinstance(value, list):
         return [m for item in listed(_unnested(value)) for m in _reply_item(item)]
     if not isinstance(value, dict):
-        text = text_of(value)
-        return [{"role": "assistant", "content": text}] if text and text.strip() else []
+        return _said("assistant", value)
     if isinstance(value.get("output"), list) and not isinstance(value.get("choices"), list):
         thread.instruct(_instruction(value.get("instructions")))
         thread.know_tools(value.get("tools"))

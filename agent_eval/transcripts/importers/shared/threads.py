@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from agent_eval.formats.hashing import canonical
 from agent_eval.transcripts.importers.base import Fields, error_text, listed, without_nulls
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN, KnownBeginnings, ended_parts
-from agent_eval.transcripts.importers.rules.unread import UNREAD
+from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
 from agent_eval.transcripts.outcomes import class_of_error
@@ -76,6 +76,11 @@ class Thread:
         for schema in map(parsed, values):
             if isinstance(schema, dict):
                 self.tools.setdefault(canonical(schema), schema)
+
+    def not_read(self, what: str, kinds: Mapping[str, int]) -> None:
+        """Name records of unknown kinds, given the number of each kind."""
+        texts = [not_read(what, kind) for kind, n in kinds.items() for _ in range(n)]
+        self.extend([{"role": "developer", "content": None, UNREAD: texts}] if texts else [])
 
     def extend(self, messages: Iterable[Fields]) -> None:
         """Append messages unchanged."""

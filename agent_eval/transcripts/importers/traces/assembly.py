@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed
+from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping
+from agent_eval.transcripts.importers.rules.failures import failed
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed, result_fields
@@ -77,7 +78,7 @@ def thread_of_trace(trace: Trace) -> Thread:
             }
             answer |= {"content": step.error} if answer["content"] is None and step.error else {}
             answer |= {"name": step.name} if step.name else {}
-            answer |= {"is_error": True} if step.error else {}
+            answer |= {"is_error": True} if step.error or failed(mapping(parsed(step.result))) else {}
             answer |= {} if step.is_error is None else {"is_error": step.is_error}
             thread.answer(step.name, step.arguments, answer)
         else:

@@ -1,5 +1,6 @@
 """Read Langfuse exports: {"trace": {…}, "observations": […]}, a trace with its observations, or observations alone."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
@@ -38,6 +39,12 @@ from agent_eval.transcripts.importers.traces.assembly import (
 NAME = "langfuse"
 EXPECTED = '{"trace": {…}, "observations": [{"type": "GENERATION", "input", "output"}]}, or observations with a traceId'
 _TRACE = ("name", "userId", "tags", "release", "version", "environment")
+_KINDS = frozenset(
+    {
+        *("GENERATION", "TOOL", "SPAN", "EVENT", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"),
+        *("GUARDRAIL", None),
+    }
+)
 _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "observationId", "timestamp")
 
 
@@ -172,6 +179,7 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
             found.calls.append(_call(observation))
         elif observation.get("type") == "TOOL" or _is_tool(observation):
             found.runs.append(_run(observation))
+    unknown = Counter(str(o.get("type")) for o in observations if o.get("type") not in _KINDS)
     roots = [o for o in observations if o.get("parentObservationId") is None]
     opening = _opening(trace, roots)
     if not found.calls:
@@ -192,6 +200,7 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
         without_nulls({key: mapping(score).get(key) for key in _SCORE})
         for score in listed(trace.get("scores"))
     ]
+    thread.not_read("observation of type", unknown)
     thread.metadata = without_nulls(
         {
             **{key: trace.get(key) or None for key in _TRACE},

@@ -1,5 +1,6 @@
 """Read LangSmith runs as exported by its API and SDK: {"run_type", "trace_id", "inputs", "outputs", …}."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
@@ -34,6 +35,7 @@ from agent_eval.transcripts.importers.traces.assembly import (
 
 NAME = "langsmith"
 EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
+_KINDS = frozenset({"llm", "tool", "chain", "retriever", "embedding", "prompt", "parser"})
 _THREAD = ("session_id", "thread_id", "conversation_id")
 
 
@@ -121,7 +123,11 @@ def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
         found.calls += [part for run in roots[:1] for part in as_one_exchange(_call(run))]
     whole = [run for run in roots if run.get("run_type") not in ("llm", "tool")]
     found.error = next((error for run in whole if (error := _error(run))), None)
-    return thread_of_trace(found)
+    thread = thread_of_trace(found)
+    thread.not_read(
+        "run of type", Counter(k for run in runs if (k := str(run.get("run_type"))) not in _KINDS)
+    )
+    return thread
 
 
 def _error(run: Mapping[str, JsonValue]) -> str | None:
