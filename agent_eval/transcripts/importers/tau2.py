@@ -7,11 +7,11 @@ numbering of the tasks.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from json import JSONDecoder
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from pydantic import JsonValue
 
@@ -21,6 +21,7 @@ from agent_eval.formats.json_text import loads
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, Record, opened
 from agent_eval.formats.validation_messages import shorten
+from agent_eval.formats.zip_members import ZipMember, members
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     Fields,
@@ -112,10 +113,15 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
     return "simulations" in value or is_index or _is_simulation(value)
 
 
-def simulation_files(path: Path) -> list[Path]:
-    """Return the files in `simulations/` beside a results.json; empty for any other file."""
-    is_index = path.name == INDEX and (path.parent / SIMULATIONS).is_dir()
-    return sorted((path.parent / SIMULATIONS).glob("*.json")) if is_index else []
+def simulation_files(path: Path | ZipMember) -> Sequence[Path | ZipMember]:
+    """Return the files in `simulations/` beside a results.json, on disk or in an archive; empty for any other file."""
+    if PurePath(path.name).name != INDEX:
+        return []
+    if isinstance(path, Path):
+        return sorted((path.parent / SIMULATIONS).glob("*.json"))
+    folder = PurePath(path.name).parent / SIMULATIONS
+    names = ((PurePath(member.name), member) for member in members(path.archive))
+    return [member for name, member in names if name.parent == folder and name.suffix == ".json"]
 
 
 def _is_simulation(value: Mapping[str, JsonValue]) -> bool:
@@ -134,13 +140,12 @@ def _simulations(source: Source) -> Iterator[Record | Refusal]:
     elif "task_id" in keys:
         yield from records_of(source, EXPECTED)
     else:
-        files = simulation_files(source.path) if isinstance(source.path, Path) else []
-        for number, path in enumerate(files, start=1):
+        for number, path in enumerate(simulation_files(source.path), start=1):
             for record in records_of(Source(path, source.session_id, source.name), EXPECTED):
                 if isinstance(record, Record):
                     yield Record(number, record.value, record.size)
                 else:
-                    yield Refusal(f"{SIMULATIONS}/{path.name}", number, record.reason)
+                    yield Refusal(f"{SIMULATIONS}/{PurePath(path.name).name}", number, record.reason)
 
 
 def domain(source: Source) -> str | None:
