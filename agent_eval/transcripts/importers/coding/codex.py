@@ -1,5 +1,6 @@
 """Read OpenAI Codex session logs (`rollout-….jsonl`): lines {"timestamp", "type", "payload"}, older ones without payload."""
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
 from pydantic import JsonValue
@@ -98,7 +99,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     error: str | None = None
     model: JsonValue = None
     names: list[JsonValue] = []
-    failing: set[object] = set()
+    failing: set[JsonValue] = set()
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
     for line in log_in_time_order(lines, lambda line: line.get("timestamp")):
         meta = _meta(line)
@@ -127,6 +128,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             messages += new
         elif line.get("type") not in _HELD_ELSEWHERE:
             messages.append(_unknown("line", line.get("type")))
+    n_uses = Counter(mapping(call).get("id") for m in messages for call in listed(m.get("tool_calls")))  # type: ignore[arg-type]
+    failing = {name for name in failing if n_uses[name] == 1}
     thread.extend(told_apart([_with_failures(message, failing) for message in messages]))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages or calls")

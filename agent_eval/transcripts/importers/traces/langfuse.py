@@ -25,7 +25,7 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
 from agent_eval.transcripts.importers.rules.order import in_time_order, seconds_of, sortable
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread, session_of
 from agent_eval.transcripts.importers.traces.assembly import (
@@ -196,6 +196,11 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
     for root in (trace, *roots):
         system = mapping(parsed(root.get("input"))).get("system")
         thread.instruct(system if isinstance(system, str) else None)
+        values = map(mapping, listed(parsed(parsed(root.get("input")))))
+        given = [dict(value) for value in values if value.get("role") in ("system", "developer")]
+        held = {m.get("content") for m in thread.messages}
+        for text in (m["content"] for m in native_messages(given) if m.get("content") not in held):
+            thread.instruct(text if isinstance(text, str) else None)
     scores: list[JsonValue] = [
         without_nulls({key: mapping(score).get(key) for key in _SCORE})
         for score in listed(trace.get("scores"))

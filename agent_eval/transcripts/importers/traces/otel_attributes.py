@@ -38,12 +38,14 @@ _USAGE = {
         "gen_ai.usage.prompt_tokens",
         "llm.token_count.prompt",
         "ai.usage.promptTokens",
+        "ai.usage.inputTokens",
     ),
     "output_tokens": (
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.completion_tokens",
         "llm.token_count.completion",
         "ai.usage.completionTokens",
+        "ai.usage.outputTokens",
     ),
 }
 _COSTS = ("gen_ai.usage.cost", "gen_ai.usage.total_cost", "llm.cost.total", "gen_ai.cost.total_cost")
