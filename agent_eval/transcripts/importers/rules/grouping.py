@@ -27,14 +27,18 @@ class RunTree:
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
+        self._traces: dict[str, str | None] = {}
         self._tools: set[str] = set()
         self._calls: set[str] = set()
-        self._agents: dict[str, str] | None = None
+        self._agents: set[str] | None = None
 
-    def add(self, own: str | None, parent: str | None, *, is_tool: bool, is_call: bool) -> None:
-        """Add a record; one without an id is not part of the tree."""
+    def add(
+        self, own: str | None, parent: str | None, trace: str | None, *, is_tool: bool, is_call: bool
+    ) -> None:
+        """Add a record of a trace; one without an id is not part of the tree."""
         if own is None:
             return
+        self._traces.setdefault(own, trace)
         if parent is not None and parent != own:
             self._parents.setdefault(own, parent)
         self._tools |= {own} if is_tool else set()
@@ -57,17 +61,17 @@ class RunTree:
             next((tool for tool in self.around(own) if tool in self._agents), None) if self._agents else None
         )
 
-    def _found(self) -> dict[str, str]:
-        """Return the tool runs that enclose model calls, each with the root of its tree, which has other calls."""
-        inside: dict[str, str] = {}
-        outside: set[str] = set()
+    def _found(self) -> set[str]:
+        """Return the tool runs that enclose model calls, if their traces have other model calls too."""
+        inside: dict[str, str | None] = {}
+        outside: set[str | None] = set()
         for call in self._calls:
-            chain = self.around(call)
-            root = chain[-1] if chain else call
-            tools = [place for place in chain if place in self._tools]
-            inside |= dict.fromkeys(tools[:1], root)
-            outside |= set() if tools else {root}
-        return {tool: root for tool, root in inside.items() if root in outside}
+            tool = next((place for place in self.around(call) if place in self._tools), None)
+            if tool is None:
+                outside.add(self._traces[call])
+            else:
+                inside[tool] = self._traces[call]
+        return {tool for tool, trace in inside.items() if trace in outside}
 
 
 class Threads:

@@ -98,7 +98,7 @@ def _agents(record: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
     for o in map(mapping, observations):
         parent = text_of(o.get("parentObservationId"))
         is_tool = o.get("type") == "TOOL" or _is_tool(o)
-        tree.add(text_of(o.get("id")), parent, is_tool=is_tool, is_call=o.get("type") == "GENERATION")
+        tree.add(text_of(o.get("id")), parent, None, is_tool=is_tool, is_call=o.get("type") == "GENERATION")
     of_agent: dict[str | None, list[JsonValue]] = {None: []}
     for value in observations:
         of_agent.setdefault(tree.subagent(text_of(mapping(value).get("id"))), []).append(value)

@@ -46,7 +46,7 @@ def read(source: Source) -> Iterator[Found]:
     def parts() -> Iterator[TracePart]:
         for run in (mapping(item.value) for item in _runs(source) if isinstance(item, Record)):
             kind, part = run.get("run_type"), _part(run)
-            tree.add(part.own, part.parent, is_tool=kind == "tool", is_call=kind == "llm")
+            tree.add(part.own, part.parent, part.trace, is_tool=kind == "tool", is_call=kind == "llm")
             yield part
 
     threads = Threads(parts())

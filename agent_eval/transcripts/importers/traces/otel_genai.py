@@ -107,7 +107,7 @@ def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str], tre
             is_tool, is_call = otel.is_tool_run(attributes), otel.holds_messages(attributes)
             is_told = is_tool or is_call
             own, parent = text_of(fields["span"]), text_of(fields["parent"])
-            tree.add(own, parent, is_tool=is_tool, is_call=is_call and not is_tool)
+            tree.add(own, parent, text_of(fields["trace"]), is_tool=is_tool, is_call=is_call and not is_tool)
             yield Record(record.number, fields, size) if is_told else LeftOut(NO_MESSAGES)
 
 
