@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from json import JSONDecoder
 from pathlib import Path, PurePath
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -49,7 +50,8 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.shared.layouts import records_of
-from agent_eval.transcripts.importers.shared.messages import chat_messages
+from agent_eval.transcripts.importers.shared.messages import chat_messages_with_reasoning
+from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
 
 NAME = "tau2"
@@ -189,7 +191,10 @@ def _conversation(
     is_told = "messages" in record or reward.get("reward") is not None or reason is not None
     if "task_id" not in record or not is_told:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
-    messages = _with_crash(chat_messages(_ordered(_flat(record.get("messages")))), reason)
+    thread = Thread()
+    thread.extend(_with_crash(chat_messages_with_reasoning(_ordered(_flat(record.get("messages")))), reason))
+    said = thread.fields()
+    messages = cast("list[Fields]", said["messages"])
     task_id = task_id_of(record)
     names = ids.of_record(task_id, record.get("trial"), number)
     own_id = text_of(record.get("id"))
@@ -207,6 +212,7 @@ def _conversation(
             "outcome": _outcome(record, reward.get("reward")),
             "metadata": _metadata(record, names["trial"])
             | dict(orders)
+            | cast("dict[str, JsonValue]", said["metadata"])
             | without_nulls({ACTION_MATCHES: _action_matches(reward), DEFINITION_REFUSED: refused}),
         }
     )

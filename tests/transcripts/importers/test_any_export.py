@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -443,18 +443,67 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_every_part_is_stored_or_named(seed: int, tmp_path: Path) -> None:
-    """Parts in = parts stored + parts named, whatever the parts and their order."""
+Spoken = list[tuple[str, Any]]
+
+
+def chat(spoken: Spoken) -> list[Any]:
+    return [{"role": role, "content": content} for role, content in spoken]
+
+
+def of_generation(spoken: Spoken) -> dict[str, Any]:
+    return {"input": chat(spoken[:-1]), "output": chat(spoken[-1:])[0]}
+
+
+def turns(spoken: Spoken, user: str, agent: str) -> list[Any]:
+    return [{user: q, agent: a} for (_, q), (_, a) in zip(spoken[::2], spoken[1::2], strict=True)]
+
+
+ANY_PARTS: dict[str, Callable[[Spoken], list[Any]]] = {
+    "openai": lambda s: [{"messages": chat(s)}],
+    "openai-responses": lambda s: [{"items": [{"type": "message", **m} for m in chat(s)]}],
+    "otel-genai": lambda s: [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": r, "parts": c} for r, c in s])}))],
+    "langfuse": lambda s: [{"trace": {"id": "t"}, "observations": [observation("g", "GENERATION", None, 1, **of_generation(s))]}],
+    "langsmith": lambda s: [run("r", "llm", None, 0, inputs={"messages": chat(s[:-1])}, outputs={"output": chat(s[-1:])[0]})],
+    "claude-code": lambda s: [claude(str(n), str(n - 1) if n else None, r, c) for n, (r, c) in enumerate(s)],
+    "codex": lambda s: [codex("session_meta", id="x"), *(codex("response_item", type="message", role=r, content=c) for r, c in s)],
+    "claude-ai": lambda s: [{"uuid": "u", "chat_messages": [{"sender": r, "content": c} for r, c in s]}],
+    "chatgpt": lambda s: [{"conversation_id": "g", "current_node": str(len(s) - 1), "mapping": {
+        k: v for n, (r, c) in enumerate(s)
+        for k, v in node(str(n), str(n - 1) if n else None, r, content={"content_type": "text", "parts": c}).items()}}],
+    "sharegpt": lambda s: [{"conversations": [{"from": r, "value": c} for r, c in s]}],
+    "atif": lambda s: [{"schema_version": "ATIF-v1.5", "session_id": "s", "agent": {}, "steps": [
+        {"source": {A: "agent"}.get(r, r), "message": c} for r, c in s]}],
+    "inspect": lambda s: [{"version": 2, "eval": {}, "samples": [{"id": 1, "epoch": 1, "messages": chat(s)}]}],
+    "swe-agent": lambda s: [{"environment": "m", "trajectory": [], "info": {}, "history": chat(s)}],
+    "mini-swe-agent": lambda s: [{"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": chat(s)}],
+    "whowhen": lambda s: [{"question": "q", "mistake_agent": "x", "history": chat(s)}],
+    "agentest": lambda s: [{"runId": "r", "startedAt": "x", "scenarios": [
+        {"scenarioName": "s", "conversations": [{"turns": turns(s, "userMessage", "agentMessage")}]}]}],
+    "fair-forge": lambda s: [{"session_id": "s", "assistant_id": "a", "conversation": turns(s, "query", "assistant")}],
+    "tau-bench": lambda s: [[{"task_id": 1, "reward": 1, "info": {}, "trial": 0, "traj": chat(s)}]],
+    "tau2": lambda s: [{"tasks": [], "simulations": [{"task_id": 1, "trial": 0, "reward_info": {}, "messages": chat(s)}]}],
+}  # fmt: skip
+"""Format → the file of a conversation whose messages have any parts."""
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_part_is_stored_or_named(name: str, seed: int, tmp_path: Path) -> None:
+    """Parts in = parts stored + parts named, whatever the format, the parts and their order."""
     chance = random.Random(seed)
     marks = [f"mark{n}x" for n in range(chance.randint(1, 40))]
-    messages: list[dict[str, Any]] = [{"role": U, "content": [part(chance.choice(KINDS[:2]), "q")]}]
+    spoken: Spoken = []
     left = list(marks)
     while left:
         own, left = left[: (n := chance.randint(1, 5))], left[n:]
-        messages.append({"role": A, "content": [part(chance.choice(KINDS), mark) for mark in own]})
-    found = read(lines([{"messages": messages}]), tmp_path)
-    stored = next(item for item in found if isinstance(item, Conversation)).model_dump_json()
+        kinds = [chance.choice(KINDS) for _ in own]
+        spoken.append((U, [part(chance.choice(KINDS[:2]), "q")]))
+        spoken.append((A, [part(kind, mark) for kind, mark in zip(kinds, own, strict=True)]))
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(lines(ANY_PARTS[name](spoken)))
+    assert detect(Source(path, "s")).format_name == name
+    found = list(FORMATS[name](Source(path, "s")))
+    stored = "".join(item.model_dump_json() for item in found if isinstance(item, Conversation))
     refusals = [item.reason for item in found if isinstance(item, Refusal)]
     n_named = sum(int(n) for reason in refusals for n in re.findall(r"(\d+) × ", reason))
     assert all(reason.startswith(NOT_READ) for reason in refusals)

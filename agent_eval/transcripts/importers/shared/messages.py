@@ -12,12 +12,12 @@ from agent_eval.transcripts.importers.shared.dialects import is_foreign, measure
 _PLAIN = ("content", "name", "tool_call_id")
 
 
-def chat_messages(values: JsonValue) -> list[Fields]:
+def chat_messages_with_reasoning(values: JsonValue) -> list[Fields]:
     """Return native messages from a list of chat messages; keys that a judge does not need are dropped.
 
-    A message in another provider's form (Anthropic blocks, parts of the GenAI conventions) may become several.
-
-    The list is empty if the value is null, because a crashed run may have no messages.
+    A message in another provider's form (Anthropic blocks, parts of the GenAI conventions) may become several. The
+    keys `reasoning` and `model` are for `threads.Thread`. The list is empty if the value is null, because a crashed
+    run may have no messages.
 
     Raises:
         NotThisFormatError: If the value is neither null nor a list of objects.
@@ -26,14 +26,6 @@ def chat_messages(values: JsonValue) -> list[Fields]:
         return []
     if not isinstance(values, list):
         raise NotThisFormatError("messages is missing or not a list")
-    return [
-        {key: value for key, value in message.items() if key not in ("reasoning", "model")}
-        for message in chat_messages_with_reasoning(values)
-    ]
-
-
-def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
-    """Convert messages like `chat_messages`, but keep the keys `reasoning` and `model` for `threads.Thread`."""
     found: list[Fields] = []
     for i, value in enumerate(values):
         is_plain = not isinstance(value, dict) or not is_foreign(value)
