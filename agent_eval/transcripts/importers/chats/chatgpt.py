@@ -33,6 +33,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 NAME = "chatgpt"
 EXPECTED = '{"mapping": {…}, "current_node": …}, as in conversations.json of an export'
 _THOUGHTS = ("thoughts", "reasoning_recap")
+_SAID = ("content", "tool_calls", "reasoning", "attachments", UNREAD)
 _BESIDE = ("user_editable_context", "model_editable_context")
 
 
@@ -104,7 +105,8 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     files: JsonValue = [
         {**file, "file_id": file.get("id")} for file in given if str(file.get("id")) not in shown
     ]
-    (own,) = native_messages([{"role": role, "content": parts, "attachments": files}])
+    *before, own = native_messages([{"role": role, "content": parts, "attachments": files}])
+    thread.extend(before)
     own |= _beside(message)
     text = text_of(own["content"])  # type: ignore[arg-type]
     recipient = text_of(message.get("recipient")) or "all"
@@ -118,7 +120,7 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
         if kind == "system_error" or str(status).startswith("failed"):
             own["is_error"] = True
         thread.answer(text_of(author.get("name")), None, own)
-    elif text is not None or role == "user" or own.get(UNREAD):
+    elif role == "user" or any(own.get(key) for key in _SAID):
         thread.extend([own])
 
 

@@ -132,7 +132,8 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
             "content": result.get("content"),
             "tool_call_id": result.get("source_call_id"),
         }
-        yield native_messages([answer])[0] | dict(mapping(mapping(result.get("extra")).get(OWN)))
+        own = dict(mapping(mapping(result.get("extra")).get(OWN)))
+        yield from (message | own for message in native_messages([answer]))
 
 
 def _call(call: Mapping[str, JsonValue]) -> Fields:

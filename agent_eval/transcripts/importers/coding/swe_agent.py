@@ -113,7 +113,7 @@ def _entry(entry: Mapping[str, JsonValue], index: int, *, is_task: bool) -> Iter
         and not is_task
         and entry.get("message_type", "observation") == "observation"
     ):
-        yield native_messages([{**entry, "role": "tool"}])[0]
+        yield from native_messages([{**entry, "role": "tool"}])
     else:
         known = ("role", "content", "tool_calls", "tool_call_ids", "name", "thinking_blocks")
         yield from native_messages([{key: entry[key] for key in known if key in entry}])
@@ -126,10 +126,11 @@ def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     call["arguments"] = {"command": action}
     calls = {"tool_calls": [call]} if action.strip() else {}
     said: JsonValue = {"role": "assistant", "content": step.get("response") or step.get("thought")}
-    yield native_messages([said])[0] | calls
+    *before, last = native_messages([said])
+    yield from [*before, last | calls]
     if step.get("observation") is not None:
         result: JsonValue = {"role": "tool", "tool_call_id": f"step-{index}", "content": step["observation"]}
-        yield native_messages([result])[0]
+        yield from native_messages([result])
 
 
 FORMAT = Format(
