@@ -102,7 +102,7 @@ def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str], tre
             if session := text_of(otel.first(attributes, otel.SESSIONS)):
                 sessions.setdefault(str(fields["trace"]), session)
             if fields["parent"] is None and fields["is_error"] and not otel.is_tool_run(attributes):
-                errors.setdefault(str(fields["trace"]), str(fields["error"]))
+                errors.setdefault(str(fields["trace"]), str(fields.get("error")))
             size = record.size // max(1, len(found))
             is_tool, is_call = otel.is_tool_run(attributes), otel.holds_messages(attributes)
             is_told = is_tool or is_call
@@ -167,10 +167,11 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
         "end": _time(span, ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time")),
         "attributes": cast("JsonValue", attributes),
         "is_error": is_error or None,
-        "error": next((text for text in said if isinstance(text, str) and text), "error")
+    } | (
+        {"error": next((text for text in said if isinstance(text, str) and text), "error")}
         if is_error
-        else None,
-    }
+        else {}
+    )
 
 
 def _attributes(value: JsonValue) -> dict[str, JsonValue]:
