@@ -36,6 +36,7 @@ _NUMBERS = (
     *("turn_idx", "turn_id", "turn", "index", "order", "step", "step_id"),
 )
 """Keys of a message that contain its number in the conversation."""
+_KEYS_OF_NUMBERS, _KEYS_OF_PARENTS = frozenset(_NUMBERS), frozenset(_PARENTS)
 _FREE = ("system", "developer")
 _Item = TypeVar("_Item")
 
@@ -175,7 +176,9 @@ def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tupl
     numbered = in_number_order(values, _number)
     found = in_time_order(numbered, lambda value: time_of(mapping(value)), _needs_no_time)
     n_children = sum(_parent(value) is not None for value in found)
-    if n_children == 0 or n_children < len(found) - sum(map(_is_root, found)):
+    if n_children == 0:
+        return found, 0
+    if n_children < len(found) - sum(map(_is_root, found)):
         return found, 0
     found = parents_first(found, _own, _parent)
     last = text_of(leaf) if leaf is not None else next((_own(value) for value in reversed(found)), None)
@@ -185,6 +188,8 @@ def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tupl
 
 
 def _number(value: JsonValue) -> JsonValue:
+    if _KEYS_OF_NUMBERS.isdisjoint(mapping(value)):
+        return None
     number = next((found for key in _NUMBERS if (found := mapping(value).get(key)) is not None), None)
     return int(number) if isinstance(number, str) and number.isascii() and number.isdecimal() else number
 
@@ -198,8 +203,11 @@ def _own(value: JsonValue) -> str | None:
 
 
 def _parent(value: JsonValue) -> str | None:
+    if _KEYS_OF_PARENTS.isdisjoint(mapping(value)):
+        return None
     return next((text for key in _PARENTS if (text := text_of(mapping(value).get(key)))), None)
 
 
 def _is_root(value: JsonValue) -> bool:
-    return any(key in mapping(value) and mapping(value)[key] is None for key in _PARENTS)
+    fields = mapping(value)
+    return any(key in fields and fields[key] is None for key in _PARENTS)

@@ -159,10 +159,14 @@ def in_time_order(
 
 def in_number_order(items: Sequence[_Item], number: Callable[[_Item], JsonValue]) -> list[_Item]:
     """Return the items in the order of their numbers, if each has a different one; else in the given order."""
-    numbers = [value if isinstance(value := number_of(number(item)), float) else None for item in items]
-    if None in numbers or len(set(numbers)) < len(items):
+    numbers: list[float] = []
+    for item in items:
+        if (value := number_of(number(item))) is None:
+            return list(items)
+        numbers.append(value)
+    if len(set(numbers)) < len(items):
         return list(items)
-    return [item for _, item in sorted(zip(numbers, items, strict=True), key=lambda pair: pair[0] or 0.0)]
+    return [item for _, item in sorted(zip(numbers, items, strict=True), key=lambda pair: pair[0])]
 
 
 def log_in_time_order(lines: Sequence[_Item], when: Callable[[_Item], JsonValue]) -> list[_Item]:

@@ -53,6 +53,10 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
         if named and not any(known for key, known in message.items() if key not in _OWN_KEYS):
             continue
         message = _timed({k: v for k, v in message.items() if k != UNREAD}, unread)
+        text = message.get("content")
+        if not isinstance(text, str) or "<" not in text:
+            messages.append(message)
+            continue
         later = (cast("Fields", m) for m in itertools.islice(values, index + 1, None) if isinstance(m, dict))
         for part in speakers_of(message, later, is_of_coding_agent=False):
             messages += _in_tags(part, unread)
@@ -69,6 +73,8 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
 def _with_named_calls(message: Fields) -> Fields:
     """Return a message without the calls that have no name, which are named as not read."""
     calls = message.get("tool_calls")
+    if not calls:
+        return message
     known = [call for call in calls if _call_name(call)] if isinstance(calls, list) else calls
     if not isinstance(calls, list) or not isinstance(known, list) or len(known) == len(calls):
         return message

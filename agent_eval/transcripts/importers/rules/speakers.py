@@ -83,7 +83,7 @@ _OPENING = re.compile(rf"<({'|'.join(map(re.escape, _TAGS))})(?=[\s>])[^>\n]*>")
 _IN_ANY_CHAT = re.compile(
     rf"<({'|'.join(re.escape(tag) for tag in _TAGS if '-' in tag or '_' in tag)})(?=[\s>])[^>\n]*>"
 )
-"""The tags that nobody uses for anything else, so that they are recognised in logs of any program."""
+"""The tags that have no other use, so that they are recognised in logs of any program."""
 _LINES = re.compile(
     r"\s*(?:"
     r"\[Request interrupted by user[^\]\n]*\]\s*\Z|"
@@ -116,7 +116,7 @@ _OUTPUT = ("<local-command-stdout>", "<local-command-stderr>")
 
 def known_role(named: JsonValue) -> str | None:
     """Return the native role for a word that a source uses, or None if it is unknown."""
-    return ROLES.get(named, ROLES.get(named.strip().lower())) if isinstance(named, str) else None
+    return (ROLES.get(named) or ROLES.get(named.strip().lower())) if isinstance(named, str) else None
 
 
 def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:
@@ -189,7 +189,7 @@ def speakers_of(message: Fields, after: Iterable[Fields], *, is_of_coding_agent:
     return [by_program, {**message, "content": own or None}] if has_own else [by_program]
 
 
-def with_assistant_named(record: Mapping[str, JsonValue], agent_id: str | None) -> dict[str, JsonValue]:
+def with_assistant_named(record: dict[str, JsonValue], agent_id: str | None) -> dict[str, JsonValue]:
     """Return a chat in which messages whose role is the assistant's own name have the role assistant.
 
     The name is the id of the agent, or the name or the model that the record states.
@@ -198,14 +198,18 @@ def with_assistant_named(record: Mapping[str, JsonValue], agent_id: str | None) 
         record: A record with `messages`.
         agent_id: The agent that the transcripts belong to, if known.
     """
+    messages = record.get("messages")
+    if not isinstance(messages, list) or all(
+        known_role(mapping(message).get("role")) for message in messages
+    ):
+        return record
     stated = (record.get(key) for key in _NAMES_OF_ASSISTANT)
     names = {
         _letters(v) for v in (agent_id, *(mapping(v).get("name", v) for v in stated)) if isinstance(v, str)
     }
     names.discard("")
-    messages = record.get("messages")
-    if not names or not isinstance(messages, list):
-        return dict(record)
+    if not names:
+        return record
     return {**record, "messages": [_with_role(m, names) if isinstance(m, dict) else m for m in messages]}
 
 
