@@ -282,7 +282,10 @@ def _state(report: ImportReport) -> str:
         return (
             "merged into the sessions that they continue" if report.continued else "already there, unchanged"
         )
-    return "imported" if report.is_changed else "already there, unchanged"
+    if not report.is_changed:
+        return "already there, unchanged"
+    changed = f", {report.n_changed:,} of {report.n_before:,} earlier ones changed" if report.n_before else ""
+    return f"imported{changed}"
 
 
 def _n(count: int, noun: str) -> str:

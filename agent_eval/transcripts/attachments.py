@@ -16,7 +16,8 @@ AttachmentKind = Literal["image", "audio", "file"]
 
 _KINDS: Mapping[str, AttachmentKind] = {
     **dict.fromkeys(("image", "image_url", "image_file", "input_image", "computer_screenshot"), "image"),
-    **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio"), "audio"),
+    "image_asset_pointer": "image",
+    **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio", "audio_asset_pointer"), "audio"),
     **dict.fromkeys(("file", "input_file", "document", "media", "blob", "uri"), "file"),
     **dict.fromkeys(("video", "video_url", "input_video"), "file"),
 }
@@ -33,7 +34,7 @@ _INNER = (
 _BYTES = ("data", "file_data", "bytes", "content")  # base64, unless the text is a URL
 _REFERENCES = (
     *("url", "image_url", "audio_url", "video_url", "file_url", "uri", "fileUri", "file_uri", "path"),
-    *(*_BYTES, "image", "audio", "document", "video", "file_id"),
+    *(*_BYTES, "image", "audio", "document", "video", "file_id", "file_uuid", "asset_pointer"),
 )
 _MEDIA = ("media_type", "mime_type", "mimeType", "mediaType", "contentType", "format")
 _NAMES = ("filename", "file_name", "name", "title")
@@ -152,7 +153,7 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
 
     A text document becomes a text part, and the blocks of a document replace the document, for up to `depth` levels
     of nested documents. A recording with a transcript becomes the transcript, followed by the recording if the part
-    contains its bytes.
+    contains its bytes, and a file of which the source extracted the text becomes its name and this text.
     """
     found: list[JsonValue] = []
     for part in content if isinstance(content, list) else [content]:
@@ -160,7 +161,8 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
         source = fields.get("source")
         of: Mapping[str, JsonValue] = source if isinstance(source, dict) else {}
         text = of.get("data") if of.get("type") == "text" else fields.get("transcript")
-        title = fields.get("title")
+        text = fields.get("extracted_content") or text
+        title = fields.get("title") or (fields.get("file_name") if text else None)
         titled: list[JsonValue] = [title] if isinstance(title, str) and title else []
         if depth and fields.get("type") == "document" and of.get("type") == "content":
             found += [*titled, *flattened(of.get("content"), depth - 1)]

@@ -50,6 +50,7 @@ class Source:
     path: Path | ZipMember
     session_id: str
     name: str | None = None  # displayed instead of the path's name
+    agent_id: str | None = None  # the agent that the transcripts belong to, if known
 
     @property
     def file(self) -> str:
@@ -150,8 +151,8 @@ def conversations(
             conversation, unread, left_out = _converted(source, format_name, record, convert, ids)
             for reason in described(unread):
                 yield Refusal(source.file, record.number, reason)
-            yield from map(LeftOut, left_out)
             yield conversation
+            yield from map(LeftOut, left_out)
         except NotThisFormatError as error:
             yield Refusal(source.file, record.number, shorten(str(error)))
         except ValidationError as error:

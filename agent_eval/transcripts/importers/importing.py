@@ -52,6 +52,7 @@ from agent_eval.transcripts.importers.import_errors import (
 )
 from agent_eval.transcripts.importers.parts import SessionParts, continue_session
 from agent_eval.transcripts.importers.session_files import (
+    changed_lines,
     is_same,
     put_in_place,
     temporary,
@@ -84,6 +85,7 @@ class ImportReport:
     n_contradicting: int = 0  # records whose success components contradict each other
     n_before: int = 0  # conversations of the session before this import
     n_turns: int = 0
+    n_changed: int = 0  # conversations of `n_before` that the new file contains with other content
     n_removed: int = 0  # conversations of `n_before` that were removed, matched by conversation_id
     n_known: int = 0  # conversations that other sessions of the agent already contain
     continued: tuple[str, ...] = ()  # sessions whose conversations the file continues
@@ -172,7 +174,7 @@ def import_file(
         raise InvalidSessionIdError(session)
     if isinstance(path, Path):
         _check_file(path)
-    source = Source(path, session, name)
+    source = Source(path, session, name, agent_id)
     named = clean(task_set) if task_set is not None else None
     asked = {
         "methodology_versions": methodology_versions,
@@ -274,6 +276,7 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
         n_lost = sum(n_records(refusal.line, refusal.reason) for refusal in refusals)
         is_worth_keeping = n_imported > 0 or (n_lost > 0 and not _has_conversations(wanted.folder))
         is_changed = is_worth_keeping and not is_same(wanted.folder, new)
+        n_changed = len(changed_lines(wanted.folder, new)) if is_changed and n_before else 0
         if is_changed:
             put_in_place(new, wanted.folder)
             ids.put(session, seen.ids.values(), content)
@@ -291,6 +294,7 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
         n_turns=seen.n_turns,
         n_contradicting=seen.n_contradicting,
         n_before=n_before,
+        n_changed=n_changed,
         n_removed=len(seen.not_seen) if is_changed else 0,
         n_known=seen.n_known,
         continued=tuple(continued),

@@ -69,9 +69,13 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
 
 def _without_parts(files: list[InputFile]) -> list[InputFile]:
     """Drop the simulations of a tau2 folder, which are read with the results.json beside their folder."""
-    paths = [file.path for file in files if isinstance(file.path, Path) and file.path.name == tau2.INDEX]
-    parts = {os.path.realpath(part) for path in paths for part in tau2.simulation_files(path)}
-    return [f for f in files if not isinstance(f.path, Path) or os.path.realpath(f.path) not in parts]
+    paths = (file.path for file in files if file.path is not None)
+    parts = {_identity(part) for path in paths for part in tau2.simulation_files(path)}
+    return [file for file in files if file.path is None or _identity(file.path) not in parts]
+
+
+def _identity(path: Path | ZipMember) -> object:
+    return os.path.realpath(path) if isinstance(path, Path) else path
 
 
 def _each_once(files: Sequence[InputFile]) -> list[InputFile]:

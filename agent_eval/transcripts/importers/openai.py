@@ -34,11 +34,12 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.speakers import with_assistant_named
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
 from agent_eval.transcripts.outcomes import class_of_error
 
@@ -74,6 +75,8 @@ def _whole(source: Source) -> Iterator[Item]:
     Lists of messages, wrapped chats and request/response pairs are converted.
     """
     for record in unwrapped(source, lambda: records_of(source, EXPECTED, is_chat_message)):
+        if isinstance(record, Record) and isinstance(record.value, dict):
+            record = Record(record.number, with_assistant_named(record.value, source.agent_id), record.size)
         if isinstance(record, Record) and is_pair(record.value):
             try:
                 yield Record(record.number, as_record(mapping(record.value)), record.size)
@@ -105,19 +108,19 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     """Return the records of one session as one conversation; its cost is known only if that of every record is."""
-    thread = Thread()
+    parts: list[Thread] = []
     more: dict[str, JsonValue] = {}
     records = in_order([mapping(record) for record in listed(group["records"])])
     costs = [cost for record in records if (cost := paid(record.get("cost_usd"))) is not None]
     for record in records:
         part = thread_of(record)
         part.know_tools(record.get("tools"))
-        thread.follow(part)
+        parts.append(part)
         more = _metadata(record) | more
     if len(records) > 1 and mapping(more).get(_COST) in costs:
         del more[_COST]
         more |= {_COST: sum(costs)} if len(costs) == len(records) else {}
-    said = thread.fields()
+    said = session_of(parts).fields()
     key = text_of(group["key"]) or ""
     metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
     name = ids.named(key)

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent_eval.formats.atomic_files import sync_folder, sync_stream
+from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import dumps
 from agent_eval.formats.refusals import MORE_REFUSED, NOT_READ, Refusal
+from agent_eval.formats.streams import Record, json_lines
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES
 
@@ -75,6 +77,18 @@ def is_same(old: Path, new: Path) -> bool:
         filecmp.cmp(a, b, shallow=False) if a.is_file() and b.is_file() else a.exists() == b.exists()
         for a, b in pairs
     )
+
+
+def changed_lines(old: Path, new: Path) -> set[str]:
+    """Return the ids of the conversations that both folders contain, with different content."""
+    before, after = (_digests(folder / CONVERSATIONS) for folder in (old, new))
+    return {name for name in before.keys() & after.keys() if before[name] != after[name]}
+
+
+def _digests(path: Path) -> dict[str, str]:
+    lines = json_lines(path, path.name) if path.is_file() else ()
+    values = (line.value for line in lines if isinstance(line, Record) and isinstance(line.value, dict))
+    return {str(value.get("conversation_id")): digest(dumps(value)) for value in values}
 
 
 def put_in_place(new: Path, folder: Path) -> None:

@@ -7,11 +7,12 @@ numbering of the tasks.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from json import JSONDecoder
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -21,6 +22,7 @@ from agent_eval.formats.json_text import loads
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, Record, opened
 from agent_eval.formats.validation_messages import shorten
+from agent_eval.formats.zip_members import ZipMember, members
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     Fields,
@@ -46,8 +48,10 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.shared.layouts import records_of
-from agent_eval.transcripts.importers.shared.messages import chat_messages
+from agent_eval.transcripts.importers.shared.messages import chat_messages_with_reasoning
+from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
 
 NAME = "tau2"
@@ -111,10 +115,15 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
     return "simulations" in value or is_index or _is_simulation(value)
 
 
-def simulation_files(path: Path) -> list[Path]:
-    """Return the files in `simulations/` beside a results.json; empty for any other file."""
-    is_index = path.name == INDEX and (path.parent / SIMULATIONS).is_dir()
-    return sorted((path.parent / SIMULATIONS).glob("*.json")) if is_index else []
+def simulation_files(path: Path | ZipMember) -> Sequence[Path | ZipMember]:
+    """Return the files in `simulations/` beside a results.json, on disk or in an archive; empty for any other file."""
+    if PurePath(path.name).name != INDEX:
+        return []
+    if isinstance(path, Path):
+        return sorted((path.parent / SIMULATIONS).glob("*.json"))
+    folder = PurePath(path.name).parent / SIMULATIONS
+    names = ((PurePath(member.name), member) for member in members(path.archive))
+    return [member for name, member in names if name.parent == folder and name.suffix == ".json"]
 
 
 def _is_simulation(value: Mapping[str, JsonValue]) -> bool:
@@ -133,13 +142,12 @@ def _simulations(source: Source) -> Iterator[Record | Refusal]:
     elif "task_id" in keys:
         yield from records_of(source, EXPECTED)
     else:
-        files = simulation_files(source.path) if isinstance(source.path, Path) else []
-        for number, path in enumerate(files, start=1):
+        for number, path in enumerate(simulation_files(source.path), start=1):
             for record in records_of(Source(path, source.session_id, source.name), EXPECTED):
                 if isinstance(record, Record):
                     yield Record(number, record.value, record.size)
                 else:
-                    yield Refusal(f"{SIMULATIONS}/{path.name}", number, record.reason)
+                    yield Refusal(f"{SIMULATIONS}/{PurePath(path.name).name}", number, record.reason)
 
 
 def domain(source: Source) -> str | None:
@@ -183,7 +191,10 @@ def _conversation(
     is_told = "messages" in record or reward.get("reward") is not None or reason is not None
     if "task_id" not in record or not is_told:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
-    messages = _with_crash(chat_messages(_flat(record.get("messages"))), reason)
+    thread = Thread()
+    thread.extend(_with_crash(chat_messages_with_reasoning(_ordered(_flat(record.get("messages")))), reason))
+    said = thread.fields()
+    messages = cast("list[Fields]", said["messages"])
     task_id = task_id_of(record)
     names = ids.of_record(task_id, record.get("trial"), number)
     own_id = text_of(record.get("id"))
@@ -201,6 +212,7 @@ def _conversation(
             "outcome": _outcome(record, reward.get("reward")),
             "metadata": _metadata(record, names["trial"])
             | dict(orders)
+            | cast("dict[str, JsonValue]", said["metadata"])
             | without_nulls({ACTION_MATCHES: _action_matches(reward), DEFINITION_REFUSED: refused}),
         }
     )
@@ -319,6 +331,10 @@ def _flat(messages: JsonValue) -> JsonValue:
         packed = listed(mapping(message).get("tool_messages"))
         flat.extend(packed or [message])
     return flat
+
+
+def _ordered(messages: JsonValue) -> JsonValue:
+    return spoken_in_order(messages)[0] if isinstance(messages, list) else messages
 
 
 def _metadata(record: Mapping[str, JsonValue], trial: object) -> dict[str, JsonValue]:

@@ -1,6 +1,7 @@
 """Read tau-bench results: a JSON array of {task_id, reward, info, traj, trial}."""
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -26,7 +27,8 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.shared.messages import chat_messages
+from agent_eval.transcripts.importers.shared.messages import chat_messages_with_reasoning
+from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "tau-bench"
 EXPECTED = "a JSON array of {task_id, reward, info, traj, trial}"
@@ -49,16 +51,19 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     is_told = "traj" in record or record.get("reward") is not None or error[1] is not None
     if "task_id" not in record or not is_told:
         raise NotThisFormatError(f"task_id or traj is missing; expected {EXPECTED}")
-    messages = chat_messages(record.get("traj"))
+    thread = Thread()
+    thread.extend(chat_messages_with_reasoning(record.get("traj")))
+    said = thread.fields()
     task = mapping(info.get("task"))
     names = ids.of_record(task_id_of(record), record.get("trial"), number)
     return names | {
         "goal": text_of(task.get("instruction")),
         "task_family": text_of(record.get("task_family")) or text_of(task.get("task_family")),
-        "messages": messages,
+        "messages": said["messages"],
         "expected": whole_truth(tools_called(task.get("actions"), "kwargs"), joined(task.get("outputs")), []),
         "outcome": reward_outcome(NAME, record.get("reward"), base_success(record, "traj"), error),
-        "metadata": _metadata(record, error[1], names["trial"]),
+        "metadata": _metadata(record, error[1], names["trial"])
+        | cast("dict[str, JsonValue]", said["metadata"]),
     }
 
 

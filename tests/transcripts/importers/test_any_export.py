@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +22,15 @@ U, A, T, D = "user", "assistant", "tool", "developer"
 
 
 class Case(NamedTuple):
-    """Lines of a file, the texts of each conversation's messages, and words of what is refused or not read."""
+    """Lines of a file, the texts of each conversation's messages, words of what is refused or not read, and errors.
+
+    `errors` are the texts of results that are errors, and the error of the conversation.
+    """
 
     lines: list[Any]
     said: Sequence[Sequence[tuple[str, str | None]]]
     named: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 def at(minute: int) -> str:
@@ -77,6 +81,49 @@ def asked(text: str, reply: str | None, **more: Any) -> dict[str, Any]:
     if reply is not None:
         attributes["gen_ai.output.messages"] = json.dumps([{"role": A, "content": reply}])
     return otlp(attributes, **more)
+
+
+def pair(history: Sequence[tuple[str, str]], reply: str, minute: int) -> dict[str, Any]:
+    """A request of a session with its response, as a proxy logs them."""
+    messages = [{"role": role, "content": text} for role, text in history]
+    choices = [{"message": {"role": A, "content": reply}}]
+    body = {"object": "chat.completion", "choices": choices}
+    return {"session_id": "s", "timestamp": at(minute), "request": {"messages": messages}, "response": body}
+
+
+def observation(own: str, kind: str, parent: str | None, minute: int | None, **more: Any) -> dict[str, Any]:
+    when = {} if minute is None else {"startTime": at(minute)}
+    return {
+        "id": own,
+        "type": kind,
+        "traceId": "t",
+        "parentObservationId": parent,
+        "name": own,
+        **when,
+        **more,
+    }
+
+
+def response(own: str, before: str | None, text: str, reply: str, minute: int) -> dict[str, Any]:
+    said = {"type": "message", "role": A, "content": [{"type": "output_text", "text": reply}]}
+    linked = {"id": own, "previous_response_id": before, "created_at": 1.7e9 + 60 * minute}
+    return {"object": "response", **linked, "input": text, "output": [said]}
+
+
+def event(name: str, **attributes: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "attributes": [{"key": k, "value": {"stringValue": v}} for k, v in attributes.items()],
+    }
+
+
+def node(own: str, parent: str | None, role: str, **content: Any) -> dict[str, Any]:
+    message = {"id": own, "author": {"role": role, "name": "python"}, **content}
+    return {own: {"id": own, "parent": parent, "children": [], "message": message}}
+
+
+def spoken_by(role: str, **content: Any) -> dict[str, Any]:
+    return {"messages": [{"role": U, "content": "q1"}, {"role": role, **content}]}
 
 
 PAIR: list[tuple[str, str | None]] = [("user", "q1"), ("assistant", "a1")]
@@ -214,7 +261,133 @@ CASES = {
         [{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": "a1", "tool_calls": [{"id": "c"}]}]}],
         [PAIR], ("call without a name",),
     ),
+    # more of each kind, in other formats
+    "reminder-in-a-request": Case(
+        [{"request": {"messages": [{"role": U, "content": [{"type": "text", "text": t} for t in
+                                                           ("<system-reminder>x</system-reminder>", "q1")]}]},
+          "response": {"type": "message", "role": A, "content": [{"type": "text", "text": "a1"}]}}],
+        [[(D, "<system-reminder>x</system-reminder>"), *PAIR]],
+    ),
+    "role-is-the-name-of-the-assistant": Case(
+        [{"agent_name": "Lumi", "messages": [{"role": "visitor", "content": "q1"}, {"role": "LUMI", "content": "a1"}]},
+         {"model": "m-4", "messages": [{"role": U, "content": "q1"}, {"role": "m-4", "content": "a1"}]}],
+        [PAIR, PAIR],
+    ),
+    "sharegpt-words-and-parts": Case(
+        [{"conversations": [{"from": "customer", "value": [{"type": "text", "text": "q1"}]}, {"from": "bot", "value": "a1"}]}],
+        [PAIR],
+    ),
+    "mini-note-of-the-harness": Case(
+        [{"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [
+            {"role": U, "content": "q1"}, {"role": A, "content": "a1"}, {"role": U, "content": "Provide ONE action."},
+            {"role": A, "content": "ok"}]}],
+        [[*PAIR, (D, "Provide ONE action."), (A, "ok")]],
+    ),
+    "codex-newest-first": Case(
+        [said(A, "a1", 2), said(U, "q1", 1), codex("session_meta", id="x")], [PAIR]
+    ),
+    "claude-newest-first-after-going-back": Case(
+        [claude("4", "1", A, "a1", 4), claude("3", "2", A, "gone", 3), claude("2", "1", U, "old", 2), claude("1", None, U, "q1", 1)],
+        [PAIR], ("went back from",),
+    ),
+    "atif-steps-by-number": Case(
+        [{"schema_version": "ATIF-v1.5", "session_id": "s", "agent": {"name": "t"}, "steps": [
+            {"step_id": 2, "source": "agent", "message": "a1"}, {"step_id": 1, "source": "user", "message": "q1"}]}],
+        [PAIR],
+    ),
+    "rows-by-number": Case(
+        [{"conversation_id": "c", "seq": 2, "role": A, "content": "a1"}, {"conversation_id": "c", "seq": 1, "role": U, "content": "q1"}],
+        [PAIR],
+    ),
+    "trace-with-some-times": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("b", "GENERATION", None, None, input=[{"role": U, "content": "q2"}], output="a2"),
+            observation("a", "GENERATION", None, 1, input=[{"role": U, "content": "q1"}], output="a1")]}],
+        [], ("1 of 2 model calls",),
+    ),
+    "retry-and-replaced-answer-in-a-session": Case(
+        [pair([(U, "q1")], "bad", 0), pair([(U, "q1")], "a1", 1), pair([*PAIR, (U, "q2")], "gone", 2),  # type: ignore[list-item]
+         pair([*PAIR, (U, "q2")], "a2", 3)],  # type: ignore[list-item]
+        [[*PAIR, (U, "q2"), (A, "a2")]], ("replaced answer",),
+    ),
+    "window-of-a-session": Case(
+        [pair([(U, "q1")], "a1", 0), pair([*PAIR, (U, "q2")], "a2", 1),  # type: ignore[list-item]
+         pair([(U, "q2"), (A, "a2"), (U, "q3")], "a3", 2)],
+        [[*PAIR, (U, "q2"), (A, "a2"), (U, "q3"), (A, "a3")]],
+    ),
+    "fork-of-a-response": Case(
+        [response("r3", "r1", "q2", "a2", 3), response("r2", "r1", "old", "gone", 2), response("r1", None, "q1", "a1", 1)],
+        [[*PAIR, (U, "q2"), (A, "a2")]], ("went back from",),
+    ),
+    "langfuse-subagent": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 1, input=[{"role": U, "content": "q1"}], output={"role": A, "tool_calls": [call("ask")]}),
+            observation("ask", "TOOL", None, 2, input={}, output="found"),
+            observation("s", "GENERATION", "ask", 3, input=[{"role": U, "content": "task"}], output="found"),
+            observation("h", "GENERATION", None, 4, input=[{"role": U, "content": "q1"}], output="a1")]}],
+        [[(U, "q1"), (A, None), (T, "found"), (A, "a1")], [(U, "task"), (A, "found")]],
+    ),
+    "langsmith-history-beside-the-question": Case(
+        [run("r", "chain", None, 0, inputs={"question": "q2", "chat_history": [{"type": "human", "content": "q1"}, {"type": "ai", "content": "a1"}]},
+             outputs={"answer": "a2"})],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
+    "otel-messages-as-events": Case(
+        [spans(otlp({"gen_ai.operation.name": "chat"}, events=[
+            event("gen_ai.user.message", content="q1"), event("gen_ai.assistant.message", content="a1"),
+            event("gen_ai.user.message", content="q2"), event("gen_ai.choice", message=json.dumps({"role": A, "content": "a2"}))]))],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
+    "otel-history-cut-off": Case(
+        [spans(otlp({"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "te', "gen_ai.output.messages": "a1"}))],
+        [[(A, "a1")]], ("cut off",),
+    ),
+    "unknown-observation": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 1, input="q1", output="a1"), observation("n", "NOVEL", None, 2)]}],
+        [PAIR], ("observation of type 'NOVEL'",),
+    ),
+    "refusal-beside-empty-content": Case([spoken_by(A, content="", refusal="a1")], [PAIR]),
+    "calls-that-are-a-text": Case([spoken_by(A, content="a1", tool_calls="f()")], [PAIR], ("tool_calls that are a text",)),
+    "call-in-tags": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": '<tool_call>{"name": "f"}</tool_call>'},
+                       {"role": T, "content": "<tool_response>r</tool_response>"}, {"role": A, "content": "a1"}]}],
+        [[("user", "q1"), (A, None), (T, "r"), ("assistant", "a1")]],
+    ),
+    "chatgpt-error-and-unknown-content": Case(
+        [{"conversation_id": "g", "current_node": "d", "mapping": {
+            **node("a", None, U, content={"content_type": "text", "parts": ["q1"]}),
+            **node("old", "a", A, content={"content_type": "text", "parts": ["gone"]}),
+            **node("b", "a", A, recipient="python", content={"content_type": "code", "text": "1/0"}),
+            **node("c", "b", T, content={"content_type": "system_error", "text": "division by zero"}),
+            **node("d", "c", A, content={"content_type": "text", "parts": ["a1", {"content_type": "chart", "x": 1}]})}}],
+        [[("user", "q1"), (A, None), (T, "division by zero"), ("assistant", "a1")]],
+        ("part of type 'chart'", "replaced answer"), ("division by zero",),
+    ),
+    "agentest-parts-and-a-call-without-a-name": Case(
+        [{"runId": "r", "startedAt": "x", "scenarios": [{"scenarioName": "s", "conversations": [{"turns": [{
+            "userMessage": [{"type": "text", "text": "q1"}], "agentMessage": "a1",
+            "toolCalls": [{"args": {}}, {"name": "f", "args": {}, "error": "boom"}]}]}]}]}],
+        [[("user", "q1"), (A, None), (T, None), (T, "boom"), ("assistant", "a1")]], ("call without a name",), ("boom",),
+    ),
     # errors
+    "codex-says-success-false-and-an-event-says-an-exit-code": Case(
+        [codex("session_meta", id="x"), said(U, "q1"),
+         codex("response_item", type="function_call", call_id="c", name="f", arguments="{}"),
+         codex("response_item", type="function_call_output", call_id="c", output={"content": "no", "success": False}),
+         codex("response_item", type="function_call", call_id="d", name="f", arguments="{}"),
+         codex("event_msg", type="exec_command_end", call_id="d", exit_code=2),
+         codex("response_item", type="function_call_output", call_id="d", output="nothing"), said(A, "a1", 1)],
+        [[("user", "q1"), (A, None), (T, "no"), (A, None), (T, "nothing"), ("assistant", "a1")]], (), ("no", "nothing"),
+    ),
+    "otel-type-of-an-error": Case(
+        [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": U, "content": "q1"}]), "error.type": "RateLimitError"}))],
+        [[("user", "q1")]], (), ("RateLimitError",),
+    ),
+    "langsmith-status": Case(
+        [run("r", "llm", None, 0, status="error", inputs={"messages": [{"role": U, "content": "q1"}]})],
+        [[("user", "q1")]], (), ("error",),
+    ),
     "no-response": Case(
         [{"request": {"model": "m", "messages": [{"role": U, "content": "q1"}]}, "response": None, "error": "RateLimitError: 429"}],
         [[("user", "q1")]],
@@ -236,6 +409,10 @@ def test_the_laws_hold_in_this_format(name: str, tmp_path: Path) -> None:
     found = read(lines(case.lines), tmp_path)
     texts = [[(m.role, m.content) for m in c.messages] for c in found if isinstance(c, Conversation)]
     assert texts == case.said, found
+    talks = [item for item in found if isinstance(item, Conversation)]
+    errors = [m.content or "" for c in talks for m in c.messages if m.is_error]
+    errors += [c.outcome.error for c in talks if c.outcome.error]
+    assert not case.errors or tuple(errors) == case.errors
     named = "\n".join(str(item) for item in found if not isinstance(item, Conversation))
     assert all(words in named for words in case.named), named
     assert bool(named) == bool(case.named), named
@@ -266,18 +443,67 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_every_part_is_stored_or_named(seed: int, tmp_path: Path) -> None:
-    """Parts in = parts stored + parts named, whatever the parts and their order."""
+Spoken = list[tuple[str, Any]]
+
+
+def chat(spoken: Spoken) -> list[Any]:
+    return [{"role": role, "content": content} for role, content in spoken]
+
+
+def of_generation(spoken: Spoken) -> dict[str, Any]:
+    return {"input": chat(spoken[:-1]), "output": chat(spoken[-1:])[0]}
+
+
+def turns(spoken: Spoken, user: str, agent: str) -> list[Any]:
+    return [{user: q, agent: a} for (_, q), (_, a) in zip(spoken[::2], spoken[1::2], strict=True)]
+
+
+ANY_PARTS: dict[str, Callable[[Spoken], list[Any]]] = {
+    "openai": lambda s: [{"messages": chat(s)}],
+    "openai-responses": lambda s: [{"items": [{"type": "message", **m} for m in chat(s)]}],
+    "otel-genai": lambda s: [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": r, "parts": c} for r, c in s])}))],
+    "langfuse": lambda s: [{"trace": {"id": "t"}, "observations": [observation("g", "GENERATION", None, 1, **of_generation(s))]}],
+    "langsmith": lambda s: [run("r", "llm", None, 0, inputs={"messages": chat(s[:-1])}, outputs={"output": chat(s[-1:])[0]})],
+    "claude-code": lambda s: [claude(str(n), str(n - 1) if n else None, r, c) for n, (r, c) in enumerate(s)],
+    "codex": lambda s: [codex("session_meta", id="x"), *(codex("response_item", type="message", role=r, content=c) for r, c in s)],
+    "claude-ai": lambda s: [{"uuid": "u", "chat_messages": [{"sender": r, "content": c} for r, c in s]}],
+    "chatgpt": lambda s: [{"conversation_id": "g", "current_node": str(len(s) - 1), "mapping": {
+        k: v for n, (r, c) in enumerate(s)
+        for k, v in node(str(n), str(n - 1) if n else None, r, content={"content_type": "text", "parts": c}).items()}}],
+    "sharegpt": lambda s: [{"conversations": [{"from": r, "value": c} for r, c in s]}],
+    "atif": lambda s: [{"schema_version": "ATIF-v1.5", "session_id": "s", "agent": {}, "steps": [
+        {"source": {A: "agent"}.get(r, r), "message": c} for r, c in s]}],
+    "inspect": lambda s: [{"version": 2, "eval": {}, "samples": [{"id": 1, "epoch": 1, "messages": chat(s)}]}],
+    "swe-agent": lambda s: [{"environment": "m", "trajectory": [], "info": {}, "history": chat(s)}],
+    "mini-swe-agent": lambda s: [{"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": chat(s)}],
+    "whowhen": lambda s: [{"question": "q", "mistake_agent": "x", "history": chat(s)}],
+    "agentest": lambda s: [{"runId": "r", "startedAt": "x", "scenarios": [
+        {"scenarioName": "s", "conversations": [{"turns": turns(s, "userMessage", "agentMessage")}]}]}],
+    "fair-forge": lambda s: [{"session_id": "s", "assistant_id": "a", "conversation": turns(s, "query", "assistant")}],
+    "tau-bench": lambda s: [[{"task_id": 1, "reward": 1, "info": {}, "trial": 0, "traj": chat(s)}]],
+    "tau2": lambda s: [{"tasks": [], "simulations": [{"task_id": 1, "trial": 0, "reward_info": {}, "messages": chat(s)}]}],
+}  # fmt: skip
+"""Format → the file of a conversation whose messages have any parts."""
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_part_is_stored_or_named(name: str, seed: int, tmp_path: Path) -> None:
+    """Parts in = parts stored + parts named, whatever the format, the parts and their order."""
     chance = random.Random(seed)
     marks = [f"mark{n}x" for n in range(chance.randint(1, 40))]
-    messages: list[dict[str, Any]] = [{"role": U, "content": [part(chance.choice(KINDS[:2]), "q")]}]
+    spoken: Spoken = []
     left = list(marks)
     while left:
         own, left = left[: (n := chance.randint(1, 5))], left[n:]
-        messages.append({"role": A, "content": [part(chance.choice(KINDS), mark) for mark in own]})
-    found = read(lines([{"messages": messages}]), tmp_path)
-    stored = next(item for item in found if isinstance(item, Conversation)).model_dump_json()
+        kinds = [chance.choice(KINDS) for _ in own]
+        spoken.append((U, [part(chance.choice(KINDS[:2]), "q")]))
+        spoken.append((A, [part(kind, mark) for kind, mark in zip(kinds, own, strict=True)]))
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(lines(ANY_PARTS[name](spoken)))
+    assert detect(Source(path, "s")).format_name == name
+    found = list(FORMATS[name](Source(path, "s")))
+    stored = "".join(item.model_dump_json() for item in found if isinstance(item, Conversation))
     refusals = [item.reason for item in found if isinstance(item, Refusal)]
     n_named = sum(int(n) for reason in refusals for n in re.findall(r"(\d+) × ", reason))
     assert all(reason.startswith(NOT_READ) for reason in refusals)

@@ -9,6 +9,7 @@ from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.models import Conversation
+from tests.transcripts.importers.second_path import READERS, counts, one
 
 FILES = [
     # file, format, conversations, turns, tool calls
@@ -51,6 +52,16 @@ NAMED = {
     "formats/langfuse_trace__claude-agent-2025-12-22.json": 1,  # {"content": "role"}, a fault of the SDK
 }
 """File → kinds of parts that are not read, over all sessions."""
+OTHERWISE = {
+    "formats/claude_code__agent_sessions_small.jsonl": {  # lines whose uuid is one placeholder are one line
+        "assistant": -1, "calls": -1, "user": -5,
+    },
+    "formats/langfuse_trace__openai-agents-2025-09-30.json": {  # tokens have the names of the model's reply
+        "tokens input": -140, "tokens output": -44, "tokens total": -184,
+        "tokens input_tokens": 140, "tokens output_tokens": 44, "tokens total_tokens": 184,
+    },
+}  # fmt: skip
+"""File → by how much its counts differ from those of the second path, and why."""
 REFUSED = [
     ("formats/openclaw__session.jsonl", "openclaw: "),
     ("formats/ragas__annotated_data.json", "ragas annotations: "),
@@ -78,6 +89,17 @@ def test_a_real_file_is_recognised_and_counted(
     assert all(reason.startswith(NOT_READ) for reason in refusals)
     assert len(refusals) == NAMED.get(file, 0)
     assert (len(conversations), len(spoken), sum(len(t.tool_calls) for t in spoken)) == (n, turns, calls)
+
+
+@pytest.mark.parametrize(("file", "name"), [(f, n) for f, n, *_ in FILES if f.startswith("formats/")])
+def test_messages_calls_errors_and_tokens_equal_those_of_a_second_path(
+    shared_data: Path, file: str, name: str
+) -> None:
+    found = [c for c in FORMATS[name](Source(shared_data / file, "s")) if isinstance(c, Conversation)]
+    said = ([one(m.role, m.tool_calls, m.is_error, m.usage) for m in c.messages] for c in found)
+    actual, expected = counts(said), counts(READERS[name](shared_data / file))
+    actual.subtract(expected)
+    assert {key: n for key, n in actual.items() if n} == OTHERWISE.get(file, {})
 
 
 @pytest.mark.parametrize(("file", "begins"), REFUSED)

@@ -60,7 +60,7 @@ def test_a_sample_is_recognised_by_its_content_and_read_as_counted(format_name: 
         assert detect(Source(path, "s")).format_name == format_name
         found = list(FORMATS[format_name](Source(path, "s")))
         conversations = [c for c in found if isinstance(c, Conversation)]
-        assert found == conversations
+        assert not any(isinstance(item, Refusal) for item in found)
         turns = [turn for c in conversations for turn in c.turns()]
         counts = (len(conversations), len(turns), sum(len(turn.tool_calls) for turn in turns))
         assert counts == (sample.n_conversations, sample.n_turns, sample.n_calls)

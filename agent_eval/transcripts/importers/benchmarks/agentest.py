@@ -26,6 +26,7 @@ from agent_eval.transcripts.importers.base import (
     yes_or_no,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
 NAME = "agentest"
@@ -103,7 +104,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    yield {"role": "user", "content": text_of(turn.get("userMessage"))}
+    yield from native_messages([{"role": "user", "content": turn.get("userMessage")}])
     calls = [mapping(call) for call in listed(turn.get("toolCalls"))]
     named = [
         {
@@ -116,16 +117,9 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     if named:
         yield {"role": "assistant", "content": None, "tool_calls": named}
     for i, call in enumerate(calls):
-        failed = call.get("error")
-        content = text_of(failed if failed else call.get("result"))
-        yield {
-            "role": "tool",
-            "tool_call_id": f"t{index}-{i}",
-            "content": content,
-            "is_error": bool(failed) or None,
-        }
+        yield result_of_call(f"t{index}-{i}", call)
     if turn.get("agentMessage") is not None:
-        yield {"role": "assistant", "content": text_of(turn.get("agentMessage"))}
+        yield from native_messages([{"role": "assistant", "content": turn.get("agentMessage")}])
 
 
 def _scores(evaluation: Mapping[str, JsonValue], turn_index: int | None) -> list[JsonValue]:

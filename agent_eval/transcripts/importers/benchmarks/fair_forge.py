@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
@@ -62,7 +63,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    yield {"role": "user", "content": text_of(turn.get("query"))}
+    yield from native_messages([{"role": "user", "content": turn.get("query")}])
     used = _in_steps(mapping(turn.get("agentic")).get("tools_used"))
     calls = [
         {"id": f"t{index}-{i}", "name": call.get("tool_name"), "arguments": call.get("parameters")}
@@ -71,8 +72,8 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     if calls:
         yield {"role": "assistant", "content": None, "tool_calls": calls}
     for i, call in enumerate(used):
-        yield {"role": "tool", "tool_call_id": f"t{index}-{i}", "content": text_of(call.get("result"))}
-    yield {"role": "assistant", "content": text_of(turn.get("assistant"))}
+        yield result_of_call(f"t{index}-{i}", call)
+    yield from native_messages([{"role": "assistant", "content": turn.get("assistant")}])
 
 
 def _in_steps(calls: JsonValue) -> list[Mapping[str, JsonValue]]:

@@ -14,7 +14,6 @@ from agent_eval.transcripts.importers.base import (
     NotThisFormatError,
     Source,
     conversations,
-    listed,
     mapping,
     or_nothing_found,
     text_of,
@@ -23,6 +22,7 @@ from agent_eval.transcripts.importers.base import (
     yes_or_no,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
@@ -55,7 +55,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = Thread()
     for agent, prompt in mapping(record.get("system_prompt")).items():
         thread.instruct(f"{agent}:\n{text_of(prompt)}")
-    spoken = [_message(mapping(value)) for value in history]
+    spoken = [message for value in history for message in _messages(mapping(value))]
     if question and not any(message["role"] == "user" for message in spoken):
         thread.extend([{"role": "user", "content": question}])
     thread.extend(spoken)
@@ -80,7 +80,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     }
 
 
-def _message(value: Mapping[str, JsonValue]) -> Fields:
+def _messages(value: Mapping[str, JsonValue]) -> list[Fields]:
     """Return a message with its speaker, taken from `name` or from a `role` such as `Orchestrator (thought)`."""
     role = text_of(value.get("role")) or ""
     name = text_of(value.get("name")) or (None if role in ("assistant", "user") else role)
@@ -91,14 +91,8 @@ def _message(value: Mapping[str, JsonValue]) -> Fields:
         native = "tool"
     else:
         native = "assistant"
-    content = value.get("content")
-    text = (
-        "\n".join(text_of(c) or "" for c in listed(content))
-        if isinstance(content, list)
-        else text_of(content)
-    )
-    message: Fields = {"role": native, "content": text}
-    return message | ({"name": name} if name and native != "user" else {})
+    named: dict[str, JsonValue] = {"name": name} if name and native != "user" else {}
+    return native_messages([{"role": native, "content": value.get("content"), **named}])
 
 
 FORMAT = Format(

@@ -24,13 +24,16 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.shared.dialects import ROLES, parsed
+from agent_eval.transcripts.importers.rules.speakers import known_role
+from agent_eval.transcripts.importers.rules.unread import UNREAD
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "chatgpt"
 EXPECTED = '{"mapping": {…}, "current_node": …}, as in conversations.json of an export'
 _THOUGHTS = ("thoughts", "reasoning_recap")
+_SAID = ("content", "tool_calls", "reasoning", "attachments", UNREAD)
 _BESIDE = ("user_editable_context", "model_editable_context")
 
 
@@ -48,8 +51,11 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     thread = Thread()
-    for message in _branch(record):
+    branch = _branch(record)
+    for message in branch:
         _take(thread, message)
+    nodes = (mapping(mapping(node).get("message")) for node in mapping(record.get("mapping")).values())
+    thread.n_withdrawn = sum(map(_is_spoken, nodes)) - sum(map(_is_spoken, branch))
     if not thread.messages:
         raise NotThisFormatError(f"the chat contains no messages; expected {EXPECTED}")
     thread.metadata = without_nulls({"title": record.get("title")})
@@ -72,9 +78,16 @@ def _branch(record: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
     return found[::-1]
 
 
+def _is_spoken(message: Mapping[str, JsonValue]) -> bool:
+    """Return whether a message is text of the person or of the agent."""
+    is_sent = message.get("recipient", "all") == "all"
+    has_text = any(part for part in listed(mapping(message.get("content")).get("parts")))
+    return is_sent and has_text and mapping(message.get("author")).get("role") in ("user", "assistant")
+
+
 def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     author, content = mapping(message.get("author")), mapping(message.get("content"))
-    kind, role = content.get("content_type"), ROLES.get(str(author.get("role")))
+    kind, role = content.get("content_type"), known_role(author.get("role"))
     if role is None:
         raise NotThisFormatError(f"a message's author.role is {str(author.get('role'))[:40]!r}")
     if kind in _THOUGHTS:
@@ -86,31 +99,49 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
         texts = (text_of(content.get(key)) for key in ("user_profile", "user_instructions"))
         thread.instruct("\n\n".join(filter(None, texts)))
         return
-    text = _text(content)
+    parts = _parts(content)
+    shown = " ".join(str(mapping(part).get("asset_pointer")) for part in listed(parts))
+    given = map(mapping, listed(mapping(message.get("metadata")).get("attachments")))
+    files: JsonValue = [
+        {**file, "file_id": file.get("id")} for file in given if str(file.get("id")) not in shown
+    ]
+    *before, own = native_messages([{"role": role, "content": parts, "attachments": files}])
+    thread.extend(before)
+    own |= _beside(message)
+    text = text_of(own["content"])  # type: ignore[arg-type]
     recipient = text_of(message.get("recipient")) or "all"
-    own: Fields = {"role": role, "content": text, **_beside(message)}
     if role == "assistant" and recipient != "all":
         arguments = parsed(text)
         named: JsonValue = arguments if isinstance(arguments, dict) else {"text": text}
         call: Fields = {"id": text_of(message.get("id")), "name": recipient, "arguments": named}
         thread.extend([{**own, "content": None, "tool_calls": [call]}])
     elif role == "tool":
+        status = mapping(mapping(message.get("metadata")).get("aggregate_result")).get("status")
+        if kind == "system_error" or str(status).startswith("failed"):
+            own["is_error"] = True
         thread.answer(text_of(author.get("name")), None, own)
-    elif text is not None or role == "user":
+    elif role == "user" or any(own.get(key) for key in _SAID):
         thread.extend([own])
 
 
-def _text(content: Mapping[str, JsonValue]) -> str | None:
-    parts = listed(content.get("parts")) or [content.get("text", content.get("result"))]
-    texts = [part if isinstance(part, str) else _part(part) for part in parts if part is not None]
-    return "\n".join(text for text in texts if text) or None
+def _parts(content: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the parts of a message; the kind of a part is its type, and content without a text is one part."""
+    parts = content.get("parts")
+    if not isinstance(parts, list):
+        text = content.get("text", content.get("result"))
+        is_empty = not any(v for key, v in content.items() if key not in ("content_type", "language"))
+        return (
+            text if isinstance(text, str) or is_empty else [{**content, "type": content.get("content_type")}]
+        )
+    return [_part(part) for part in parts if part is not None and part != ""]
 
 
-def _part(part: JsonValue) -> str:
-    fields = mapping(part)
-    kind = text_of(fields.get("content_type")) or "file"
-    place = "[image]" if kind.startswith("image") else "[audio]" if kind.startswith("audio") else f"[{kind}]"
-    return text_of(fields.get("text")) or place
+def _part(part: JsonValue) -> JsonValue:
+    kind = mapping(part).get("content_type")
+    if not isinstance(part, dict) or kind is None:
+        return part
+    text = part.get("text")
+    return {"type": "text", "text": text} if isinstance(text, str) else {**part, "type": kind}
 
 
 def _beside(message: Mapping[str, JsonValue]) -> Fields:

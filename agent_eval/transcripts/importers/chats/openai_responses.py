@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import ended_in
 from agent_eval.transcripts.importers.rules.order import (
     in_time_order,
     messages_in_time_order,
@@ -29,7 +30,7 @@ from agent_eval.transcripts.importers.shared.api_calls import replied, sent
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.pairs import REQUESTS, RESPONSES
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 
 NAME = "openai-responses"
 EXPECTED = (
@@ -145,10 +146,13 @@ def _in_order(messages: list[Fields], record: Mapping[str, JsonValue]) -> list[F
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-    whole = Thread()
+    parts: list[Thread] = []
     records = in_time_order([*map(mapping, listed(group.get("records")))], _time)
     error: JsonValue = None
-    for record in parents_first(records, _own, _before):
+    records = parents_first(records, _own, _before)
+    branch = ended_in(records, _own, _before, _own(records[-1])) if records else None
+    n_withdrawn = 0
+    for record in records:
         part = Thread()
         request, response = _parts(record)
         items = record.get("items", record.get("data"))
@@ -161,7 +165,12 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         error = (
             response.get("error") or (response.get("status") == "failed" and "the response failed") or None
         )
-        whole.follow(part)
+        if branch is not None and _own(record) not in branch and _before(record) in branch:
+            n_withdrawn += sum(m["role"] in ("user", "assistant") for m in part.messages)
+            continue
+        parts.append(part)
+    whole = session_of(parts)
+    whole.n_withdrawn += n_withdrawn
     if not whole.messages:
         raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
     whole.failure = (f"{NAME} error", text_of(error) or "") if error else None

@@ -18,19 +18,15 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
+from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "sharegpt"
 EXPECTED = '{"conversations": [{"from": …, "value": …}]}, one per line or in a JSON array'
-_SPEAKERS = {
-    **dict.fromkeys(("human", "user"), "user"),
-    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "claude"), "assistant"),
-    "system": "system",
-    "function_call": "assistant",
-    **dict.fromkeys(("observation", "tool", "function_response"), "tool"),
-}
+_CALL = "function_call"
 _KNOWN = {"id", "conversations", "system", "tools"}
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
@@ -55,27 +51,32 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = Thread()
     thread.instruct(text_of(record.get("system")))
     thread.know_tools(record.get("tools"))
-    thread.extend(_message(value, i) for i, value in enumerate(values))
+    ordered, thread.n_withdrawn = spoken_in_order(values)
+    thread.extend(message for i, value in enumerate(ordered) for message in _messages(value, i))
     said = thread.fields()
     rest = without_nulls({key: value for key, value in record.items() if key not in _KNOWN})
     name = ids.named(text_of(record.get("id")) or str(number))
     return {**said, "conversation_id": name, "metadata": {**rest, **mapping(said["metadata"])}}  # type: ignore[arg-type]
 
 
-def _message(value: JsonValue, index: int) -> Fields:
+def _messages(value: JsonValue, index: int) -> Iterator[Fields]:
     speaker = mapping(value).get("from")
-    role = _SPEAKERS.get(str(speaker))
-    if role is None:
-        allowed = ", ".join(sorted(_SPEAKERS))
-        raise NotThisFormatError(f"conversations[{index}].from is {str(speaker)[:40]!r}; allowed: {allowed}")
+    if speaker != _CALL:
+        if known_role(speaker) is None:
+            raise NotThisFormatError(
+                f"conversations[{index}].from is {str(speaker)[:40]!r}; allowed: {_CALL}, {', '.join(SAID_ROLES)}"
+            )
+        yield from native_messages([{**mapping(value), "role": known_role(speaker)}])
+        return
     text = text_of(mapping(value).get("value"))
-    thought, written = _thought(text) if speaker == "function_call" and text else (None, text)
-    said = parsed(written) if speaker == "function_call" else None
+    thought, written = _thought(text) if text else (None, text)
+    if written and not written.lstrip().startswith(("{", "[")):
+        yield {"role": "assistant", "content": text}
+        return
+    said = parsed(written)
     calls = [mapping(call) for call in (said if isinstance(said, list) else [said])]
-    if calls and all(call.get("name") for call in calls):
-        named: list[JsonValue] = [{"name": c["name"], "arguments": c.get("arguments")} for c in calls]
-        return {"role": role, "content": thought, "tool_calls": named}
-    return {"role": role, "content": text}
+    named: list[JsonValue] = [{"name": c.get("name"), "arguments": c.get("arguments")} for c in calls]
+    yield {"role": "assistant", "content": thought, "tool_calls": named}
 
 
 def _thought(text: str) -> tuple[str | None, str]:

@@ -23,7 +23,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.rules.order import in_time_order
+from agent_eval.transcripts.importers.rules.order import in_number_order, in_time_order
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
@@ -65,9 +65,8 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = Thread()
     agent = mapping(record.get("agent"))
     thread.know_tools(agent.get("tool_definitions"))
-    ordered = in_time_order(
-        [*enumerate(steps)], lambda pair: mapping(pair[1]).get("timestamp"), _is_instruction
-    )
+    numbered = in_number_order([*enumerate(steps)], lambda pair: mapping(pair[1]).get("step_id"))
+    ordered = in_time_order(numbered, lambda pair: mapping(pair[1]).get("timestamp"), _is_instruction)
     found = [m for i, step in ordered for m in _step(mapping(step), i, agent.get("model_name"))]
     thread.extend(found if mapping(record.get("extra")).get(OWN) else told_apart(found))
     totals = mapping(record.get("final_metrics"))
@@ -133,7 +132,8 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
             "content": result.get("content"),
             "tool_call_id": result.get("source_call_id"),
         }
-        yield native_messages([answer])[0] | dict(mapping(mapping(result.get("extra")).get(OWN)))
+        own = dict(mapping(mapping(result.get("extra")).get(OWN)))
+        yield from (message | own for message in native_messages([answer]))
 
 
 def _call(call: Mapping[str, JsonValue]) -> Fields:

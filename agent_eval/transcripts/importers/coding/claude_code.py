@@ -24,7 +24,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, ended_in
-from agent_eval.transcripts.importers.rules.order import parents_first
+from agent_eval.transcripts.importers.rules.order import log_in_time_order, parents_first
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.unread import described, not_read
 from agent_eval.transcripts.importers.shared.dialects import native_messages
@@ -185,7 +185,7 @@ def _session(record: Record, agents: Mapping[int, str]) -> str:
 
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
-    lines = parents_first(lines, _uuid, _parent)
+    lines = parents_first(log_in_time_order(lines, lambda line: line.get("timestamp")), _uuid, _parent)
     kept = _kept(lines)
     left_out = Counter({WITHDRAWN: sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))})
     prompts = _queued(kept, left_out)
@@ -373,8 +373,13 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
         "cost_usd": paid(line.get("costUSD")),
     }
     found = native_messages([timed])
-    if line.get("isMeta") is True or line.get("isCompactSummary") is True:
+    by_program = any(
+        line.get(key) is True for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
+    )
+    if by_program or mapping(line.get("origin")).get("kind", "human") not in ("human", "channel"):
         found = [{**m, "role": "developer"} if m["role"] == "user" else m for m in found]
+    if str(line.get("toolUseResult")).startswith("Error: "):
+        found = [{**m, "is_error": True} if m["role"] == "tool" else m for m in found]
     if line.get("isApiErrorMessage") is True:
         found = [{**m, "is_error": True} if m["role"] == "assistant" else m for m in found]
     return found

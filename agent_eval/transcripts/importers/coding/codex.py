@@ -1,6 +1,7 @@
 """Read OpenAI Codex session logs (`rollout-….jsonl`): lines {"timestamp", "type", "payload"}, older ones without payload."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
 
 from pydantic import JsonValue
 
@@ -21,6 +22,9 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
+from agent_eval.transcripts.importers.rules.failures import exit_failed, failed
+from agent_eval.transcripts.importers.rules.order import log_in_time_order
+from agent_eval.transcripts.importers.rules.settling import FAILED
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages
@@ -57,8 +61,12 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _marked(source: Source) -> Iterator[Item]:
-    """Yield the lines, each with its session: the last session that began, which includes its forks."""
-    session, related = "", set[str | None]()
+    """Yield the lines, each with its session: the last session that began, which includes its forks.
+
+    Lines before the first session of the file belong to it, because a file may be listed newest first.
+    """
+    metas = (_meta(mapping(r.value)) for r in json_lines(source.path, source.file) if isinstance(r, Record))
+    session, related = next((_name(meta) for meta in metas if meta), None) or "", set[str | None]()
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
             yield record
@@ -66,11 +74,15 @@ def _marked(source: Source) -> Iterator[Item]:
         line = mapping(record.value)
         meta = _meta(line)
         if meta:
-            name = text_of(meta.get("id")) or text_of(meta.get("session_id")) or str(record.number)
+            name = _name(meta) or str(record.number)
             if name != session and name not in related:
                 session = name
             related |= {text_of(meta.get("forked_from_id")), text_of(meta.get("parent_thread_id"))}
         yield Record(record.number, {"session": session or None, "line": dict(line)}, record.size)
+
+
+def _name(meta: Mapping[str, JsonValue]) -> str | None:
+    return text_of(meta.get("id")) or text_of(meta.get("session_id"))
 
 
 def _meta(line: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -87,11 +99,12 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     error: str | None = None
     model: JsonValue = None
     names: list[JsonValue] = []
-    for line in (mapping(mapping(value).get("line")) for value in listed(group.get("records"))):
+    failing: set[JsonValue] = set()
+    lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
+    for line in log_in_time_order(lines, lambda line: line.get("timestamp")):
         meta = _meta(line)
         if meta:
-            own = (text_of(meta.get(key)) for key in ("id", "session_id", "forked_from_id"))
-            names = names or [name for name in own if name is not None]
+            names = names or _names(meta)
             thread.instruct(
                 text_of(mapping(meta.get("base_instructions")).get("text") or meta.get("instructions"))
             )
@@ -105,6 +118,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             thread.metadata |= without_nulls({"usage": usage})
         elif line.get("type") == "event_msg":
             error = _event(payload, messages, left_out) or error
+            failing |= {payload.get("call_id")} if _is_failed_call(payload) else set()
         item = payload if line.get("type") == "response_item" else line if "payload" not in line else {}
         if meta or item.get("type") in _STATE or item.get("record_type") == "state":
             continue
@@ -114,7 +128,9 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             messages += new
         elif line.get("type") not in _HELD_ELSEWHERE:
             messages.append(_unknown("line", line.get("type")))
-    thread.extend(told_apart(messages))
+    n_uses = Counter(mapping(call).get("id") for m in messages for call in listed(m.get("tool_calls")))  # type: ignore[arg-type]
+    failing = {name for name in failing if n_uses[name] == 1}
+    thread.extend(told_apart([_with_failures(message, failing) for message in messages]))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages or calls")
     if names:
@@ -127,6 +143,14 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     return thread.fields() | named
 
 
+def _names(meta: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the ids of the session and, of a fork, of its parent; a subagent's conversation is its own."""
+    own = _name(meta)
+    is_subagent = bool(mapping(meta.get("source")).get("subagent"))
+    parent = None if is_subagent else text_of(meta.get("forked_from_id"))
+    return [name for name in (own, parent) if name is not None]
+
+
 def _event(event: Mapping[str, JsonValue], messages: list[Fields], left_out: list[str]) -> str | None:
     """Apply an event to the messages if it is a rollback; return the text of an error."""
     kind = event.get("type")
@@ -136,6 +160,21 @@ def _event(event: Mapping[str, JsonValue], messages: list[Fields], left_out: lis
     elif kind == "error":
         return text_of(event.get("message")) or "error"
     return None
+
+
+def _is_failed_call(event: Mapping[str, JsonValue]) -> bool:
+    """Return whether an event says that a call failed."""
+    is_end = str(event.get("type")).endswith("_end") and isinstance(event.get("call_id"), str)
+    has_error = exit_failed(dict(event)) is True or failed(event) is True
+    return is_end and (has_error or "Err" in mapping(event.get("result")))
+
+
+def _with_failures(message: Fields, failing: Container[object]) -> Fields:
+    calls = message.get("tool_calls")
+    if not failing or not isinstance(calls, list):
+        return message
+    marked = [{**call, FAILED: True} if call.get("id") in failing else call for call in calls]
+    return {**message, "tool_calls": marked}
 
 
 def _roll_back(messages: list[Fields], n_turns: int, left_out: list[str]) -> None:

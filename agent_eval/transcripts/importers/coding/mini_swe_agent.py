@@ -107,7 +107,10 @@ def _message(value: Mapping[str, JsonValue], index: int, thread: Thread) -> list
         known["cost_usd"] = cost
     if value.get("role") == "user" and before.get("role") == "assistant":
         calls = before.get("tool_calls")
-        last = mapping(calls[-1]).get("id") if isinstance(calls, list) and calls else None
+        if not calls:  # the harness says what is wrong with the answer, or the person interrupts
+            is_person = str(extra.get("interrupt_type")).startswith("User")
+            return native_messages([{**known, "role": "user" if is_person else "developer"}])
+        last = mapping(calls[-1]).get("id") if isinstance(calls, list) else None
         answer: dict[str, JsonValue] = {**known, "role": "tool", "tool_call_id": last}
         return [m | _failure(content, extra) for m in native_messages([answer])]
     found = native_messages([known])

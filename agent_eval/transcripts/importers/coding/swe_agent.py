@@ -113,7 +113,7 @@ def _entry(entry: Mapping[str, JsonValue], index: int, *, is_task: bool) -> Iter
         and not is_task
         and entry.get("message_type", "observation") == "observation"
     ):
-        yield native_messages([{**entry, "role": "tool"}])[0]
+        yield from native_messages([{**entry, "role": "tool"}])
     else:
         known = ("role", "content", "tool_calls", "tool_call_ids", "name", "thinking_blocks")
         yield from native_messages([{key: entry[key] for key in known if key in entry}])
@@ -125,9 +125,12 @@ def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     call: Fields = {"id": f"step-{index}", "name": action.split(None, 1)[0] if action.strip() else "command"}
     call["arguments"] = {"command": action}
     calls = {"tool_calls": [call]} if action.strip() else {}
-    yield {"role": "assistant", "content": text_of(step.get("response") or step.get("thought")), **calls}
+    said: JsonValue = {"role": "assistant", "content": step.get("response") or step.get("thought")}
+    *before, last = native_messages([said])
+    yield from [*before, last | calls]
     if step.get("observation") is not None:
-        yield {"role": "tool", "tool_call_id": f"step-{index}", "content": text_of(step.get("observation"))}
+        result: JsonValue = {"role": "tool", "tool_call_id": f"step-{index}", "content": step["observation"]}
+        yield from native_messages([result])
 
 
 FORMAT = Format(

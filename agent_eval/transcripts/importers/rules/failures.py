@@ -10,7 +10,7 @@ from agent_eval.transcripts.importers.rules.values import mapping, text_of
 
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
 _HEAD = re.compile(
-    r"(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
+    r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
     r"\s*(-?\d{1,10})\b",
     re.IGNORECASE,
 )
@@ -71,6 +71,8 @@ def failed(value: Mapping[str, JsonValue]) -> bool | None:
     error = value.get("error")
     if isinstance(error, bool):
         return error
+    if value.get("success") is False:
+        return True
     state = value.get("status", value.get("state"))
     is_failed = isinstance(state, str) and state.lower() in _FAILED
     return True if error not in (None, "", {}, []) or is_failed else None

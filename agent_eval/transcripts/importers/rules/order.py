@@ -157,6 +157,29 @@ def in_time_order(
     return [*free, *(item for _, item in sorted(timed, key=lambda pair: pair[0]))]
 
 
+def in_number_order(items: Sequence[_Item], number: Callable[[_Item], JsonValue]) -> list[_Item]:
+    """Return the items in the order of their numbers, if each has a different one; else in the given order."""
+    numbers: list[float] = []
+    for item in items:
+        if (value := number_of(number(item))) is None:
+            return list(items)
+        numbers.append(value)
+    if len(set(numbers)) < len(items):
+        return list(items)
+    return [item for _, item in sorted(zip(numbers, items, strict=True), key=lambda pair: pair[0])]
+
+
+def log_in_time_order(lines: Sequence[_Item], when: Callable[[_Item], JsonValue]) -> list[_Item]:
+    """Return the lines of a log in the order of their times; lines without a time come first.
+
+    The order of the file is kept if a time cannot be read, which the message that has it names.
+    """
+    try:
+        return in_time_order(lines, when, is_free=lambda _: True)
+    except NotThisFormatError:
+        return list(lines)
+
+
 def messages_in_time_order(messages: Sequence[Fields]) -> list[Fields]:
     """Return native messages in the order of their times (see `in_time_order`); instructions need no time."""
     return in_time_order(messages, _message_time, lambda message: message.get("role") in _FREE)
@@ -190,10 +213,16 @@ def refuse_results_before_calls(messages: Iterable[Fields]) -> None:
             called |= {name} if isinstance(name, str) else set()
 
 
-def sortable(value: JsonValue) -> float:
-    """Return a time as seconds since 1970, by which steps are sorted; minus infinity for a missing or invalid time."""
+def seconds_of(value: JsonValue) -> float | None:
+    """Return a time as seconds since 1970; None for a missing or invalid time."""
     try:
         when = point_in_time(value)
     except NotThisFormatError:
-        return float("-inf")
-    return float("-inf") if when is None else when.timestamp()
+        return None
+    return None if when is None else when.timestamp()
+
+
+def sortable(value: JsonValue) -> float:
+    """Return a time as seconds since 1970, by which traces are sorted; minus infinity for a missing or invalid time."""
+    seconds = seconds_of(value)
+    return float("-inf") if seconds is None else seconds

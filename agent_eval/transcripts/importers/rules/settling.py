@@ -1,5 +1,6 @@
 """Apply the rules for all formats to a converted record, before it is validated."""
 
+import itertools
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -7,8 +8,10 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from agent_eval.formats.json_text import loads
 from agent_eval.transcripts.importers.rules.failures import exit_failed
 from agent_eval.transcripts.importers.rules.order import refuse_results_before_calls, time_text
+from agent_eval.transcripts.importers.rules.speakers import speakers_of
 from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
 from agent_eval.transcripts.importers.rules.values import Fields, NotThisFormatError, listed, mapping
 
@@ -16,6 +19,8 @@ FAILED = "failed"
 """Key of a call: true if the source says that the call failed; its result becomes an error."""
 _REASONING = "reasoning"
 _THOUGHT = re.compile(r"\s*<(think|thinking)>(.*?)</\1>\s*", re.DOTALL)
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_RESULT = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
 _OWN_KEYS = frozenset(
     {"role", UNREAD, "timestamp", "usage", "cost_usd", "latency_ms", "finish_reason", "name"}
 )
@@ -41,12 +46,20 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
         if not isinstance(value, dict):
             return fields, unread
         message = cast("Fields", value)
+        message = _with_named_calls(message)
         named = unread_of(message)
         unread += named
         places[index] = len(messages)
         if named and not any(known for key, known in message.items() if key not in _OWN_KEYS):
             continue
-        messages.append(_timed({k: v for k, v in message.items() if k != UNREAD}, unread))
+        message = _timed({k: v for k, v in message.items() if k != UNREAD}, unread)
+        text = message.get("content")
+        if not isinstance(text, str) or "<" not in text:
+            messages.append(message)
+            continue
+        later = (cast("Fields", m) for m in itertools.islice(values, index + 1, None) if isinstance(m, dict))
+        for part in speakers_of(message, later, is_of_coding_agent=False):
+            messages += _in_tags(part, unread)
     refuse_results_before_calls(messages)
     messages = list(_numbered(messages))
     metadata = dict(mapping(cast("JsonValue", fields.get("metadata"))))
@@ -55,6 +68,24 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
     if thoughts:
         metadata[_REASONING] = thoughts
     return {**fields, "messages": messages, **({"metadata": metadata} if metadata else {})}, unread
+
+
+def _with_named_calls(message: Fields) -> Fields:
+    """Return a message without the calls that have no name, which are named as not read."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    known = [call for call in calls if _call_name(call)] if isinstance(calls, list) else calls
+    if not isinstance(calls, list) or not isinstance(known, list) or len(known) == len(calls):
+        return message
+    named = [*unread_of(message), *["call without a name"] * (len(calls) - len(known))]
+    return {**message, "tool_calls": known, UNREAD: named}
+
+
+def _call_name(call: object) -> bool:
+    fields = mapping(cast("JsonValue", call))
+    name = mapping(fields.get("function")).get("name", fields.get("name"))
+    return isinstance(name, str) and bool(name.strip())
 
 
 def _moved(thought: JsonValue, places: dict[int, int]) -> JsonValue:
@@ -71,6 +102,34 @@ def _timed(message: Fields, unread: list[str]) -> Fields:
     except NotThisFormatError as error:
         unread.append(f"time of a message ({error})")
         return {key: value for key, value in message.items() if key != "timestamp"}
+
+
+def _in_tags(message: Fields, unread: list[str]) -> list[Fields]:
+    """Return a message; calls that an agent's text contains in tags become calls, and results in tags become results.
+
+    Models write calls as <tool_call>{"name", "arguments"}</tool_call>, and get <tool_response>…</tool_response>.
+    """
+    text = message.get("content")
+    if not isinstance(text, str):
+        return [message]
+    if message.get("role") == "assistant" and "<tool_call>" in text and not message.get("tool_calls"):
+        calls: list[object] = []
+        for block in _CALL.findall(text):
+            try:
+                call = mapping(loads(block))
+            except (ValueError, RecursionError):
+                call = {}
+            calls += [{"name": call["name"], "arguments": call.get("arguments")}] if call.get("name") else []
+            unread += [] if call.get("name") else ["call in <tool_call> tags that is not JSON with a name"]
+        rest = _CALL.sub("", text).strip() or None
+        return [{**message, "content": rest, **({"tool_calls": calls} if calls else {})}]
+    if (
+        message.get("role") == "tool"
+        and (results := _RESULT.findall(text))
+        and not _RESULT.sub("", text).strip()
+    ):
+        return [{**message, "content": result} for result in results]
+    return [message]
 
 
 def _thoughts(messages: list[Fields]) -> list[JsonValue]:

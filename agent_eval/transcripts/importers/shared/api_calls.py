@@ -3,6 +3,7 @@
 Spans in traces and the requests and responses in a proxy's log have the same forms.
 """
 
+import re
 from collections.abc import Mapping
 
 from pydantic import JsonValue
@@ -12,7 +13,8 @@ from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages, parsed
 from agent_eval.transcripts.importers.shared.threads import Thread
 
-_MESSAGES = ("messages", "input", "contents", "chat_history", "history")
+_HISTORIES = ("chat_history", "history")
+_MESSAGES = ("messages", "input", "contents", *_HISTORIES)
 _INSTRUCTIONS = ("instructions", "system", "systemInstruction", "system_instruction", "system_prompt")
 _TOOLS = ("tools", "functions")
 _PROMPTS = ("prompt", "query", "question", "text", "user_input", "user_message")
@@ -20,6 +22,7 @@ _SETTINGS = (
     *("model", "temperature", "max_tokens", "stream", "stop", "config", "tool_choice", "response_format"),
     "kwargs",
 )
+_BEGINS_AS_HISTORY = re.compile(r'\s*[\[{][\[{\s]*"(?:role|content|parts|messages|type|choices|text)"\s*:')
 _REPLIES = (
     *("text", "content", "generated_text", "answer", "response", "raw", "output", "result", "completion"),
     *("final_answer", "reply", "message"),
@@ -36,8 +39,7 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
     if isinstance(value, list):
         return native_messages(_without_schemas(thread, value))
     if not isinstance(value, dict):
-        text = text_of(value)
-        return [{"role": "user", "content": text}] if text and text.strip() else []
+        return _said("user", value)
     if is_message(value):
         return native_messages([value])
     for key in _INSTRUCTIONS:
@@ -48,12 +50,41 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
         (found for key in _MESSAGES if (found := parsed(value.get(key))) not in (None, "", [])), None
     )
     if isinstance(inner, list | str):
-        return sent(thread, _unnested(inner))
+        before = _history(value) if isinstance(inner, str) else []
+        asked = sent(thread, _unnested(inner))
+        return [*(sent(thread, before) if before else []), *asked, *_asked_after(value, asked)]
     prompt = next((value[key] for key in _PROMPTS if value.get(key) is not None), None)
     known = {*_INSTRUCTIONS, *_TOOLS, *_MESSAGES, *_PROMPTS, *_SETTINGS}
     if prompt is None and (rest := sorted(value.keys() - known)):
         return [_unknown("input", rest)]
     return [] if prompt is None else sent(thread, prompt)
+
+
+def _said(role: str, value: JsonValue) -> list[Fields]:
+    """Return a text as a message; a history that is cut off, as tracers do at a limit of length, is not a text."""
+    text = text_of(value)
+    if not text or not text.strip():
+        return []
+    if _BEGINS_AS_HISTORY.match(text):
+        return [
+            {"role": "developer", "content": None, UNREAD: [f"{role} messages that are cut off or not JSON"]}
+        ]
+    return [{"role": role, "content": text}]
+
+
+def _history(value: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the earlier messages that a chain receives beside its question."""
+    return next((found for key in _HISTORIES if (found := listed(parsed(value.get(key))))), [])
+
+
+def _asked_after(value: Mapping[str, JsonValue], messages: list[Fields]) -> list[Fields]:
+    """Return the question beside earlier messages, unless they end with it."""
+    prompt = next(
+        (text for key in _PROMPTS if isinstance(text := value.get(key), str) and text.strip()), None
+    )
+    if prompt is None or not _history(value) or (messages and messages[-1].get("content") == prompt):
+        return []
+    return [{"role": "user", "content": prompt}]
 
 
 def _unknown(side: str, keys: list[str]) -> Fields:
@@ -71,8 +102,7 @@ def replied(thread: Thread, value: JsonValue) -> list[Fields]:
     if isinstance(value, list):
         return [m for item in listed(_unnested(value)) for m in _reply_item(item)]
     if not isinstance(value, dict):
-        text = text_of(value)
-        return [{"role": "assistant", "content": text}] if text and text.strip() else []
+        return _said("assistant", value)
     if isinstance(value.get("output"), list) and not isinstance(value.get("choices"), list):
         thread.instruct(_instruction(value.get("instructions")))
         thread.know_tools(value.get("tools"))

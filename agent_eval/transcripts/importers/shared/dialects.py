@@ -32,38 +32,10 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
 from agent_eval.transcripts.importers.rules.order import time_of
 from agent_eval.transcripts.importers.rules.settling import FAILED
+from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unread_of
 from agent_eval.transcripts.importers.shared.steps import is_stepped, steps
 
-ROLES: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            *(
-                "user",
-                "human",
-                "HumanMessage",
-                "HumanMessageChunk",
-                "customer",
-                "visitor",
-                "client",
-                "caller",
-            ),
-            *("guest", "end_user", "enduser", "end-user", "lead", "contact", "person"),
-        ),
-        "user",
-    ),
-    **dict.fromkeys(
-        (
-            *("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
-            *("admin", "operator", "support", "virtual_assistant", "virtual-agent", "ai_agent", "llm"),
-        ),
-        "assistant",
-    ),
-    **dict.fromkeys(("system", "SystemMessage"), "system"),
-    "developer": "developer",
-    **dict.fromkeys(("tool", "function", "observation", "ipython", "ToolMessage", "FunctionMessage"), "tool"),
-}
-"""Role name in a source format → native role."""
 SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("sender", "speaker", "author"), "role"),
     **dict.fromkeys(("message", "text", "body", "utterance"), "content"),
@@ -132,6 +104,10 @@ _RESULT_ITEMS = frozenset(
 )
 
 
+_MARKS = frozenset({"step-start", "cachePoint"})
+"""Types or keys of parts that only mark a place."""
+
+
 @dataclass
 class _Parts:
     """Collect the parts of one message's content."""
@@ -174,6 +150,8 @@ def is_foreign(message: Mapping[str, JsonValue]) -> bool:
     is_other = is_other or (isinstance(content, dict) and role not in ("tool", "function"))
     is_other = is_other or ("content" not in message and not SYNONYMS.keys().isdisjoint(message))
     is_other = is_other or bool(message.get("invalid_tool_calls"))
+    is_other = is_other or (not content and isinstance(message.get("refusal"), str))
+    is_other = is_other or not isinstance(message.get("tool_calls") or [], list)
     is_renamed = isinstance(role, str) and _role(message) not in (role, None) and role != "function"
     is_typed = role is None and _role(_opened(dict(message))) is not None
     is_listed = isinstance(message.get("parts"), list) or is_stepped(message)
@@ -202,21 +180,22 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
     value = _opened(value)
     kind = _kind(value)
+    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
     if kind in _RESULT_ITEMS:
-        yield _result(value)
+        yield when | _result(value)
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
-        yield from _called(value)
+        yield from (when | message for message in _called(value))
     elif kind == "reasoning" and "role" not in value:
         texts = [_plain(part) for part in (*listed(value.get("summary")), *listed(value.get("content")))]
-        if said := "\n".join(filter(None, texts)):
-            yield {"role": "assistant", "content": None, "reasoning": said}
+        if thought := "\n".join(filter(None, texts)):
+            yield when | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
             yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}
             return
         speaker = value.get("role", value.get("from", kind or None))
         raise NotThisFormatError(
-            f"message {index + 1} has the unknown role {str(speaker)[:40]!r}; allowed: {', '.join(_SAID_ROLES)}"
+            f"message {index + 1} has the unknown role {str(speaker)[:40]!r}; allowed: {', '.join(SAID_ROLES)}"
         )
     else:
         for step in steps({**value, "role": found}):
@@ -238,7 +217,7 @@ def with_known_keys(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         return value
     known = dict(value)
     for key, meant in SYNONYMS.items():
-        is_speaker = meant == "role" and _known_role(_speaker(known.get(key))) is not None
+        is_speaker = meant == "role" and known_role(_speaker(known.get(key))) is not None
         is_text = meant == "content" and isinstance(known.get(key), str) and "parts" not in known
         is_text = is_text and ("role" in known or "from" in known)
         if meant not in known and "from" not in known and is_speaker:
@@ -264,16 +243,9 @@ def _role(value: Mapping[str, JsonValue]) -> str | None:
 
     The message with the result of a call has the role tool, even if the source writes the tool's name as its role.
     """
-    known = _known_role(value.get("role") or value.get("from") or value.get("type"))
+    known = known_role(value.get("role") or value.get("from") or value.get("type"))
     is_result = known is None and isinstance(value.get("role"), str) and value.get("tool_call_id")
     return "tool" if is_result else known
-
-
-def _known_role(named: JsonValue) -> str | None:
-    return ROLES.get(named, ROLES.get(named.strip().lower())) if isinstance(named, str) else None
-
-
-_SAID_ROLES = (*sorted(set(ROLES.values())), "and words for them such as human, customer, bot")
 
 
 def is_chat_message(value: JsonValue) -> bool:
@@ -294,7 +266,7 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     beside: Fields = {UNREAD: parts.unread} if parts.unread else {}
     if role == "tool":
         speaker = value.get("role")
-        if name is None and isinstance(speaker, str) and _known_role(speaker) is None:
+        if name is None and isinstance(speaker, str) and known_role(speaker) is None:
             name = speaker
         more = mapping(value.get("additional_kwargs")).get("tool_call_id")
         call_id = text_of(value.get("tool_call_id") or value.get("id") or more) or _first_id(value)
@@ -356,14 +328,17 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
         elif part is not None:
             found.texts.append(text_of(part) or "")
     found.attachments += native_attachments(value)
-    if not found.texts and isinstance(refusal := value.get("refusal"), str):
-        found.texts.append(refusal)
+    if not any(found.texts) and isinstance(refusal := value.get("refusal"), str):
+        found.texts = [refusal]
     return found
 
 
 def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
     kind = _kind(dict(part))
-    if part.get("thought") is True or kind in _REASONING_PARTS:
+    if isinstance(thought := part.get("reasoningContent"), dict):  # Bedrock
+        text = mapping(thought.get("reasoningText")).get("text")
+        found.reasoning += [text] if isinstance(text, str) else []
+    elif part.get("thought") is True or kind in _REASONING_PARTS:
         texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data", "thought"))
         said = [text for text in texts if isinstance(text, str) and text][:1]
         found.reasoning += said
@@ -373,7 +348,7 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.texts.append(attachment.placeholder)
         found.attachments.append(attachment.model_dump())
     elif isinstance(call := _inner(part, "functionCall", "function_call", "toolUse", "tool_call"), dict):
-        _add_call(call, found)
+        found.calls.append(_call(call))
     elif isinstance(answer := _inner(part, "functionResponse", "function_response", "toolResult"), dict):
         _add_result(answer, found)
     elif isinstance(answer := part.get("tool_call_result"), dict):  # Haystack
@@ -384,12 +359,12 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         outcome = str(answer.get("outcome", "OUTCOME_OK"))
         _add_result({"output": answer.get("output"), "is_error": outcome != "OUTCOME_OK"}, found)
     elif (kind in _CALL_PARTS or kind.endswith("tool_use")) and _call_name(part):
-        _add_call(part, found)
+        found.calls.append(_call(part))
     elif kind in _RESULT_PARTS or kind.endswith("tool_result"):
         _add_result(part, found)
     elif kind == "refusal" and isinstance(refusal := part.get("refusal", part.get("text")), str):
         found.texts.append(refusal)
-    elif kind in _TEXT_PARTS or not kind:
+    elif kind in _TEXT_PARTS or (not kind and not _MARKS & part.keys()):
         texts = (part.get(key) for key in ("text", "content"))
         said = [text for value in texts if (text := _value(value)) is not None][:1]
         found.texts += said
@@ -399,7 +374,7 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
             found.unread.append(
                 not_read("part of type", kind) if kind else not_read("part with the keys", keys)
             )
-    elif kind != "step-start":
+    elif kind not in _MARKS and not _MARKS & part.keys():
         found.unread.append(not_read("part of type", kind))
 
 
@@ -411,15 +386,6 @@ def _value(text: JsonValue) -> str | None:
     """Return the text of a part; threads of the Assistants API store it as {"value": …}."""
     text = mapping(text).get("value") if isinstance(text, dict) else text
     return text if isinstance(text, str) else None
-
-
-def _add_call(value: Mapping[str, JsonValue], found: _Parts) -> None:
-    """Add a call; one without a name is not read."""
-    call = _call(value)
-    if isinstance(call["name"], str) and call["name"]:
-        found.calls.append(call)
-    else:
-        found.unread.append("call without a name")
 
 
 def _add_result(value: Mapping[str, JsonValue], found: _Parts) -> None:
@@ -438,7 +404,7 @@ def _add_calls(value: Mapping[str, JsonValue], found: _Parts) -> None:
     named = [*named, *listed(value.get("invalid_tool_calls"))] or listed(more.get("tool_calls"))
     legacy = value.get("function_call") or more.get("function_call")
     for call in named or ([legacy] if legacy else []):
-        _add_call(mapping(parsed(call)), found)
+        found.calls.append(_call(mapping(parsed(call))))
 
 
 def _call_name(value: Mapping[str, JsonValue]) -> JsonValue:
@@ -489,12 +455,22 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
 def _result(value: Mapping[str, JsonValue]) -> Fields:
     keys = ("content", "response", "output", "result", "tools")
     content = next((value[key] for key in keys if value.get(key) is not None), value.get("text"))
+    if isinstance(content, dict) and {"content", "success"} == content.keys():  # Codex
+        return _result({**value, **content, "output": None})
     name = value.get("name") or value.get("toolName")
     message: Fields = {"role": "tool", "tool_call_id": _id(value), **result_fields(content)}
     is_error = _failed(value) or _failed(mapping(content))
     if message["content"] is None and is_error:
         message["content"] = error_said(value) or text_of(value.get("status"))
     return message | ({"name": name} if isinstance(name, str) else {}) | is_error
+
+
+def result_of_call(call_id: str, call: Mapping[str, JsonValue]) -> Fields:
+    """Return the result of a call that its source stores beside the call; its error is the result if it failed."""
+    is_error = _failed(call) or _failed(mapping(call.get("result")))
+    message: Fields = {"role": "tool", "tool_call_id": call_id, **result_fields(call.get("result"))}
+    said = error_said(call) or (text_of(call.get("status")) if is_error.get("is_error") else None)
+    return message | ({"content": said} if message["content"] is None and said else {}) | is_error
 
 
 def result_fields(value: JsonValue) -> Fields:

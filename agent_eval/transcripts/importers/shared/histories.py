@@ -20,7 +20,7 @@ from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.rules.order import in_time_order, parents_first, point_in_time, time_of
 from agent_eval.transcripts.importers.shared import api_calls
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
-from agent_eval.transcripts.importers.shared.messages import chat_messages, chat_messages_with_reasoning
+from agent_eval.transcripts.importers.shared.messages import chat_messages_with_reasoning
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 FOLDED = "records are the beginning of a later record and are merged into it"
@@ -135,7 +135,7 @@ def thread_of(record: Mapping[str, JsonValue]) -> Thread:
     thread.know_tools(record.get("functions"))
     values = record.get("messages")
     if not isinstance(values, list):
-        thread.extend(chat_messages(values))
+        thread.extend(chat_messages_with_reasoning(values))
         return thread
     leaf = next((record[key] for key in _LEAVES if record.get(key) is not None), None)
     ordered, thread.n_withdrawn = spoken_in_order(values, leaf)

@@ -7,18 +7,17 @@ from pydantic import JsonValue
 from agent_eval.transcripts.attachments import attachments_of, beside_content, native_attachments
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
-from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
 
 _PLAIN = ("content", "name", "tool_call_id")
 
 
-def chat_messages(values: JsonValue) -> list[Fields]:
+def chat_messages_with_reasoning(values: JsonValue) -> list[Fields]:
     """Return native messages from a list of chat messages; keys that a judge does not need are dropped.
 
-    A message in another provider's form (Anthropic blocks, parts of the GenAI conventions) may become several.
-
-    The list is empty if the value is null, because a crashed run may have no messages.
+    A message in another provider's form (Anthropic blocks, parts of the GenAI conventions) may become several. The
+    keys `reasoning` and `model` are for `threads.Thread`. The list is empty if the value is null, because a crashed
+    run may have no messages.
 
     Raises:
         NotThisFormatError: If the value is neither null nor a list of objects.
@@ -27,14 +26,6 @@ def chat_messages(values: JsonValue) -> list[Fields]:
         return []
     if not isinstance(values, list):
         raise NotThisFormatError("messages is missing or not a list")
-    return [
-        {key: value for key, value in message.items() if key not in ("reasoning", "model")}
-        for message in chat_messages_with_reasoning(values)
-    ]
-
-
-def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
-    """Convert messages like `chat_messages`, but keep the keys `reasoning` and `model` for `threads.Thread`."""
     found: list[Fields] = []
     for i, value in enumerate(values):
         is_plain = not isinstance(value, dict) or not is_foreign(value)
@@ -51,19 +42,14 @@ def _message(value: JsonValue, index: int) -> Fields:
     content = value.get("content")
     if isinstance(content, dict | int | float):
         message["content"] = text_of(content)
-    elif content is None:
-        message["content"] = text_of(value.get("refusal"))
     if parts := beside_content(value):
         said = [content] if isinstance(content, str) else listed(content)
         content = [*said, *parts]
         message["content"] = content
     if native := native_attachments(value):
         message["attachments"] = [*(found.model_dump() for found in attachments_of(content)), *native]
-    calls = _calls(value)
-    if named := [call for call in calls if call["name"]]:
-        message["tool_calls"] = named
-    if len(named) < len(calls):
-        message[UNREAD] = ["call without a name"] * (len(calls) - len(named))
+    if calls := _calls(value):
+        message["tool_calls"] = calls
     return message | _tool_answer(value) | measured(value)
 
 

@@ -33,7 +33,9 @@ _STARTED = ("startTime", "start_time", "created_at", "request_created_at", "time
 def is_pair(value: JsonValue) -> bool:
     """Return whether a record is a request with its response, or a model API's response without its request."""
     record = mapping(value)
-    has_request = any(_body(record, (key,)) for key in REQUESTS) or isinstance(record.get("messages"), list)
+    has_request = any(key in record and _body(record, (key,)) for key in REQUESTS) or isinstance(
+        record.get("messages"), list
+    )
     response = _body(record, RESPONSES)
     is_answer = _has_reply(response) or "error" in response or _is_unanswered(record)
     return (has_request and is_answer) or _is_response(record)
@@ -42,6 +44,10 @@ def is_pair(value: JsonValue) -> bool:
 def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
     """Return whether a log states that a request got no response: `"response": null`."""
     given = [record[key] for key in RESPONSES if key in record]
+    if not given and any(
+        key in record and _body(record, (key,)) for key in REQUESTS
+    ):  # an empty cell of a CSV file
+        return any(record.get(key) for key in ("error", *_ERRORS))
     messages = listed(_body(record, REQUESTS).get("messages", record.get("messages")))
     is_open = not messages or mapping(messages[-1]).get("role") not in ("assistant", "model")
     return bool(given) and all(value in (None, "", {}) for value in given) and is_open
@@ -59,6 +65,8 @@ def _is_response(record: Mapping[str, JsonValue]) -> bool:
 def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str, JsonValue]:
     """Return the object under the first key that has one; JSON strings are parsed, and `body` is unwrapped."""
     for key in keys:
+        if record.get(key) is None:
+            continue
         found = mapping(parsed(record.get(key)))
         inner = mapping(parsed(found.get("body", found.get("json"))))
         if inner or found:

@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.transcripts.importers.base import Fields, error_text, listed, without_nulls
-from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN
-from agent_eval.transcripts.importers.rules.unread import UNREAD
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN, KnownBeginnings, ended_parts
+from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
 from agent_eval.transcripts.outcomes import class_of_error
@@ -76,6 +76,11 @@ class Thread:
         for schema in map(parsed, values):
             if isinstance(schema, dict):
                 self.tools.setdefault(canonical(schema), schema)
+
+    def not_read(self, what: str, kinds: Mapping[str, int]) -> None:
+        """Name records of unknown kinds, given the number of each kind."""
+        texts = [not_read(what, kind) for kind, n in kinds.items() for _ in range(n)]
+        self.extend([{"role": "developer", "content": None, UNREAD: texts}] if texts else [])
 
     def extend(self, messages: Iterable[Fields]) -> None:
         """Append messages unchanged."""
@@ -151,16 +156,26 @@ class Thread:
                 self._waiting.setdefault(str(call.get("name") or ""), []).append(call)
         self._n_noted = len(self.messages)
 
-    def follow(self, other: "Thread") -> None:
-        """Append a later part of the conversation, which may repeat all earlier messages."""
-        mine, theirs = self.keys(), other.keys()
-        repeats = len(theirs) > len(mine) and theirs[: len(mine)] == mine
-        n_repeated = len(mine) if repeats else 0
-        self.extend(
-            message
-            for key, message in zip(theirs[n_repeated:], other.messages[n_repeated:], strict=True)
-            if key not in self._instructions
-        )
+    def spoken(self) -> list[tuple[bytes, str]]:
+        """Return the key and the role of each message that is not an instruction."""
+        pairs = zip(self.keys(), self.messages, strict=True)
+        return [(key, str(m["role"])) for key, m in pairs if m["role"] not in _INSTRUCTING]
+
+    def follow(self, other: "Thread", n_repeated: int = 0) -> None:
+        """Append a later part of the conversation.
+
+        Args:
+            other: The part.
+            n_repeated: Number of its first messages that this conversation contains, not counting instructions.
+        """
+        self.keys()
+        for key, message in zip(other.keys(), other.messages, strict=True):
+            if message["role"] in _INSTRUCTING:
+                self.extend([] if key in self._instructions else [message])
+            elif n_repeated > 0:
+                n_repeated -= 1
+            else:
+                self.extend([message])
         for text in other.policy:
             self.instruct(text)
         self.n_withdrawn += other.n_withdrawn
@@ -201,6 +216,20 @@ class Thread:
             "tools": tools,
             "metadata": without_nulls({**self.metadata, **own_metadata}),
         }
+
+
+def session_of(parts: Sequence[Thread]) -> Thread:
+    """Return the conversation of a session from its parts in their order, each of which may repeat earlier messages.
+
+    The conversation is the branch that the session ended in: a part that a later one replaces is omitted, and its
+    messages are counted.
+    """
+    spoken = [part.spoken() for part in parts]
+    kept, n_withdrawn = ended_parts(spoken)
+    known, whole = KnownBeginnings(), Thread(n_withdrawn=n_withdrawn)
+    for index in kept:
+        whole.follow(parts[index], known.n_repeated(spoken[index]))
+    return whole
 
 
 def _joined_reasoning(messages: Iterable[Fields], unspoken: list[str]) -> Iterable[Fields]:

@@ -80,8 +80,9 @@ def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) ->
         source: The file.
         read: Function that yields the records; called up to three times.
     """
-    first = next((item for item in islice(read(), _FEW) if isinstance(item, Record)), None)
-    if first is None or not is_bare_message(first.value):
+    firsts = [item for item in islice(read(), _FEW) if isinstance(item, Record)]
+    first = next((item for item in firsts if is_bare_message(item.value)), None)
+    if first is None:
         yield from _each(read())
         return
     has_names = _named(first.value) is not None

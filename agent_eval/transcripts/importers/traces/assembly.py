@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed
+from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping
+from agent_eval.transcripts.importers.rules.failures import failed
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed, result_fields
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 
 TRACE_ERROR = "trace error"
 """Source of an outcome that an error of a trace or of its last model call decides."""
@@ -19,7 +20,7 @@ TRACE_ERROR = "trace error"
 class ModelCall:
     """Represent one model call. `start` is sortable, in any unit; other times are strings as in the source."""
 
-    start: float
+    start: float | None  # None: unknown
     input: JsonValue
     output: JsonValue
     system: JsonValue = None
@@ -37,7 +38,7 @@ class ModelCall:
 class ToolRun:
     """Represent one run of a tool."""
 
-    start: float
+    start: float | None  # None: unknown
     name: str | None
     arguments: JsonValue
     result: JsonValue
@@ -62,8 +63,13 @@ def thread_of_trace(trace: Trace) -> Thread:
     """
     thread = Thread()
     error: str | None = None
-    steps: Sequence[ModelCall | ToolRun] = sorted([*trace.calls, *trace.runs], key=lambda step: step.start)
-    for step in steps:
+    steps: Sequence[ModelCall | ToolRun] = [*trace.calls, *trace.runs]
+    if len({step.start is None for step in steps}) > 1:
+        raise NotThisFormatError(
+            f"its order is unknown: {sum(step.start is None for step in steps)} of {len(steps)} model calls and tool "
+            "runs have no start time that can be read; give each of them one"
+        )
+    for step in sorted(steps, key=lambda step: step.start or 0.0):
         if isinstance(step, ToolRun):
             answer: Fields = {
                 "role": "tool",
@@ -72,7 +78,7 @@ def thread_of_trace(trace: Trace) -> Thread:
             }
             answer |= {"content": step.error} if answer["content"] is None and step.error else {}
             answer |= {"name": step.name} if step.name else {}
-            answer |= {"is_error": True} if step.error else {}
+            answer |= {"is_error": True} if step.error or failed(mapping(parsed(step.result))) else {}
             answer |= {} if step.is_error is None else {"is_error": step.is_error}
             thread.answer(step.name, step.arguments, answer)
         else:
@@ -140,7 +146,4 @@ def _is_history(value: JsonValue) -> bool:
 
 def session_thread(traces: Iterable[Trace]) -> Thread:
     """Return the conversation of a session, built from its traces in the given order without repeated histories."""
-    whole = Thread()
-    for trace in traces:
-        whole.follow(thread_of_trace(trace))
-    return whole
+    return session_of([thread_of_trace(trace) for trace in traces])

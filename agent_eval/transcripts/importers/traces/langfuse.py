@@ -1,5 +1,6 @@
 """Read Langfuse exports: {"trace": {…}, "observations": […]}, a trace with its observations, or observations alone."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
@@ -22,10 +23,11 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.rules.order import in_time_order, sortable
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
+from agent_eval.transcripts.importers.rules.order import in_time_order, seconds_of, sortable
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread, session_of
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
     ToolRun,
@@ -37,6 +39,12 @@ from agent_eval.transcripts.importers.traces.assembly import (
 NAME = "langfuse"
 EXPECTED = '{"trace": {…}, "observations": [{"type": "GENERATION", "input", "output"}]}, or observations with a traceId'
 _TRACE = ("name", "userId", "tags", "release", "version", "environment")
+_KINDS = frozenset(
+    {
+        *("GENERATION", "TOOL", "SPAN", "EVENT", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"),
+        *("GUARDRAIL", None),
+    }
+)
 _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "observationId", "timestamp")
 
 
@@ -72,8 +80,35 @@ def _unpaged(source: Source) -> Iterator[Record | Refusal]:
 
 
 def _traces(source: Source) -> Iterator[Item]:
-    """Yield the traces; observations without a trace are grouped into one trace per `traceId`."""
-    return grouped_observations(source) if _is_flat(source) else _whole(source)
+    """Yield the traces; observations without a trace are grouped into one trace per `traceId`.
+
+    The observations of a subagent, which a tool runs, form a separate trace.
+    """
+    for item in grouped_observations(source) if _is_flat(source) else _whole(source):
+        if isinstance(item, Record):
+            yield from (Record(item.number, part, item.size) for part in _agents(mapping(item.value)))
+        else:
+            yield item
+
+
+def _agents(record: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
+    """Yield a trace without its subagents, then a trace for each of them."""
+    trace, observations = mapping(record.get("trace")), listed(record.get("observations"))
+    tree = RunTree()
+    for o in map(mapping, observations):
+        parent = text_of(o.get("parentObservationId"))
+        is_tool = o.get("type") == "TOOL" or _is_tool(o)
+        tree.add(text_of(o.get("id")), parent, None, is_tool=is_tool, is_call=o.get("type") == "GENERATION")
+    of_agent: dict[str | None, list[JsonValue]] = {None: []}
+    for value in observations:
+        of_agent.setdefault(tree.subagent(text_of(mapping(value).get("id"))), []).append(value)
+    if len(of_agent) == 1:
+        yield dict(record)
+        return
+    for agent, own in of_agent.items():
+        named: dict[str, JsonValue] = {"id": subagent_key(text_of(trace.get("id")), agent)}
+        named = {**trace} if agent is None else named
+        yield {**record, "trace": named, "observations": own}
 
 
 def _is_flat(source: Source) -> bool:
@@ -112,7 +147,7 @@ def _session(record: Mapping[str, JsonValue]) -> str | None:
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-    whole = Thread()
+    parts: list[Thread] = []
     names: list[str] = []
     for record in in_time_order([*map(mapping, listed(group.get("records")))], _time):
         observations = record.get("observations")
@@ -120,7 +155,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             raise NotThisFormatError(f"observations is missing or not a list; expected {EXPECTED}")
         trace = mapping(record.get("trace"))
         names.append(text_of(trace.get("id")) or str(number))
-        whole.follow(_thread(trace, [mapping(value) for value in observations]))
+        parts.append(_thread(trace, [mapping(value) for value in observations]))
+    whole = session_of(parts)
     if not whole.messages:
         raise NotThisFormatError("neither the trace nor any of its generations has an input or an output")
     whole.metadata["trace_ids"] = [*names]
@@ -143,6 +179,7 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
             found.calls.append(_call(observation))
         elif observation.get("type") == "TOOL" or _is_tool(observation):
             found.runs.append(_run(observation))
+    unknown = Counter(str(o.get("type")) for o in observations if o.get("type") not in _KINDS)
     roots = [o for o in observations if o.get("parentObservationId") is None]
     opening = _opening(trace, roots)
     if not found.calls:
@@ -159,10 +196,16 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
     for root in (trace, *roots):
         system = mapping(parsed(root.get("input"))).get("system")
         thread.instruct(system if isinstance(system, str) else None)
+        values = map(mapping, listed(parsed(parsed(root.get("input")))))
+        given = [dict(value) for value in values if value.get("role") in ("system", "developer")]
+        held = {m.get("content") for m in thread.messages}
+        for text in (m["content"] for m in native_messages(given) if m.get("content") not in held):
+            thread.instruct(text if isinstance(text, str) else None)
     scores: list[JsonValue] = [
         without_nulls({key: mapping(score).get(key) for key in _SCORE})
         for score in listed(trace.get("scores"))
     ]
+    thread.not_read("observation of type", unknown)
     thread.metadata = without_nulls(
         {
             **{key: trace.get(key) or None for key in _TRACE},
@@ -204,7 +247,7 @@ def _call(observation: Mapping[str, JsonValue]) -> ModelCall:
     parameters = mapping(observation.get("modelParameters"))
     reason = parameters.get("finishReason")
     return ModelCall(
-        start=sortable(start),
+        start=seconds_of(start),
         input=observation.get("input"),
         output=observation.get("output"),
         system=attributes.get("gen_ai.system_instructions"),
@@ -235,7 +278,7 @@ def _run(observation: Mapping[str, JsonValue]) -> ToolRun:
     result = parsed(observation.get("output"))
     content = mapping(result).get("content")
     return ToolRun(
-        start=sortable(observation.get("startTime")),
+        start=seconds_of(observation.get("startTime")),
         name=next((name for name in names if isinstance(name, str)), _tool_name(observation)),
         arguments=inner if isinstance(inner, dict) else given,
         result=content if isinstance(content, list | str) else result,

@@ -1,5 +1,6 @@
 """Read LangSmith runs as exported by its API and SDK: {"run_type", "trace_id", "inputs", "outputs", …}."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
@@ -19,11 +20,11 @@ from agent_eval.transcripts.importers.base import (
     text_of,
 )
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.rules.grouping import Threads, TracePart
-from agent_eval.transcripts.importers.rules.order import sortable
+from agent_eval.transcripts.importers.rules.grouping import RunTree, Threads, TracePart, subagent_key
+from agent_eval.transcripts.importers.rules.order import seconds_of, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.threads import Thread, session_of
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
     ToolRun,
@@ -34,16 +35,27 @@ from agent_eval.transcripts.importers.traces.assembly import (
 
 NAME = "langsmith"
 EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
+_KINDS = frozenset({"llm", "tool", "chain", "retriever", "embedding", "prompt", "parser"})
 _THREAD = ("session_id", "thread_id", "conversation_id")
 
 
 def read(source: Source) -> Iterator[Found]:
     """Yield the conversations in a file of runs; the traces of a thread form one conversation."""
-    runs = (mapping(item.value) for item in _runs(source) if isinstance(item, Record))
-    threads = Threads(map(_part, runs))
-    records = grouped(
-        source, lambda: _runs(source, threads), lambda value: threads.key(_part(mapping(value)))
-    )
+    tree = RunTree()
+
+    def parts() -> Iterator[TracePart]:
+        for run in (mapping(item.value) for item in _runs(source) if isinstance(item, Record)):
+            kind, part = run.get("run_type"), _part(run)
+            tree.add(part.own, part.parent, part.trace, is_tool=kind == "tool", is_call=kind == "llm")
+            yield part
+
+    threads = Threads(parts())
+
+    def key(value: JsonValue) -> str | None:
+        part = _part(mapping(value))
+        return subagent_key(threads.key(part), tree.subagent(part.own))
+
+    records = grouped(source, lambda: _runs(source, threads), key)
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
@@ -89,11 +101,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     traces: dict[str, list[Mapping[str, JsonValue]]] = {}
     for run in map(mapping, listed(group.get("records"))):
         traces.setdefault(text_of(run.get("trace_id") or run.get("id")) or "", []).append(run)
-    whole = Thread()
-    for runs in sorted(
-        traces.values(), key=lambda runs: min(sortable(run.get("start_time")) for run in runs)
-    ):
-        whole.follow(_thread(runs))
+    ordered = sorted(traces.values(), key=lambda runs: min(sortable(run.get("start_time")) for run in runs))
+    whole = session_of([*map(_thread, ordered)])
     if not whole.messages:
         raise NotThisFormatError("the trace contains no run with inputs or outputs")
     whole.metadata["trace_ids"] = [*filter(None, traces)]
@@ -114,13 +123,19 @@ def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
         found.calls += [part for run in roots[:1] for part in as_one_exchange(_call(run))]
     whole = [run for run in roots if run.get("run_type") not in ("llm", "tool")]
     found.error = next((error for run in whole if (error := _error(run))), None)
-    return thread_of_trace(found)
+    thread = thread_of_trace(found)
+    thread.not_read(
+        "run of type", Counter(k for run in runs if (k := str(run.get("run_type"))) not in _KINDS)
+    )
+    return thread
 
 
 def _error(run: Mapping[str, JsonValue]) -> str | None:
-    """Return the text of a run's error, or None; an empty error still is one."""
+    """Return the text of a run's error, or None; an empty error still is one, and so is the status of a run."""
     error = run.get("error")
-    return None if error in (None, False) else text_of(error) or "error"
+    if error in (None, False):
+        return "error" if run.get("status") == "error" else None
+    return text_of(error) or "error"
 
 
 def _call(run: Mapping[str, JsonValue]) -> ModelCall:
@@ -134,7 +149,7 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
         key: run.get(key) for key in ("prompt_tokens", "completion_tokens")
     }
     return ModelCall(
-        start=sortable(run.get("start_time")),
+        start=seconds_of(run.get("start_time")),
         input=dict(inputs) if {"messages", "input", "prompt", "question"} & set(inputs) else _only(inputs),
         output=_output(outputs, n_given=_n_messages(inputs)),
         tools=parameters.get("tools"),
@@ -180,7 +195,7 @@ def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
     given = parsed(inputs.get("input")) if set(inputs) == {"input"} else dict(inputs)
     call_id = message.get("tool_call_id")
     return ToolRun(
-        start=sortable(run.get("start_time")),
+        start=seconds_of(run.get("start_time")),
         name=text_of(run.get("name")),
         arguments=given,
         result=message.get("content", output),

@@ -38,18 +38,21 @@ _USAGE = {
         "gen_ai.usage.prompt_tokens",
         "llm.token_count.prompt",
         "ai.usage.promptTokens",
+        "ai.usage.inputTokens",
     ),
     "output_tokens": (
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.completion_tokens",
         "llm.token_count.completion",
         "ai.usage.completionTokens",
+        "ai.usage.outputTokens",
     ),
 }
 _COSTS = ("gen_ai.usage.cost", "gen_ai.usage.total_cost", "llm.cost.total", "gen_ai.cost.total_cost")
 _REPLIES = ("ai.response.text", "ai.response.object", "ai.response.toolCalls")
 _FLAT = ("llm.input_messages.", "llm.output_messages.", "gen_ai.prompt.", "gen_ai.completion.")
 _INDEXED = re.compile(r"(.+?)\.(\d+)\.(.+)\Z")
+_MESSAGE_EVENT = re.compile(r"gen_ai\.((?:system|user|assistant|tool)\.message|choice)")
 _MOST_MESSAGES = 100_000
 
 Attributes = Mapping[str, JsonValue]
@@ -101,6 +104,22 @@ def outputs(attributes: Attributes) -> JsonValue:
     text = first(attributes, ("ai.response.text", "ai.response.object"))
     calls = parsed(attributes.get("ai.response.toolCalls"))
     return {"text": text, "toolCalls": calls} if text is not None or calls else None
+
+
+def messages_of_events(events: Iterable[tuple[JsonValue, Attributes]]) -> dict[str, JsonValue]:
+    """Return the attributes for the messages that older conventions store as one event each; empty without them."""
+    sent: list[JsonValue] = []
+    replies: list[JsonValue] = []
+    for name, attributes in events:
+        if not isinstance(name, str) or not (found := _MESSAGE_EVENT.fullmatch(name)):
+            continue
+        body = mapping(parsed(attributes.get("gen_ai.event.content"))) or attributes
+        message = {**body, **mapping(parsed(body.get("message")))}
+        message = {key.removeprefix("message."): value for key, value in message.items() if key != "message"}
+        role = "assistant" if found[1] == "choice" else found[1].removesuffix(".message")
+        (replies if found[1] == "choice" else sent).append({**message, "role": message.get("role") or role})
+    known = {"gen_ai.input.messages": sent, "gen_ai.output.messages": replies}
+    return {key: values for key, values in known.items() if values}
 
 
 def system(attributes: Attributes) -> JsonValue:

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -24,6 +25,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.traces import otel_attributes as otel
 from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, session_thread
@@ -49,17 +51,18 @@ def read(source: Source) -> Iterator[Found]:
     """Yield the conversations in a file of spans; traces with the same session id form one conversation."""
     sessions: dict[str, str] = {}
     errors: dict[str, str] = {}
+    tree = RunTree()
 
     def spans() -> Iterator[Item]:
-        return _spans(source, sessions, errors)
+        return _spans(source, sessions, errors, tree)
 
     for _ in spans():  # any span of a trace may carry the session id, and its root the error that ended it
         pass
 
     def convert(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-        return _conversation(group, ids, number, errors)
+        return _conversation(group, ids, number, errors, tree)
 
-    groups = grouped(source, spans, lambda value: _key(mapping(value), sessions))
+    groups = grouped(source, spans, lambda value: _key(mapping(value), sessions, tree))
     records = (item if _has_model_call(item) else LeftOut(TOOLS_ONLY) for item in groups)
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), convert)
 
@@ -83,10 +86,10 @@ def _has_model_call(item: Item) -> bool:
     return not all(otel.is_tool_run(mapping(span.get("attributes"))) for span in spans)
 
 
-def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str]) -> Iterator[Item]:
+def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str], tree: RunTree) -> Iterator[Item]:
     """Yield the spans with messages or tool runs in a common form.
 
-    The session of each trace is added to `sessions`, and the error of its root span to `errors`.
+    The session of each trace is added to `sessions`, the error of its root span to `errors`, and the span to `tree`.
     """
     for record in records_of(source, EXPECTED):
         if isinstance(record, Refusal):
@@ -99,9 +102,12 @@ def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str]) -> 
             if session := text_of(otel.first(attributes, otel.SESSIONS)):
                 sessions.setdefault(str(fields["trace"]), session)
             if fields["parent"] is None and fields["is_error"] and not otel.is_tool_run(attributes):
-                errors.setdefault(str(fields["trace"]), str(fields["error"]))
+                errors.setdefault(str(fields["trace"]), str(fields.get("error")))
             size = record.size // max(1, len(found))
-            is_told = otel.is_tool_run(attributes) or otel.holds_messages(attributes)
+            is_tool, is_call = otel.is_tool_run(attributes), otel.holds_messages(attributes)
+            is_told = is_tool or is_call
+            own, parent = text_of(fields["span"]), text_of(fields["parent"])
+            tree.add(own, parent, text_of(fields["trace"]), is_tool=is_tool, is_call=is_call and not is_tool)
             yield Record(record.number, fields, size) if is_told else LeftOut(NO_MESSAGES)
 
 
@@ -123,8 +129,12 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
     context = mapping(span.get("spanContext", span.get("context")))
     is_bare = "attributes" not in span
     attributes = dict(span) if is_bare else _attributes(span["attributes"])
-    for event in map(mapping, listed(span.get("events"))):
-        attributes = {**_attributes(event.get("attributes")), **attributes}
+    events = [
+        (e.get("name"), _attributes(e.get("attributes"))) for e in map(mapping, listed(span.get("events")))
+    ]
+    for _, of_event in events:
+        attributes = {**of_event, **attributes}
+    attributes = {**otel.messages_of_events(events), **attributes}
     trace = next(
         (
             span.get(key) or context.get(key)
@@ -146,6 +156,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
     )
     status = mapping(span.get("status"))
     is_error = status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR") or status.get("status_code") == "ERROR"
+    is_error = is_error or bool(attributes.get("error.type"))
     keys = ("exception.message", "error.message", "exception.type", "error.type")
     said = (status.get("message"), status.get("description"), *(attributes.get(key) for key in keys))
     return {
@@ -156,10 +167,11 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
         "end": _time(span, ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time")),
         "attributes": cast("JsonValue", attributes),
         "is_error": is_error or None,
-        "error": next((text for text in said if isinstance(text, str) and text), "error")
+    } | (
+        {"error": next((text for text in said if isinstance(text, str) and text), "error")}
         if is_error
-        else None,
-    }
+        else {}
+    )
 
 
 def _attributes(value: JsonValue) -> dict[str, JsonValue]:
@@ -219,17 +231,19 @@ def _time(span: Mapping[str, JsonValue], keys: tuple[str, ...]) -> int | None:
     return int(value * scale)
 
 
-def _key(span: Mapping[str, JsonValue], sessions: Mapping[str, str]) -> str | None:
+def _key(span: Mapping[str, JsonValue], sessions: Mapping[str, str], tree: RunTree) -> str | None:
     trace = text_of(span.get("trace")) or ""
-    return sessions.get(trace, trace)
+    return subagent_key(sessions.get(trace, trace), tree.subagent(text_of(span.get("span"))))
 
 
-def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int, errors: Mapping[str, str]) -> Fields:
+def _conversation(
+    group: Mapping[str, JsonValue], ids: Ids, number: int, errors: Mapping[str, str], tree: RunTree
+) -> Fields:
     traces: dict[str, list[Mapping[str, JsonValue]]] = {}
     for span in map(mapping, listed(group.get("records"))):
         traces.setdefault(str(span.get("trace")), []).append(span)
     order = sorted(traces, key=lambda trace: min(_start(span) for span in traces[trace]))
-    found = [_trace(traces[trace], errors.get(trace)) for trace in order]
+    found = [_trace(traces[trace], errors.get(trace), tree) for trace in order]
     thread = session_thread(found)
     if not thread.messages:
         raise NotThisFormatError("the trace's model calls contain no messages")
@@ -243,32 +257,23 @@ def _start(span: Mapping[str, JsonValue]) -> int:
     return start if isinstance(start, int) else 0
 
 
-def _trace(spans: list[Mapping[str, JsonValue]], error: str | None) -> Trace:
+def _trace(spans: list[Mapping[str, JsonValue]], error: str | None, tree: RunTree) -> Trace:
     """Return the model calls and tool runs of a trace; spans that contain other model calls are skipped."""
-    parents = {text_of(s.get("span")): text_of(s.get("parent")) for s in spans}
     calls = [s for s in spans if not otel.is_tool_run(mapping(s.get("attributes")))]
-    around = {ancestor for call in calls for ancestor in _ancestors(text_of(call.get("span")), parents)}
+    around = {ancestor for call in calls for ancestor in tree.around(text_of(call.get("span")))}
     trace = Trace(error=error)
     for span in spans:
         attributes = mapping(span.get("attributes"))
         start = _start(span)
+        when = None if span.get("start") is None else start
         if otel.is_tool_run(attributes):
             name, call_id, arguments, result = otel.tool_run(attributes)
             trace.runs.append(
-                ToolRun(start, name, arguments, result, call_id, error=text_of(span.get("error")))
+                ToolRun(when, name, arguments, result, call_id, error=text_of(span.get("error")))
             )
         elif span.get("span") is None or span.get("span") not in around:
-            trace.calls.append(_call(span, attributes, start))
+            trace.calls.append(replace(_call(span, attributes, start), start=when))
     return trace
-
-
-def _ancestors(span: str | None, parents: Mapping[str | None, str | None]) -> set[str]:
-    found: set[str] = set()
-    at = parents.get(span)
-    while at is not None and at not in found:
-        found.add(at)
-        at = parents.get(at)
-    return found
 
 
 def _call(span: Mapping[str, JsonValue], attributes: Mapping[str, JsonValue], start: int) -> ModelCall:
