@@ -231,7 +231,7 @@ def test_a_tenth_of_harness_errors_shows_worst_and_best_case_everywhere(shared_d
         assert cases in line
     assert told in output("reliability", "--agent", "harness")
     assert cases in output("reliability", "--agent", "harness")
-    compared = output("compare", "harness", "emptied")
+    compared = output("compare", "harness", "emptied", "--notes")
     assert f"pass@1 of harness: {told}" in compared
     assert f"{worst:.3f} to {best:.3f}" in compared
     gates: list[Record] = json.loads(output("gate", "--agent", "harness", "--json"))

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-import numpy as np
-
 from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
 from agent_eval.transcripts.models import Conversation
 
@@ -35,6 +33,8 @@ class TextSketch:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self | None:
         """Return the sketch of the texts; None if none of them has as many words as a shingle, which is within one text."""
+        import numpy as np  # slow to load, and the definitions do not need it
+
         found: list[int] = []
         n_left, n_words = _MOST, 0
         for text in texts:

@@ -149,7 +149,7 @@ def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(
     file.write_text(
         "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,"
         "rationale,evidence,rater,rated_at\n"
-        f"quill-help,{session_of(two_agents_copy, 'quill-help')},,,1.2.0,U1,,1,Poor.,,Ana,2027-01-01\n"
+        f"quill-help,{session_of(two_agents_copy, 'quill-help')},,,1.2.0,U1,,1,Poor.,,Ana,2026-11-01\n"
     )
     shutil.rmtree(next((two_agents_copy / "data" / "sessions" / "harbor-desk").iterdir()))
     agent_eval("run")

@@ -46,7 +46,9 @@ def make_project(root: Path) -> None:
     own = root / "data" / "methodologies"
     own.mkdir()
     text = (PACKAGED / "1.3.0.yaml").read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
-    (own / f"{OWN_VERSION}.yaml").write_text(text)
+    draft = text.replace("status: current", "status: draft")  # a published version cannot be edited
+    assert draft != text
+    (own / f"{OWN_VERSION}.yaml").write_text(draft)
     add_agent(root, "quill-old", "quill-help")
 
 

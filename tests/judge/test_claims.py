@@ -139,7 +139,7 @@ def test_a_call_that_a_cap_prevents_after_others_answered_a_part_is_not_reported
     capped.answers([sequence], NOTHING, watch=lambda shown: said.append(shown.line()))
     assert late.names_asked == [{"helpfulness"}]
     assert said[-1].startswith("scripted: 1 of 3 calls")
-    assert said[-1].endswith("1 calls made by other workers, 1 calls not sent")
+    assert said[-1].endswith("1 call made by other workers, 1 call not sent")
 
 
 def test_only_the_open_questions_of_a_call_are_asked() -> None:

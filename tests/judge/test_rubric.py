@@ -275,7 +275,7 @@ def test_no_transcripts_no_rows() -> None:
         (human("D2", 4, conversation_id="c9", criterion="accuracy"), "no conversation c9"),
         (human("D2", 4, conversation_id="c2", criterion="accuracy", session_id="s9"), "no session s9"),
         (human("D2", 4, conversation_id="c3", criterion="accuracy"), "not in slot D2"),
-        (human("helpfulness", 4, conversation_id="c2", turn_index=1), "has 1 turns"),
+        (human("helpfulness", 4, conversation_id="c2", turn_index=1), "has 1 turn"),
     ],
 )
 def test_a_rating_that_points_to_nothing_is_named_with_file_and_line(row: Row, said: str) -> None:

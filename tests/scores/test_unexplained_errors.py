@@ -123,7 +123,7 @@ def test_a_k_beyond_all_tasks_says_so() -> None:
     one, four = made(one_each, ks=[1, 4]).to_dicts()
     assert (one["pass_hat_k"], one["n_tasks"], one["reason"]) == (2 / 3, 3, None)
     assert (four["pass_hat_k"], four["n_tasks"], four["interval"]) == (None, 0, four["reason"])
-    assert four["reason"] == "no estimate: k is 4, but no task has more than 1 trials with a known outcome"
+    assert four["reason"] == "no estimate: k is 4, but no task has more than 1 trial with a known outcome"
 
 
 OUTCOMES = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=4)

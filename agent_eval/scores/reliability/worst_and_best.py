@@ -3,7 +3,6 @@
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 
-from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.reliability.attempts import LEVEL, UNIFORM
 from agent_eval.scores.reliability.over_tasks import POSTERIORS, Alike, of_task, posterior_over_tasks
 
@@ -30,7 +29,7 @@ def within_bounds(row: dict[str, object]) -> dict[str, object]:
             sign = "pass@k" if name == "pass_at_k" else "pass^k"
             row |= {name: allowed, f"{name}_low": None, f"{name}_high": None}
             row["interval"] = (
-                f"{sign} is the {'best' if allowed < value else 'worst'} case: the {count_of(row['n_tasks'], 'task')} with enough known "
+                f"{sign} is the {'best' if allowed < value else 'worst'} case: the {row['n_tasks']} tasks with enough known "
                 f"trials give {value:.3f}, which the other tasks exclude"
             )
     return row
