@@ -3,9 +3,11 @@
 Large packages are imported in the body of each command, which keeps `--help` fast.
 """
 
+import functools
 import gc
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -23,22 +25,28 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+START, READ, DECIDE, JUDGES, OPERATE = "Start", "Read", "Decide", "Judges", "Operate"
+"""The groups of `--help`, by what a user wants to do."""
+
 methodology_app = typer.Typer(
     help="List, show, compare and validate methodology versions.", no_args_is_help=True
 )
-app.add_typer(methodology_app, name="methodology")
+app.add_typer(methodology_app, name="methodology", rich_help_panel=OPERATE)
 labels_app = typer.Typer(
     help="Import labels from people and from other tools, and write rating sheets.", no_args_is_help=True
 )
-app.add_typer(labels_app, name="labels")
+app.add_typer(labels_app, name="labels", rich_help_panel=JUDGES)
 store_app = typer.Typer(
-    help="Remove a conversation from the store; create, check, compact and copy a DuckLake, the store for several workers.",
+    help="Back up the store; remove a conversation from it; create, check, compact and copy a DuckLake, the store for several workers.",
     no_args_is_help=True,
 )
-app.add_typer(store_app, name="store")
+app.add_typer(store_app, name="store", rich_help_panel=OPERATE)
 
 scenarios_app = typer.Typer(help="Check the scenarios of benchmark suites.", no_args_is_help=True)
-app.add_typer(scenarios_app, name="scenarios")
+app.add_typer(scenarios_app, name="scenarios", rich_help_panel=START)
+
+judge_app = typer.Typer(help="Audit judge models, and serve a mock judge.", no_args_is_help=True)
+app.add_typer(judge_app, name="judge", rich_help_panel=JUDGES)
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
@@ -49,6 +57,9 @@ Notes = Annotated[
 ]
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
+]
+Difference = Annotated[
+    float, typer.Option("--difference", help="With --plan: difference to detect, in percent of each scale.")
 ]
 Agents = Annotated[list[str] | None, typer.Option("--agent", help="Include only this agent (repeatable).")]
 
@@ -78,7 +89,7 @@ def _models(judge: list[str] | None) -> str | None:
     return ",".join(judge) if judge else None
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def init(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of the project; created if it does not exist.")
@@ -112,7 +123,7 @@ def init(
     make(consoles()[0], folder, with_sample=sample, sample=name, benchmark=benchmark)
 
 
-@app.command("mock-judge")
+@judge_app.command("mock")
 def mock_judge(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port on 127.0.0.1 to listen on.")] = 8901,
 ) -> None:
@@ -158,7 +169,7 @@ def _marked_version(project: "Project", version: str | None) -> str:
     return chosen
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def run(
     agent: Agents = None,
     methodology: Annotated[
@@ -261,7 +272,7 @@ def scenarios_check(
     raise typer.Exit(check_scenarios(_project(), consoles()[0], suite or (), schema))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def simulate(
     agents: Annotated[
         list[str], typer.Argument(metavar="AGENT…", help="Ids of agents with an endpoint in agents.yaml.")
@@ -340,7 +351,7 @@ def simulate(
     raise typer.Exit(run_simulation(project, *consoles(), options, watch=watch))
 
 
-@app.command("import")
+@app.command("import", rich_help_panel=START)
 def import_(
     format_name: Annotated[
         str,
@@ -423,7 +434,7 @@ def import_(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def leaderboard(
     methodology: Annotated[
         list[str] | None,
@@ -479,24 +490,42 @@ def leaderboard(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def compare(
     agent: Annotated[str, typer.Argument(metavar="A", help="Id of the first agent.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Id of the second agent.")],
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[B]",
+            help="Id of the second agent. With --plan it can be omitted: the other agent has data like A's.",
+        ),
+    ] = None,
     methodology: Version = None,
     notes: Notes = False,
+    is_plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Show instead the smallest detectable difference, and the data needed to detect a given one.",
+        ),
+    ] = False,
+    difference: Difference = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Compare two agents over their sessions, common tasks or conversations, with corrected p values."""
     from agent_eval.commands.results.compare import compare as show
     from agent_eval.commands.terminal.output import consoles
 
+    if is_plan:
+        plan(agent, other, difference, methodology, as_json)
+        return
+    if other is None:
+        raise typer.BadParameter("Name a second agent B, or pass --plan.")
     project = _project()
     version = _marked_version(project, methodology)
     show(project, consoles()[0], version=version, agent=agent, other=other, as_json=as_json, notes=notes)
 
 
-@app.command()
 def plan(
     agent: Annotated[str, typer.Argument(metavar="A", help="Id of the first agent.")],
     other: Annotated[
@@ -505,9 +534,7 @@ def plan(
             metavar="B", help="Id of the second agent. Default: a hypothetical agent with data like A's."
         ),
     ] = None,
-    difference: Annotated[
-        float, typer.Option("--difference", help="Difference to detect, in percent of each scale.")
-    ] = 5.0,
+    difference: Difference = 5.0,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -522,7 +549,7 @@ def plan(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def explain(
     agent: Annotated[str, typer.Argument(help="Id of the agent.")],
     methodology: Version = None,
@@ -566,7 +593,7 @@ def explain(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def summary(
     agent: Agents = None,
     methodology: Version = None,
@@ -598,7 +625,7 @@ def summary(
     show(project, consoles()[0], version=version, agents=agent or (), as_json=as_json, notes=notes)
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def reliability(
     agent: Agents = None,
     k: Annotated[
@@ -644,7 +671,7 @@ def reliability(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def tournament(
     agent: Agents = None,
     verdicts: Annotated[
@@ -695,7 +722,7 @@ def tournament(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def errors(
     agent: Agents = None,
     since: Annotated[
@@ -722,7 +749,7 @@ def errors(
     command.errors(project, out, version=version, agents=agent or (), since=since, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def gate(
     agent: Agents = None,
     methodology: Version = None,
@@ -770,7 +797,7 @@ def gate(
     raise typer.Exit(code)
 
 
-@app.command()
+@judge_app.command("audit")
 def audit(
     size: Annotated[
         int | None,
@@ -820,7 +847,7 @@ def audit(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def report(
     out: Annotated[
         Path | None,
@@ -839,7 +866,7 @@ def report(
     write(_project(), consoles()[0], out, version=methodology)
 
 
-@app.command()
+@store_app.command("backup")
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Path of the backup.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
@@ -851,7 +878,7 @@ def backup(
     copy(_project(), consoles()[0], file, force=force)
 
 
-@app.command()
+@app.command(rich_help_panel=READ)
 def export(
     format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="Output format: openai or atif.")],
     agent: Annotated[str, typer.Option("--agent", help="Id of the agent.")],
@@ -890,7 +917,7 @@ def export(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(rich_help_panel=JUDGES)
 def prompts(
     metric: Annotated[
         str | None,
@@ -934,7 +961,7 @@ def prompts(
     show(*consoles(), name=metric, subject=subject, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def ui(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -1129,6 +1156,26 @@ def store_forget(
 NEW_OBJECTS = 50_000
 """New objects between two garbage collections. With Python's default (700 or 2,000), collections take a tenth of the
 CPU time of a small run: Dagster and litellm create many objects at import, which live until the process ends."""
+
+
+def _alias(old: str, new: str, command: Callable[..., None]) -> None:
+    """Register a hidden command under an earlier name; it says the new one on stderr and does the same."""
+
+    @functools.wraps(command)
+    def said(*arguments: object, **options: object) -> None:
+        sys.stderr.write(f"Note: `agent-eval {old}` is now `agent-eval {new}`.\n")
+        command(*arguments, **options)
+
+    app.command(old, hidden=True)(said)
+
+
+for _old, _new, _command in (
+    ("plan", "compare A B --plan", plan),
+    ("audit", "judge audit", audit),
+    ("mock-judge", "judge mock", mock_judge),
+    ("backup", "store backup", backup),
+):
+    _alias(_old, _new, _command)
 
 
 def main() -> None:

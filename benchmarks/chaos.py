@@ -317,7 +317,7 @@ def restored(ground: Ground, chance: random.Random) -> None:
     copies: list[Path] = []
     while process.poll() is None:
         file = root / f"copy-{len(copies)}.duckdb"
-        said, _ = (backup := ground.start(root, "backup", str(file))).communicate()
+        said, _ = (backup := ground.start(root, "store", "backup", str(file))).communicate()
         if backup.returncode == 0:
             copies.append(file)
         elif "Traceback" in said:
@@ -335,7 +335,7 @@ def all_at_once(ground: Ground, chance: random.Random) -> None:
         while not (root / "data" / "agent_eval.duckdb").exists():
             time.sleep(0.1)
         others = [ground.start(root, *IMPORT) for _ in range(2)]
-        others += [ground.start(root, "backup", str(root / f"copy-{i}.duckdb")) for i in range(3)]
+        others += [ground.start(root, "store", "backup", str(root / f"copy-{i}.duckdb")) for i in range(3)]
         time.sleep(chance.uniform(1, 10))
         chance.choice(runs).kill()
         for process in (*runs, *others):

@@ -1,4 +1,4 @@
-"""The server of `agent-eval mock-judge` for load tests. Run: python -m benchmarks.mock_judge --port N"""
+"""The server of `agent-eval judge mock` for load tests. Run: python -m benchmarks.mock_judge --port N"""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""The numbers of `agent-eval plan` against simulation, on the project of the working directory.
+"""The numbers of `agent-eval compare --plan` against simulation, on the project of the working directory.
 
 For each row with a smallest detectable difference the units are drawn again and again with the spread that the data have and
 a true difference, and tested as `compare` does; printed is the difference that is found in 80 % of the draws. Where the row

@@ -1,4 +1,4 @@
-"""Implement `agent-eval audit`: repeat a sample of questions to judge models, or compare judgments with other tools."""
+"""Implement `agent-eval judge audit`: repeat a sample of questions to judge models, or compare judgments with other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path

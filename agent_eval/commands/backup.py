@@ -1,4 +1,4 @@
-"""Implement `agent-eval backup`, which copies the store while runs are active."""
+"""Implement `agent-eval store backup`, which copies the store while runs are active."""
 
 from pathlib import Path
 

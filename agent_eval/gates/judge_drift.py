@@ -38,7 +38,7 @@ def drift_findings(
 def _of_judge(judge: str, row: dict[str, object] | None, limits: DriftLimits) -> GateFinding:
     if row is None:
         return GateFinding(
-            "judge_drift", "unknown", f"{judge} was never audited: run agent-eval audit", judge
+            "judge_drift", "unknown", f"{judge} was never audited: run agent-eval judge audit", judge
         )
     checks = (
         ("mean_difference", limits.max_mean_difference, "at most"),

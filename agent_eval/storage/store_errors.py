@@ -15,7 +15,7 @@ _FIXES = (
     ),
     (
         r"not a valid|not read enough|corrupt|checksum|is a directory|replaying wal|deserializ",
-        "It is damaged or not a store. Replace it with a copy made by `agent-eval backup`, or move it to another folder and run "
+        "It is damaged or not a store. Replace it with a copy made by `agent-eval store backup`, or move it to another folder and run "
         "again: everything except the answers of models is computed from the data folder",
     ),
 )

@@ -6,7 +6,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from agent_eval.cli import app
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.project import Project
 from agent_eval.report.conclusions import comparison, leader, successes, unknown, worst_finding
@@ -103,6 +105,24 @@ def test_spending_is_that_of_the_ledger(sample_copy: Path, monkeypatch: pytest.M
     ]  # fmt: skip
     assert json.loads(invoke("summary", "--spend", "--json", "--since", "2999-01-01").stdout) == []
     assert len(repr(project).splitlines()) == 3
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("plan harbor-desk --difference 9 --json", "compare harbor-desk --plan --difference 9 --json"),
+        ("plan harbor-desk quill-help", "compare harbor-desk quill-help --plan"),
+        ("audit", "judge audit"),
+        ("backup copy.duckdb", "store backup copy.duckdb --force"),
+    ],
+)
+def test_an_old_name_does_the_same_and_says_the_new_one(old: str, new: str) -> None:
+    first, second = (CliRunner().invoke(app, command.split()) for command in (old, new))
+    assert (first.stdout, first.exit_code) == (second.stdout, second.exit_code)
+    note = f"Note: `agent-eval {old.split()[0]}` is now `agent-eval "
+    assert first.stderr.startswith(note)
+    assert first.stderr.partition("\n")[2] == second.stderr
 
 
 def of_logs(*rates: float | None) -> pl.DataFrame:

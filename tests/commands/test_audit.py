@@ -1,4 +1,4 @@
-"""`agent-eval audit`: a judge model that changed its mind is found out, and its earlier answers stay."""
+"""`agent-eval judge audit`: a judge model that changed its mind is found out, and its earlier answers stay."""
 
 import json
 from pathlib import Path
@@ -29,12 +29,12 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     root: Path, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = ("--judge", "some/model")
-    assert said_by("audit", *judge)[0] == 2  # nothing was answered yet
+    assert said_by("judge", "audit", *judge)[0] == 2  # nothing was answered yet
     assert said_by("run", "--methodology", "1.3.0", *judge)[0] == 0
     model.n_asked()
     cache = Project.open().table("judge_cache").sort("cache_key")
 
-    code, out, _ = said_by("audit", *judge, "--size", "3", "--json")
+    code, out, _ = said_by("judge", "audit", *judge, "--size", "3", "--json")
     assert (code, model.n_asked()) == (0, 3)
     first = overall(out)
     # ratings and labels of several kinds, all as before
@@ -43,7 +43,7 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     assert first["audited_at"]
 
     model.answers = {"helpfulness": 2}
-    code, out, _ = said_by("audit", *judge, "--size", "3", "--json")
+    code, out, _ = said_by("judge", "audit", *judge, "--size", "3", "--json")
     helpful = next(row for row in json.loads(out) if row["metric"] == "helpfulness")
     assert (code, helpful["n"], helpful["share_equal"], helpful["mean_difference"]) == (0, 3, 0.0, -2.0)
     audits = Project.open().table("judge_audits")
@@ -60,11 +60,11 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     assert drift["evidence"].startswith(inconclusive)
 
     model.n_asked()
-    code, _, said = said_by("audit", *judge, "--max-calls", "1")
+    code, _, said = said_by("judge", "audit", *judge, "--max-calls", "1")
     assert (code, model.n_asked()) == (1, 1)
     assert "the cap of 1 calls is reached" in said
     model.always = CallError("authentication", "refused")
-    code, _, said = said_by("audit", *judge)
+    code, _, said = said_by("judge", "audit", *judge)
     assert code == 2
     assert "answered nothing" in said
 

@@ -1,4 +1,4 @@
-"""`agent-eval backup`: a copy that opens as a store, or one clear line and no trace of a copy."""
+"""`agent-eval store backup`: a copy that opens as a store, or one clear line and no trace of a copy."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_the_copy_of_a_project_opens_as_its_store(
 ) -> None:
     monkeypatch.setenv("AGENT_EVAL_HOME", str(sample_root))
     target = tmp_path / "copy.duckdb"
-    result = CliRunner().invoke(app, ["backup", str(target)])
+    result = CliRunner().invoke(app, ["store", "backup", str(target)])
     assert result.exit_code == 0, result.output
     assert "rows of" in result.stdout
     copy, store = Store.at(target), Project.open(sample_root).store

@@ -27,7 +27,7 @@ def test_nothing_of_a_forgotten_conversation_remains_and_no_other_answer_is_aske
     asked = ("run", "--methodology", "1.3.0", "--judge", "some/model")
     invoke(*asked)
     invoke("report")
-    invoke("backup", str(root / "copy.duckdb"))
+    invoke("store", "backup", str(root / "copy.duckdb"))
     gone = first["conversation_id"]
     before = Project.open().table("judge_cache")
     model.n_asked()

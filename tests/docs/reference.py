@@ -214,6 +214,8 @@ def _column(column: Column) -> str:
 def _commands() -> Iterator[tuple[str, Any]]:
     """Leaf commands with their full names; click's classes differ by typer's version, hence Any."""
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        if command.hidden:
+            continue
         if hasattr(command, "commands"):
             yield from ((f"{name} {leaf}", found) for leaf, found in command.commands.items())
         else:

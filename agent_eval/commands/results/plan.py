@@ -1,4 +1,4 @@
-"""Implement `agent-eval plan`: show the detectable difference, and the data needed for a given difference."""
+"""Implement `agent-eval compare --plan`: show the detectable difference, and the data needed for a given difference."""
 
 import math
 from collections.abc import Mapping

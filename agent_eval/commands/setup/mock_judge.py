@@ -1,4 +1,4 @@
-"""Serve a mock judge with an OpenAI-compatible API, for `agent-eval mock-judge` and load tests.
+"""Serve a mock judge with an OpenAI-compatible API, for `agent-eval judge mock` and load tests.
 
 Every answer is valid and contains the best rating; error clusters keep the names and severities given by the rules.
 A hash of the request and its attempt determines which of the configured faults occur.

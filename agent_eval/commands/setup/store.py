@@ -100,7 +100,7 @@ def _lake(project: Project) -> "LakeStore":
     """
     if not isinstance(project.settings.store, LakeSettings):
         raise ConfigurationError(
-            f"The store is the file {project.store.attach}, which the first run creates; `agent-eval backup` copies it. For "
+            f"The store is the file {project.store.attach}, which the first run creates; `agent-eval store backup` copies it. For "
             "several workers write a table [store] into agent_eval.toml: docs/howto/use-several-workers.md."
         )
     from agent_eval.storage.lake import LakeStore

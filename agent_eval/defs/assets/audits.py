@@ -20,7 +20,7 @@ AUDITED = dg.AssetCheckSpec(
 @dg.asset(
     group_name="judging",
     description="Answers of judge models to a sample of questions that they answered before, with the earlier answers. "
-    "The schedule weekly_audit or agent-eval audit adds rows; the gate judge_drift reads them.",
+    "The schedule weekly_audit or agent-eval judge audit adds rows; the gate judge_drift reads them.",
     kinds=KINDS,
     owners=OWNERS,
     metadata=table_metadata("judge_audits"),
