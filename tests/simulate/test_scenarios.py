@@ -32,6 +32,11 @@ HEAD = "goal: g\nopening: Hello.\n"
         (HEAD + "assertions:\n  - trajectory: {mode: contains}\n", 4, "it requires nothing"),
         (HEAD + "assertions:\n  - trajectory: {tools: [{nam: t}]}\n", 4, "name"),
         (HEAD + "thresholds:\n  helpfulness: high\n", 4, "expected a number"),
+        (HEAD + "thresholds:\n  helpfulness: 9\n", 4, "outside its scale"),
+        (HEAD + "metrics: [coherence, nope]\n", 3, "'nope' is not a metric"),
+        (HEAD + "metrics: [coherence]\nthresholds: {helpfulness: 4}\n", 1, "add it to metrics"),
+        (HEAD + "template: nope_v1\n", 3, "allowed: automation_workflow_v1"),
+        ("opening: ' '\n", 1, "opening is blank"),
         (HEAD + "slot: error_injection\n", 1, "injected_error is missing"),
         ("- a\n", 1, "expected a mapping with the keys"),
         (HEAD + "x: [\n", 4, "not YAML"),
@@ -45,7 +50,7 @@ def test_a_problem_is_named_with_file_line_key_and_fix(root: Path, text: str, li
     problem = next(row for row in done.stdout.splitlines() if row.startswith("shop/bad.scenario.yaml"))
     assert problem.startswith(f"shop/bad.scenario.yaml:{line}: "), problem
     assert reason in problem
-    assert "1 valid scenarios in 1 suites" in done.stdout
+    assert " in 1 suite, 1 problem" in done.stdout
 
 
 def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: Path) -> None:
@@ -55,9 +60,20 @@ def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: 
     shown = invoke("scenarios", "check").stdout
     assert "shop/two.yaml: is not read; name it ID.scenario.yaml" in shown
     assert "shop/suite.yaml:1: unknown key verson; allowed: version" in shown
-    assert (
-        "shop/one.scenario.yaml: thresholds: 'helpfullness' is not a metric, or it is switched off" in shown
-    )
+    assert ": thresholds: 'helpfullness' is not a metric, or it is switched off" in shown
+
+
+def test_a_scenario_file_beside_or_below_a_suite_is_a_problem(root: Path) -> None:
+    folder = write_suite(root, {"one": EIGHT["d1"]})
+    (folder / "deep").mkdir()
+    for parent in (folder / "deep", folder.parent):
+        (parent / "lost.scenario.yaml").write_text(HEAD)
+    done = invoke("scenarios", "check")
+    assert done.exit_code == 1
+    for file in ("lost", "shop/deep/lost"):
+        assert (
+            f"\n{file}.scenario.yaml: is not read here; move it to data/scenarios/SUITE" in "\n" + done.stdout
+        )
 
 
 def test_the_json_schema_accepts_what_is_read_and_refuses_what_is_not(root: Path) -> None:
