@@ -145,5 +145,5 @@ def test_simulate_holds_a_scenario_with_a_function_or_an_agent(project: Path) ->
     )
     twice = Path("data/scenarios/shop/twice.scenario.yaml")
     assert len({simulate(twice, "mine", trial=n).report() for n in (0, 1)}) == 2, "each trial has its seed"
-    with pytest.raises(ScenarioError, match="unknown key opning"):
+    with pytest.raises(ScenarioError, match=r"opening is missing\.\n.*unknown key opning"):
         simulate({"opning": "?"}, "mine")

@@ -68,7 +68,8 @@ class ScenarioError(ConfigurationError):
     """Raised when a suite has no valid scenario, or when scenarios that are to be run are invalid."""
 
     def __init__(self, problems: Sequence[Refusal]) -> None:
-        lines = [f"{p.file}:{p.line}: {p.reason}" if p.line else f"{p.file}: {p.reason}" for p in problems]
+        sentences = [(f"{p.file}:{p.line}" if p.line else p.file, p.reason.rstrip(".")) for p in problems]
+        lines = [f"{where}: {reason}." for where, reason in sentences]
         super().__init__(
             "\n".join([*lines, "Fix the files; `agent-eval scenarios check` checks them again."])
         )

@@ -6,9 +6,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from agent_eval.errors import AgentEvalError
 from agent_eval.simulate.scenarios import BenchmarkScenario, json_schema, read_suites
 from tests.commands.conftest import invoke
-from tests.simulate.suites import EIGHT, write_suite
+from tests.simulate.suites import EIGHT, write_agents, write_suite
 
 HEAD = "goal: g\nopening: Hello.\n"
 
@@ -110,3 +111,10 @@ def test_the_hash_is_of_what_affects_the_conversations(root: Path) -> None:
     after = read_suites(root / "data" / "scenarios")[0]
     assert before.hash != after.hash
     assert before.task_id(before.scenarios[0]) != after.task_id(after.scenarios[0])
+
+
+def test_a_wrong_address_of_an_agent_is_explained_as_an_address(root: Path) -> None:
+    write_suite(root, {"one": EIGHT["d1"]})
+    write_agents(root, {"mine": {"kind": "openai", "url": "file:///etc/passwd", "model": "m"}})
+    with pytest.raises(AgentEvalError, match=r"allowed: an address that begins with http"):
+        invoke("simulate", "mine")
