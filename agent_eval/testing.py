@@ -30,7 +30,8 @@ def simulate(
     """Hold one conversation with an agent, and return it with what was found. No session is written.
 
     Args:
-        scenario: A scenario of the project, such as 'shop/refund'; the path of a scenario file; or its keys as a dict.
+        scenario: A scenario of the project, such as 'shop/refund', or 'refund' if only one suite has it; the path of a scenario
+            file, also relative to the project; or its keys as a dict.
         agent: The id of an agent in agents.yaml; or a function that receives a dict with `messages`, `new`, `tools`, `seed` and
             `conversation_id`, and returns a text or a message with `content` and `tool_calls`.
         trial: Number of the trial; each has a seed of its own.
@@ -41,7 +42,7 @@ def simulate(
 
     Raises:
         ScenarioError: If the scenario is invalid.
-        UnknownSuiteError: If the project has no such scenario.
+        UnknownSuiteError: If the project has no such scenario, or several suites have it.
         UndeclaredAgentError: If agents.yaml has no such agent.
         NotHeldError: If the agent cannot be reached, or a cap is reached.
 

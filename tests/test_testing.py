@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_eval import testing
-from agent_eval.simulate.scenarios import ScenarioError
+from agent_eval.simulate.scenarios import ScenarioError, UnknownSuiteError
 from agent_eval.testing import simulate
 from benchmarks.judge_server import mock_judge
 
@@ -124,7 +124,12 @@ def test_simulate_holds_a_scenario_with_a_function_or_an_agent(project: Path) ->
         "assertions": [{"required_text": [["Monday", "Tuesday"]]}],
     }
     assert simulate(asked, lambda request: f"On Tuesday, {len(request['messages'])}.").passed
-    assert simulate("shop/good", "mine").passed
+    for name in ("shop/good", "good", "data/scenarios/shop/good.scenario.yaml"):
+        assert simulate(name, "mine").passed, name
+    (project / "data/scenarios/other").mkdir()
+    (project / "data/scenarios/other/good.scenario.yaml").write_text(SCENARIOS["good"])
+    with pytest.raises(UnknownSuiteError, match="'good' is in several suites"):
+        simulate("good", "mine")
     hello = {"opening": "Hello."}
     for more, reply, outcome in (
         ({}, "Hi.", "passed"), ({}, "", "failed"), ({"thresholds": {"nope": 1}}, "Hi.", "unknown"),
@@ -140,5 +145,5 @@ def test_simulate_holds_a_scenario_with_a_function_or_an_agent(project: Path) ->
     )
     twice = Path("data/scenarios/shop/twice.scenario.yaml")
     assert len({simulate(twice, "mine", trial=n).report() for n in (0, 1)}) == 2, "each trial has its seed"
-    with pytest.raises(ScenarioError, match="unknown key opning"):
+    with pytest.raises(ScenarioError, match=r"opening is missing\.\n.*unknown key opning"):
         simulate({"opning": "?"}, "mine")

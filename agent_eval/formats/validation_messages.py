@@ -10,7 +10,6 @@ LONGEST = 300
 _SHOWN = 40
 _WANTED = {
     "string_type": "a text (in YAML, put it in quotes)",
-    "string_pattern_mismatch": "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "int_type": "a whole number",
@@ -25,6 +24,23 @@ _WANTED = {
     "date_from_datetime_inexact": "a date such as 2026-04-09",
     "date_parsing": "a date such as 2026-04-09",
     "date_type": "a date such as 2026-04-09",
+}
+
+_FORMS = {
+    "^[a-z0-9]": "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    "^https?:": "an address that begins with http:// or https:// and contains neither spaces nor @",
+    "^[A-Za-z_]": "a function, as module:name",
+    "^[A-Za-z0-9_.-]": "1 to 64 letters, digits, '.', '_' and '-'",
+}
+"""What a pattern allows, by its beginning."""
+_LIMITS = {
+    "greater_than_equal": ("ge", "at least {}"),
+    "greater_than": ("gt", "more than {}"),
+    "less_than_equal": ("le", "at most {}"),
+    "less_than": ("lt", "less than {}"),
+    "string_too_short": ("min_length", "a text of at least {} character(s)"),
+    "string_too_long": ("max_length", "a text of at most {} characters"),
+    "too_long": ("max_length", "at most {} entries"),
 }
 
 
@@ -65,10 +81,21 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{at}: {context.get('error')}" if at else str(context.get("error"))
     if kind == "too_short":
         return f"{at} is empty; at least one entry is needed"
-    wanted = _WANTED.get(kind) or context.get("expected") or problem["msg"]
+    wanted = _WANTED.get(kind) or _limit(kind, context) or context.get("expected") or problem["msg"]
     is_key = loc[-1:] == ("[key]",)
     shown = repr(loc[-2]) if is_key else _show(problem["input"])
     return f"{at}{' (the key)' if is_key else ''} is {shown}; allowed: {wanted}"
+
+
+def _limit(kind: str, context: Mapping[str, object]) -> str | None:
+    """Return what a limit or a pattern allows, or None for other kinds of problems."""
+    if kind == "string_pattern_mismatch":
+        pattern = str(context.get("pattern"))
+        return next(
+            (text for start, text in _FORMS.items() if pattern.startswith(start)), f"the form {pattern}"
+        )
+    name, phrase = _LIMITS.get(kind, ("", ""))
+    return phrase.format(context[name]) if name in context else None
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -22,7 +22,7 @@ from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.project.quality import drawn_metrics, scales
 from agent_eval.settings.gate_spec import Baseline, Rules, ScenarioGates
-from agent_eval.simulate.scenarios import SUFFIX, BenchmarkScenario, LoadedSuite
+from agent_eval.simulate.scenarios import SUFFIX, BenchmarkScenario, LoadedSuite, line_in
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -150,17 +150,22 @@ def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
 def scenario_file_problems(
     project: Project, suites: Sequence[LoadedSuite] | None = None
 ) -> Iterator[Refusal]:
-    """Yield the invalid scenario files of suites (default: all), and the thresholds in valid ones that are unknown."""
+    """Yield the invalid scenario files of suites (default: all), and what is unknown in valid ones: thresholds, metrics, templates."""
+    templates = sorted({t.slug for v in project.registry.versions for t in project.registry.get(v).templates})
     for suite in project.suites if suites is None else suites:
         yield from suite.problems
         for scenario in suite.scenarios:
+            where = f"{suite.name}/{scenario.id}{SUFFIX}"
+            file = project.home.scenarios / where
             for name, reason in scenario_problems(
                 gates_of_scenario(scenario), project.metrics.names, scales(project)
             ):
-                where = f"{suite.name}/{scenario.id}{SUFFIX}"
-                yield Refusal(
-                    where, 0, f"{'thresholds' if name in scenario.thresholds else 'metrics'}: {reason}"
-                )
+                key = "thresholds" if name in scenario.thresholds else "metrics"
+                at = name if key == "thresholds" else (scenario.metrics or ()).index(name)
+                yield Refusal(where, line_in(file, (key, at)), f"{key}: {reason}")
+            if scenario.template not in (None, *templates):
+                reason = f"template is {scenario.template!r}; allowed: {', '.join(templates)}"
+                yield Refusal(where, line_in(file, ("template",)), reason)
 
 
 def gates_of_scenario(scenario: BenchmarkScenario) -> ScenarioGates:

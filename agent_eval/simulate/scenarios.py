@@ -27,7 +27,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import problems
-from agent_eval.formats.yaml import YamlError, read_document, read_text
+from agent_eval.formats.yaml import Location, YamlError, read_document, read_text
 from agent_eval.scores.tools.trajectory import MalformedCallError, Mode, match
 from agent_eval.settings.gate_spec import Level, Limit
 from agent_eval.simulate.mocks import ConversationMocks, Mock, Resolve
@@ -68,18 +68,19 @@ class ScenarioError(ConfigurationError):
     """Raised when a suite has no valid scenario, or when scenarios that are to be run are invalid."""
 
     def __init__(self, problems: Sequence[Refusal]) -> None:
-        lines = [f"{p.file}:{p.line}: {p.reason}" if p.line else f"{p.file}: {p.reason}" for p in problems]
+        sentences = [(f"{p.file}:{p.line}" if p.line else p.file, p.reason.rstrip(".")) for p in problems]
+        lines = [f"{where}: {reason}." for where, reason in sentences]
         super().__init__(
             "\n".join([*lines, "Fix the files; `agent-eval scenarios check` checks them again."])
         )
 
 
 class UnknownSuiteError(NotFoundError):
-    """Raised when a requested suite or scenario does not exist."""
+    """Raised when a requested suite or scenario does not exist, or several suites have it."""
 
-    def __init__(self, what: str, name: str, known: Sequence[str]) -> None:
+    def __init__(self, what: str, name: str, known: Sequence[str], problem: str = "does not exist") -> None:
         super().__init__(
-            f"{what} {name!r} does not exist. Known: {', '.join(known) or 'none'}. Scenarios are files "
+            f"{what} {name!r} {problem}. Known: {', '.join(known) or 'none'}. Scenarios are files "
             f"data/scenarios/SUITE/ID{SUFFIX}."
         )
 
@@ -218,6 +219,13 @@ class BenchmarkScenario(Frozen):
             raise ValueError(
                 f"opening and turns are {count_of(1 + len(self.turns), 'message')}, but max_turns is {self.max_turns}"
             )
+        unused = [name for name in self.thresholds if self.metrics is not None and name not in self.metrics]
+        if unused:
+            raise ValueError(
+                f"thresholds names {unused[0]!r}, but metrics does not, so the limit would never apply; add it to metrics"
+            )
+        if not any(text.strip() for text in self.opening):
+            raise ValueError("opening is blank; write what the user says first")
         names = [tool.name for tool in self.tools]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"tools names {repeated[0]!r} twice; give each tool one name")
@@ -317,12 +325,23 @@ def read_suites(folder: Path, named: Sequence[str] = ()) -> list[LoadedSuite]:
         UnknownSuiteError: If a named suite does not exist.
     """
     bounds = Bounds.of(folder)
-    known = [p for p in entries(folder) if p.is_dir()] if folder.is_dir() else []
+    present = entries(folder)
+    known = [p for p in present if p.is_dir()]
     names = [path.name for path in known]
     for name in named:
         if name not in names:
             raise UnknownSuiteError("Suite", name, names)
-    return [_read_suite(path, bounds) for path in known if not named or path.name in named]
+    read = [_read_suite(path, bounds) for path in known if not named or path.name in named]
+    beside = [] if named else [_misplaced(path, path.name) for path in present if _is_misplaced(path)]
+    return [*read, *(LoadedSuite(p.file, Suite(), (), (p,)) for p in beside)]
+
+
+def _is_misplaced(path: Path) -> bool:
+    return path.name.endswith(SUFFIX) and not path.is_dir()
+
+
+def _misplaced(path: Path, file: str) -> Refusal:
+    return Refusal(file, 0, f"is not read here; move it to data/scenarios/SUITE/{path.name}")
 
 
 def _read_suite(folder: Path, bounds: Bounds) -> LoadedSuite:
@@ -334,6 +353,10 @@ def _read_suite(folder: Path, bounds: Bounds) -> LoadedSuite:
     for path in sorted(entries(folder), key=lambda path: path.name != SUITE):  # first what is shared
         file = f"{folder.name}/{path.name}"
         is_suite, is_scenario = path.name == SUITE, path.name.endswith(SUFFIX)
+        if path.is_dir() and not path.is_symlink():
+            deeper = sorted(path.rglob(f"*{SUFFIX}"))
+            refusals += [_misplaced(one, f"{folder.name}/{one.relative_to(folder)}") for one in deeper]
+            continue
         if not (is_suite or is_scenario):
             if path.suffix in {".yaml", ".yml"}:
                 refusals.append(Refusal(file, 0, f"is not read; name it ID{SUFFIX} or {SUITE}"))
@@ -385,6 +408,14 @@ def _read(path: Path, file: str, model: type[BaseModel], shared: Shared) -> Iter
         )
         return
     yield loaded
+
+
+def line_in(file: Path, location: Location) -> int:
+    """Return the line of a key in a file, or of its nearest parent; 0 if it is unknown, such as for a shared key."""
+    try:
+        return read_document(read_text(file).removeprefix("\ufeff"), "typed").line_of(location) or 0
+    except YamlError:
+        return 0
 
 
 def json_schema() -> str:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.commands.benchmarks import simulate
 from agent_eval.errors import AgentEvalError
+from agent_eval.simulate.agents.scripted import packaged_suites
 from benchmarks.judge_server import MockJudge, mock_judge
 from tests.commands.conftest import invoke, use
 from tests.simulate.agent_server import Server
@@ -44,6 +45,28 @@ def test_three_sessions_of_eight_slots_are_published_and_a_deterministic_agent_i
     assert "is a copy of session" in invoke("gate", "--agent", "fixed").stdout
     assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
     assert len(server.requests) == n_requests  # nothing is held twice
+
+
+@pytest.mark.slow
+def test_three_sessions_of_each_packaged_suite_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, tmp_path)
+    suites = packaged_suites()
+    for suite in suites:
+        assert invoke("init", str(tmp_path), "--benchmark", suite).exit_code == 0
+    entries = [
+        {"agent_id": f"of-{suite}", "category": suite, "endpoint": {"kind": "scripted", "suite": suite}}
+        for suite in suites
+    ]
+    (tmp_path / "data" / "agents.yaml").write_text(json.dumps(entries))
+    for suite in suites:
+        assert invoke("simulate", f"of-{suite}", "--suite", suite, "--sessions", "3").exit_code == 0
+    with mock_judge() as judge:
+        _mock_judged(monkeypatch, judge)
+        assert invoke("run", "--judge", "openai/mock", "--methodology", "1.3.0").exit_code == 0
+    rows = json.loads(invoke("leaderboard", "--json").stdout)
+    assert {row["agent_id"]: row["status"] for row in rows} == {f"of-{s}": "published" for s in suites}
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from agent_eval.errors import AgentEvalError
 from agent_eval.simulate.scenarios import BenchmarkScenario, json_schema, read_suites
 from tests.commands.conftest import invoke
-from tests.simulate.suites import EIGHT, write_suite
+from tests.simulate.suites import EIGHT, write_agents, write_suite
 
 HEAD = "goal: g\nopening: Hello.\n"
 
@@ -32,6 +33,11 @@ HEAD = "goal: g\nopening: Hello.\n"
         (HEAD + "assertions:\n  - trajectory: {mode: contains}\n", 4, "it requires nothing"),
         (HEAD + "assertions:\n  - trajectory: {tools: [{nam: t}]}\n", 4, "name"),
         (HEAD + "thresholds:\n  helpfulness: high\n", 4, "expected a number"),
+        (HEAD + "thresholds:\n  helpfulness: 9\n", 4, "outside its scale"),
+        (HEAD + "metrics: [coherence, nope]\n", 3, "'nope' is not a metric"),
+        (HEAD + "metrics: [coherence]\nthresholds: {helpfulness: 4}\n", 1, "add it to metrics"),
+        (HEAD + "template: nope_v1\n", 3, "allowed: automation_workflow_v1"),
+        ("opening: ' '\n", 1, "opening is blank"),
         (HEAD + "slot: error_injection\n", 1, "injected_error is missing"),
         ("- a\n", 1, "expected a mapping with the keys"),
         (HEAD + "x: [\n", 4, "not YAML"),
@@ -45,7 +51,7 @@ def test_a_problem_is_named_with_file_line_key_and_fix(root: Path, text: str, li
     problem = next(row for row in done.stdout.splitlines() if row.startswith("shop/bad.scenario.yaml"))
     assert problem.startswith(f"shop/bad.scenario.yaml:{line}: "), problem
     assert reason in problem
-    assert "1 valid scenarios in 1 suites" in done.stdout
+    assert " in 1 suite, 1 problem" in done.stdout
 
 
 def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: Path) -> None:
@@ -55,9 +61,20 @@ def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: 
     shown = invoke("scenarios", "check").stdout
     assert "shop/two.yaml: is not read; name it ID.scenario.yaml" in shown
     assert "shop/suite.yaml:1: unknown key verson; allowed: version" in shown
-    assert (
-        "shop/one.scenario.yaml: thresholds: 'helpfullness' is not a metric, or it is switched off" in shown
-    )
+    assert ": thresholds: 'helpfullness' is not a metric, or it is switched off" in shown
+
+
+def test_a_scenario_file_beside_or_below_a_suite_is_a_problem(root: Path) -> None:
+    folder = write_suite(root, {"one": EIGHT["d1"]})
+    (folder / "deep").mkdir()
+    for parent in (folder / "deep", folder.parent):
+        (parent / "lost.scenario.yaml").write_text(HEAD)
+    done = invoke("scenarios", "check")
+    assert done.exit_code == 1
+    for file in ("lost", "shop/deep/lost"):
+        assert (
+            f"\n{file}.scenario.yaml: is not read here; move it to data/scenarios/SUITE" in "\n" + done.stdout
+        )
 
 
 def test_the_json_schema_accepts_what_is_read_and_refuses_what_is_not(root: Path) -> None:
@@ -94,3 +111,10 @@ def test_the_hash_is_of_what_affects_the_conversations(root: Path) -> None:
     after = read_suites(root / "data" / "scenarios")[0]
     assert before.hash != after.hash
     assert before.task_id(before.scenarios[0]) != after.task_id(after.scenarios[0])
+
+
+def test_a_wrong_address_of_an_agent_is_explained_as_an_address(root: Path) -> None:
+    write_suite(root, {"one": EIGHT["d1"]})
+    write_agents(root, {"mine": {"kind": "openai", "url": "file:///etc/passwd", "model": "m"}})
+    with pytest.raises(AgentEvalError, match=r"allowed: an address that begins with http"):
+        invoke("simulate", "mine")

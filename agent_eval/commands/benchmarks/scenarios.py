@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent_eval.formats.plain_text import one_line
+from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.project import Project
 from agent_eval.project.gates import scenario_file_problems
 from agent_eval.simulate.scenarios import json_schema, read_suites
@@ -24,7 +24,8 @@ def check_scenarios(project: Project, out: Console, suites: Sequence[str], schem
         at = f"{problem.file}:{problem.line}" if problem.line else problem.file
         out.print(one_line(f"{at}: {problem.reason}"), markup=False, soft_wrap=True)
     n = sum(len(suite.scenarios) for suite in loaded)
-    found = f"{n} valid scenarios in {len(loaded)} suites, {len(problems)} problems"
+    n_suites = sum(bool(suite.scenarios) for suite in loaded)
+    found = f"{count_of(n, 'valid scenario')} in {count_of(n_suites, 'suite')}, {count_of(len(problems), 'problem')}"
     out.print(
         found if loaded else "No suites. Add files data/scenarios/SUITE/ID.scenario.yaml.", markup=False
     )

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import polars as pl
 
 from agent_eval.errors import JudgeError, NotFoundError, RunError
+from agent_eval.formats.files import entries
 from agent_eval.gates.names import is_score
 from agent_eval.gates.scenarios import scenarios_of, threshold_findings_of_scenarios
 from agent_eval.gates.thresholds import means
@@ -100,17 +101,23 @@ class _WithFunction(Allowed):
 
 
 def scenario_file(project: Project, name: str) -> Path:
-    """Return the file of a scenario of the project, such as 'shop/refund'.
+    """Return the file of a scenario: a path, 'shop/refund', or 'refund' if only one suite of the project has it.
 
     Raises:
-        UnknownSuiteError: If it does not exist.
+        UnknownSuiteError: If it does not exist, or several suites have it.
     """
-    suite, _, scenario = name.partition("/")
-    file = project.home.scenarios / suite / f"{scenario}{SUFFIX}"
-    if not file.is_file():
+    if name.endswith(SUFFIX):
+        found = [path for path in (Path(name), project.home.root / name) if path.is_file()][:1]
+    else:
+        suite, _, scenario = name.rpartition("/")
+        present = (folder / f"{scenario}{SUFFIX}" for folder in entries(project.home.scenarios))
+        found = [file for file in present if suite in ("", file.parent.name) and file.is_file()]
+    if len(found) != 1:
         known = [f"{s.name}/{one.id}" for s in project.suites for one in s.scenarios]
-        raise UnknownSuiteError("Scenario", name, known)
-    return file
+        raise UnknownSuiteError(
+            "Scenario", name, known, "is in several suites" if found else "does not exist"
+        )
+    return found[0]
 
 
 def n_trials(file: Path) -> int:

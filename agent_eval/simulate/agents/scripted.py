@@ -28,11 +28,23 @@ from agent_eval.transcripts.models import Frozen, Message, MessageToolCall
 PACKAGED = Path(__file__).parents[1] / "suites"
 SCRIPT = ".script.yaml"
 """End of the name of the file with the replies of a suite's scripted agents, which is not copied to projects."""
-ENDINGS = (
-    "That is the state as of now.", "I have noted it in your case.", "This is all on record.", "All of it is logged.",
-    "I kept this short.", "The record shows the same.", "I checked this just now.", "Nothing else is open on my side.",
-    "This reflects the current data.", "I wrote it down for you.", "You will find it in the history.", "It is documented.",
-)  # fmt: skip
+BEGINNING = (
+    ("Thanks,", "Sure,", "Gladly,", "Right,", "Understood,", "Noted,", "Good,", "Well,"),
+    ("here is", "this is", "below is", "I can give", "I wrote", "let me add", "you get", "now comes"),
+    ("my", "a", "the", "one", "our", "this", "another", "some"),
+    ("short", "plain", "careful", "full", "direct", "brief", "clear", "simple"),
+    ("answer.", "reply.", "summary.", "account.", "result.", "note.", "overview.", "response."),
+)
+ENDING = (
+    ("I read", "I compared", "I reviewed", "I followed", "I considered", "I weighed", "I noted", "I took"),
+    ("these", "all", "the", "those", "our", "such", "both", "more"),
+    ("entries", "lines", "notes", "details", "records", "sources", "facts", "points"),
+    ("twice", "in order", "with care", "once more", "one by one", "at length", "side by side", "again"),
+    ("before", "while", "when", "and then", "only", "just", "rather than", "until"),
+    ("writing.", "replying.", "answering.", "finishing.", "stopping.", "ending.", "speaking.", "closing."),
+)
+"""Words of the sentences before and after each reply, of which the seed draws one per place. Sessions are near copies of each
+other, and the board provisional, if most runs of three words are the same; so the sentences must rarely share one."""
 FREE = Usage(None, None, None, 0.0)
 Step = str | dict[str, dict[str, JsonValue]]
 """The text that ends a turn, or calls: arguments by tool."""
@@ -141,8 +153,10 @@ class _ScriptedConversation:
             fault = packaged(self.agent.suite)[1].faults.get(self.agent.fault or "")
             if fault is not None and fault.is_verbatim:
                 return AgentReply(step.strip(), usage=FREE, finish_reason="stop", latency_ms=0.0)
-            ending = random.Random(f"{request.seed} {len(request.messages)}").choice(ENDINGS)
-            return AgentReply(f"{step.strip()} {ending}", usage=FREE, finish_reason="stop", latency_ms=0.0)
+            drawn = random.Random(f"{request.seed} {len(request.messages)}")
+            before, after = (" ".join(map(drawn.choice, places)) for places in (BEGINNING, ENDING))
+            text = f"{before} {step.strip()} {after}"
+            return AgentReply(text, usage=FREE, finish_reason="stop", latency_ms=0.0)
         calls = tuple(MessageToolCall(name=name, arguments=arguments) for name, arguments in step.items())
         return AgentReply(None, calls, usage=FREE, finish_reason="tool_calls", latency_ms=0.0)
 
