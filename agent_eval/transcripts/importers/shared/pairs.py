@@ -1,8 +1,9 @@
 """Convert requests and responses logged by a proxy or a batch to chat records.
 
 The supported forms are records {"request": …, "response": …} (each as an object, as JSON text, or under `body`),
-LiteLLM's payloads {"messages": …, "response": …}, and an API response without its request. A response that is an
-error ends the conversation.
+LiteLLM's payloads {"messages": …, "response": …}, messages with the reply beside them (`response`, `completion`,
+`output`, `reply` or `choices`), and an API response without its request. A response that is an error ends the
+conversation.
 """
 
 from collections.abc import Mapping
@@ -11,12 +12,14 @@ from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, paid, text_of
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 REQUESTS = ("request", "request_body", "requestBody", "req")
 RESPONSES = ("response", "response_body", "responseBody", "res", "completion")
+_BESIDE = (*RESPONSES, "output", "reply")
+"""Keys beside the messages of a record that contain the reply to them, as a text, a message or messages."""
 _ERRORS = (
     "error_message",
     "errorMessage",
@@ -38,7 +41,7 @@ def is_pair(value: JsonValue) -> bool:
     )
     response = _body(record, RESPONSES)
     is_answer = _has_reply(response) or "error" in response or _is_unanswered(record)
-    return (has_request and is_answer) or _is_response(record)
+    return (has_request and is_answer) or _is_response(record) or bool(_reply_beside(record)[1])
 
 
 def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
@@ -56,6 +59,24 @@ def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
 def _has_reply(response: Mapping[str, JsonValue]) -> bool:
     lists = (response.get(key) for key in ("choices", "output", "content", "candidates"))
     return any(isinstance(value, list) for value in lists) or isinstance(response.get("message"), dict)
+
+
+def _reply_beside(record: Mapping[str, JsonValue]) -> tuple[str | None, Mapping[str, JsonValue]]:
+    """Return the key and the response beside messages that end without a reply; None and {} if there is none."""
+    messages = listed(record.get("messages"))
+    if not messages or mapping(messages[-1]).get("role") not in ("user", "human", "tool", "function"):
+        return None, {}
+    if any(mapping(choice).keys() & {"message", "text"} for choice in listed(record.get("choices"))):
+        return "choices", record
+    for key in _BESIDE:
+        value = parsed(record.get(key))
+        if isinstance(value, str) and value.strip():
+            return key, {"message": {"role": "assistant", "content": value}}
+        if is_message(value):
+            return key, {"message": value}
+        if isinstance(value, list) and value and all(map(is_message, value)):
+            return key, {"output": value}
+    return None, {}
 
 
 def _is_response(record: Mapping[str, JsonValue]) -> bool:
@@ -84,7 +105,13 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     is_alone = _is_response(record)
     request = {} if is_alone else _body(record, REQUESTS) or record
     response = record if is_alone else _body(record, RESPONSES)
-    history = sent(thread, {key: value for key, value in request.items() if key not in RESPONSES})
+    beside: str | None = None
+    if not _has_reply(response) and "error" not in response:
+        beside, found = _reply_beside(record)
+        response = found or response
+    history = sent(
+        thread, {key: value for key, value in request.items() if key not in (*RESPONSES, "choices", beside)}
+    )
     reply = replied(thread, dict(response)) if _has_reply(response) else []
     _time(record, reply)
     if reply:
@@ -93,7 +120,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     rest = {
         key: value
         for key, value in record.items()
-        if key not in (*REQUESTS, *RESPONSES, "messages", "choices")
+        if key not in (*REQUESTS, *RESPONSES, "messages", "choices", beside)
     }
     if is_alone:
         rest = {"id": record.get("id")}
