@@ -397,6 +397,14 @@ CASES = {
          codex("response_item", type="function_call_output", call_id="d", output="nothing"), said(A, "a1", 1)],
         [[("user", "q1"), (A, None), (T, "no"), (A, None), (T, "nothing"), ("assistant", "a1")]], (), ("no", "nothing"),
     ),
+    "codex-command-that-the-person-stopped": Case(
+        [codex("session_meta", id="x"), said(U, "q1"),
+         codex("response_item", type="function_call", call_id="c", name="shell", arguments="{}"),
+         codex("response_item", type="function_call_output", call_id="c", output="aborted by user after 3.1s"),
+         said(A, "a1", 1)],
+        [[("user", "q1"), (A, None), (T, "aborted by user after 3.1s"), ("assistant", "a1")]], (),
+        ("aborted by user after 3.1s",),
+    ),
     "otel-type-of-an-error": Case(
         [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": U, "content": "q1"}]), "error.type": "RateLimitError"}))],
         [[("user", "q1")]], (), ("RateLimitError",),

@@ -23,6 +23,8 @@ _BESIDE = re.compile(
 _TAIL = re.compile(
     r"\[(?:The )?command (?:finished|completed|exited) with exit code (-?\d{1,10})\.?\]", re.IGNORECASE
 )
+_ABORTED = re.compile(r"aborted by user(?: after \d{1,9}(?:\.\d{1,9})?s)?", re.IGNORECASE)
+"""The whole result of a command of Codex that the person stopped."""
 _LINES = 6
 _LONGEST_JSON = 1_000_000
 _FAILED = frozenset({"error", "failed", "failure", "errored"})
@@ -33,6 +35,8 @@ def exit_failed(content: JsonValue) -> bool | None:
     """Return whether a result states an exit status other than 0 or `success: false`; None if it states neither."""
     if isinstance(content, str):
         text = content.strip()
+        if _ABORTED.fullmatch(text):
+            return True
         if not text.startswith("{") or len(text) > _LONGEST_JSON:
             code = _in_text(text)
             return None if code is None else code != 0
