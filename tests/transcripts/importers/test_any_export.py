@@ -424,6 +424,16 @@ CASES = {
     ),
     # the reply beside the messages
     "reply-as-text-beside-the-messages": Case([{"messages": [{"role": U, "content": "q1"}], "response": "a1"}], [PAIR]),
+    "output-that-may-be-the-expected-reply": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "output": "a1"}], [[("user", "q1")]], ("'output' beside messages",),
+    ),
+    "reply-in-an-object-beside-the-messages": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "response": {"text": "a1"}}], [PAIR],
+    ),
+    "choices-that-are-options-of-a-question": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "choices": [{"label": "A", "text": "Rome"}], "reply": True}],
+        [[("user", "q1")]],
+    ),
     "choices-beside-the-messages": Case(
         [{"messages": [{"role": U, "content": "q1"}], "choices": [{"message": {"role": A, "content": "a1"}}]}], [PAIR],
     ),
