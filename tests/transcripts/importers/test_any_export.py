@@ -127,6 +127,23 @@ def spoken_by(role: str, **content: Any) -> dict[str, Any]:
 
 
 PAIR: list[tuple[str, str | None]] = [("user", "q1"), ("assistant", "a1")]
+TWO_CALLS = [
+    {"id": "c", "type": "function", "function": {"name": "f", "arguments": json.dumps({"k": k})}}
+    for k in (1, 2)
+]
+PARALLEL: list[tuple[str, int, dict[str, Any]]] = [
+    ("GENERATION", 2, {"output": {"role": A, "content": "a1"}}),
+    ("TOOL", 1, {"input": {"k": 2}, "output": "two"}),
+    ("TOOL", 1, {"input": {"k": 1}, "output": "one"}),
+    (
+        "GENERATION",
+        0,
+        {
+            "input": [{"role": U, "content": "q1"}],
+            "output": {"role": A, "content": None, "tool_calls": TWO_CALLS},
+        },
+    ),
+]
 CASES = {
     # who speaks
     "codex-reminder-beside-a-prompt": Case(
@@ -380,6 +397,14 @@ CASES = {
          codex("response_item", type="function_call_output", call_id="d", output="nothing"), said(A, "a1", 1)],
         [[("user", "q1"), (A, None), (T, "no"), (A, None), (T, "nothing"), ("assistant", "a1")]], (), ("no", "nothing"),
     ),
+    "codex-command-that-the-person-stopped": Case(
+        [codex("session_meta", id="x"), said(U, "q1"),
+         codex("response_item", type="function_call", call_id="c", name="shell", arguments="{}"),
+         codex("response_item", type="function_call_output", call_id="c", output="aborted by user after 3.1s"),
+         said(A, "a1", 1)],
+        [[("user", "q1"), (A, None), (T, "aborted by user after 3.1s"), ("assistant", "a1")]], (),
+        ("aborted by user after 3.1s",),
+    ),
     "otel-type-of-an-error": Case(
         [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": U, "content": "q1"}]), "error.type": "RateLimitError"}))],
         [[("user", "q1")]], (), ("RateLimitError",),
@@ -391,6 +416,63 @@ CASES = {
     "no-response": Case(
         [{"request": {"model": "m", "messages": [{"role": U, "content": "q1"}]}, "response": None, "error": "RateLimitError: 429"}],
         [[("user", "q1")]],
+    ),
+    "failure-that-a-result-states-in-json": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "tool_calls": [call("f")]},
+                       {"role": T, "tool_call_id": "c1", "content": '{"success": false}'}, {"role": A, "content": "a1"}]}],
+        [[("user", "q1"), (A, None), (T, '{"success": false}'), ("assistant", "a1")]], (), ('{"success": false}',),
+    ),
+    # the reply beside the messages
+    "reply-as-text-beside-the-messages": Case([{"messages": [{"role": U, "content": "q1"}], "response": "a1"}], [PAIR]),
+    "output-that-may-be-the-expected-reply": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "output": "a1"}], [[("user", "q1")]], ("'output' beside messages",),
+    ),
+    "reply-in-an-object-beside-the-messages": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "response": {"text": "a1"}}], [PAIR],
+    ),
+    "choices-that-are-options-of-a-question": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "choices": [{"label": "A", "text": "Rome"}], "reply": True}],
+        [[("user", "q1")]],
+    ),
+    "choices-beside-the-messages": Case(
+        [{"messages": [{"role": U, "content": "q1"}], "choices": [{"message": {"role": A, "content": "a1"}}]}], [PAIR],
+    ),
+    "text-beside-a-chat-that-ends-with-its-reply": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": "a1"}], "response": "a1"}], [PAIR],
+    ),
+    # parts
+    "unknown-parts-of-a-request-and-its-response": Case(
+        [{"request": {"messages": [{"role": U, "content": [{"type": "text", "text": "q1"}, {"type": "chart", "x": 1}]}]},
+          "response": {"choices": [{"message": {"role": A, "content": [{"type": "text", "text": "a1"}, {"type": "chart"}]}}]}}],
+        [PAIR], ("2 × part of type 'chart'",),
+    ),
+    "chatgpt-unknown-content-with-a-text": Case(
+        [{"conversation_id": "g", "current_node": "c", "mapping": {
+            **node("a", None, U, content={"content_type": "text", "parts": ["q1"]}),
+            **node("b", "a", A, content={"content_type": "new_kind", "text": "not speech"}),
+            **node("c", "b", A, content={"content_type": "text", "parts": ["a1"]})}}],
+        [PAIR], ("part of type 'new_kind'",),
+    ),
+    # parallel runs of one tool, and records delivered twice
+    "langfuse-parallel-runs-newest-first": Case(
+        [{"id": f"{kind} {minute} {more}", "traceId": "t", "parentObservationId": None, "type": kind, "name": "f", "startTime": at(minute), **more}
+         for kind, minute, more in PARALLEL],
+        [[("user", "q1"), (A, None), (T, "one"), (T, "two"), ("assistant", "a1")]],
+    ),
+    "langsmith-parallel-runs-by-their-arguments": Case(
+        [run("r", "llm", None, 0, trace_id="t", inputs={"messages": [{"role": U, "content": "q1"}]},
+             outputs={"role": A, "content": None, "tool_calls": TWO_CALLS}),
+         run("b", "tool", None, 1, trace_id="t", name="f", inputs={"input": "{'k': 2}"}, outputs={"output": "two"}),
+         run("a", "tool", None, 2, trace_id="t", name="f", inputs={"input": "{'k': 1}"}, outputs={"output": "one"})],
+        [[("user", "q1"), (A, None), (T, "one"), (T, "two")]],
+    ),
+    "row-delivered-twice": Case(
+        [{"conversation_id": "c", "id": own, "role": role, "content": text}
+         for own, role, text in [("1", U, "q1"), ("1", U, "q1"), ("2", A, "a1")]],
+        [PAIR], ("copies of another one",),
+    ),
+    "span-delivered-twice": Case(
+        [spans(asked("q1", "a1")), spans(asked("q1", "a1"))], [PAIR], ("copies of another one",),
     ),
 }  # fmt: skip
 

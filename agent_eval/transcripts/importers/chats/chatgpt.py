@@ -33,6 +33,13 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 NAME = "chatgpt"
 EXPECTED = '{"mapping": {…}, "current_node": …}, as in conversations.json of an export'
 _THOUGHTS = ("thoughts", "reasoning_recap")
+_KINDS = frozenset(
+    {
+        *("text", "multimodal_text", "code", "execution_output", "tether_quote", "tether_browsing_display"),
+        *("system_error", "computer_output", "stderr", "audio_transcription", "sonic_webpage"),
+    }
+)
+"""Kinds of content, and of a part, whose text is read."""
 _SAID = ("content", "tool_calls", "reasoning", "attachments", UNREAD)
 _BESIDE = ("user_editable_context", "model_editable_context")
 
@@ -127,6 +134,9 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
 def _parts(content: Mapping[str, JsonValue]) -> JsonValue:
     """Return the parts of a message; the kind of a part is its type, and content without a text is one part."""
     parts = content.get("parts")
+    kind = content.get("content_type")
+    if isinstance(kind, str) and kind not in _KINDS:
+        return [{"type": kind}]
     if not isinstance(parts, list):
         text = content.get("text", content.get("result"))
         is_empty = not any(v for key, v in content.items() if key not in ("content_type", "language"))
@@ -141,7 +151,9 @@ def _part(part: JsonValue) -> JsonValue:
     if not isinstance(part, dict) or kind is None:
         return part
     text = part.get("text")
-    return {"type": "text", "text": text} if isinstance(text, str) else {**part, "type": kind}
+    return (
+        {"type": "text", "text": text} if isinstance(text, str) and kind in _KINDS else {**part, "type": kind}
+    )
 
 
 def _beside(message: Mapping[str, JsonValue]) -> Fields:

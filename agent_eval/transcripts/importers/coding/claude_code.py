@@ -86,8 +86,9 @@ def read(source: Source) -> Iterator[Found]:
         source, lambda: _lines(source, agents), lambda value: text_of(mapping(value).get("session"))
     )
     yield from conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
-    for reason in described(_unknown(source)):
-        yield Refusal(source.file, 0, reason)
+    for text, numbers in _unknown(source).items():
+        for reason in described([text] * len(numbers)):
+            yield Refusal(source.file, numbers[0], reason)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
@@ -102,14 +103,14 @@ def _is_spoken(line: _Line) -> bool:
     return line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
 
 
-def _unknown(source: Source) -> list[str]:
-    """Return a description of each line of an unknown type."""
-    found: list[str] = []
+def _unknown(source: Source) -> dict[str, list[int]]:
+    """Return a description of each unknown type of line, with the numbers of its lines."""
+    found: dict[str, list[int]] = {}
     for record in json_lines(source.path, source.file):
         line = mapping(record.value) if isinstance(record, Record) else {}
         kind = line.get("type")
         if isinstance(record, Record) and not _is_spoken(line) and kind not in _BY_PROGRAM:
-            found.append(not_read("line of type", kind))
+            found.setdefault(not_read("line of type", kind), []).append(record.number)
     return found
 
 

@@ -8,6 +8,8 @@ from pydantic import JsonValue
 from agent_eval.formats.json_text import loads
 from agent_eval.transcripts.importers.rules.values import mapping, text_of
 
+_MARKS = ("is_error", "isError")
+"""Keys of a result that are true if its call failed (MCP: isError)."""
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
 _HEAD = re.compile(
     r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
@@ -21,6 +23,8 @@ _BESIDE = re.compile(
 _TAIL = re.compile(
     r"\[(?:The )?command (?:finished|completed|exited) with exit code (-?\d{1,10})\.?\]", re.IGNORECASE
 )
+_ABORTED = re.compile(r"aborted by user(?: after \d{1,9}(?:\.\d{1,9})?s)?", re.IGNORECASE)
+"""The whole result of a command of Codex that the person stopped."""
 _LINES = 6
 _LONGEST_JSON = 1_000_000
 _FAILED = frozenset({"error", "failed", "failure", "errored"})
@@ -28,22 +32,28 @@ _FAILED = frozenset({"error", "failed", "failure", "errored"})
 
 
 def exit_failed(content: JsonValue) -> bool | None:
-    """Return whether a result states an exit status other than 0; None if it does not state one."""
-    code = _code(content)
-    return None if code is None else code != 0
-
-
-def _code(content: JsonValue) -> int | None:
+    """Return whether a result states an exit status other than 0 or `success: false`; None if it states neither."""
     if isinstance(content, str):
         text = content.strip()
-        if text.startswith("{") and len(text) <= _LONGEST_JSON:
-            try:
-                content = loads(text)
-            except (ValueError, RecursionError):
-                return None
-        else:
-            return _in_text(text)
+        if _ABORTED.fullmatch(text):
+            return True
+        if not text.startswith("{") or len(text) > _LONGEST_JSON:
+            code = _in_text(text)
+            return None if code is None else code != 0
+        try:
+            content = loads(text)
+        except (ValueError, RecursionError):
+            return None
     fields = mapping(content)
+    code = _code(fields)
+    if code:
+        return True
+    if fields.get("success") is False or any(fields.get(key) is True for key in _MARKS):
+        return True
+    return None if code is None else False
+
+
+def _code(fields: Mapping[str, JsonValue]) -> int | None:
     for place in (fields, mapping(fields.get("metadata"))):
         for key in _CODES:
             code = place.get(key)

@@ -1,16 +1,15 @@
 """Name the parts of a source that an importer cannot read, so that nothing vanishes and nothing is invented."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent_eval.formats.refusals import NOT_READ
-from agent_eval.transcripts.importers.rules.values import Fields
 
 UNREAD = "unread"
 """Key of a message: descriptions of its parts that cannot be read (list of strings); `settled` removes it."""
 
 
-def unread_of(message: Fields) -> list[str]:
+def unread_of(message: Mapping[str, object]) -> list[str]:
     """Return the descriptions of a message's parts that cannot be read."""
     value = message.get(UNREAD)
     return [str(text) for text in value] if isinstance(value, list) else []

@@ -22,7 +22,7 @@ from agent_eval.formats.streams import (
     opened,
     record_of,
 )
-from agent_eval.transcripts.importers.base import LeftOut, Source, array_records
+from agent_eval.transcripts.importers.base import LeftOut, Source, array_records, mapping
 from agent_eval.transcripts.importers.shared.csv_rows import columns, csv_rows
 
 Layout = Literal["lines", "array", "document", "table"]
@@ -95,11 +95,30 @@ def _document(source: Source, expected: str) -> Iterator[Record | Refusal]:
         yield Refusal(source.file, 1, broken(error))
 
 
+DELIVERED_TWICE = "records are copies of another one (same id, same content), and are omitted"
+_OWN_IDS = ("id", "span", "spanId", "span_id", "message_id", "messageId", "uuid")
+"""Keys of a record's own id."""
+
+
 @dataclass
 class _Group:
     number: int
     size: int = 0
     values: list[JsonValue] = field(default_factory=list[JsonValue])
+    by_id: dict[str, list[JsonValue]] = field(default_factory=dict[str, list[JsonValue]])
+
+    def has_copy(self, value: JsonValue) -> bool:
+        """Return whether the group has a record with the same id and content; otherwise remember the record."""
+        name = next(
+            (own for key in _OWN_IDS if isinstance(own := mapping(value).get(key), str) and own), None
+        )
+        if name is None:
+            return False
+        known = self.by_id.setdefault(name, [])
+        if value in known:
+            return True
+        known.append(value)
+        return False
 
 
 def grouped(
@@ -107,8 +126,10 @@ def grouped(
 ) -> Iterator[Item]:
     """Group records with equal keys into one record {"key": …, "records": […]} per key.
 
-    The items are read twice, so that a group can be yielded after its last record and only incomplete groups are
-    in memory. A record without a key forms a separate group. The number of a group is the number of its first record.
+    A record that the source delivered twice, with the same id and the same content, counts once: its copies are
+    yielded as `LeftOut`. The items are read twice, so that a group can be yielded after its last record and only
+    incomplete groups are in memory. A record without a key forms a separate group. The number of a group is the number
+    of its first record.
 
     Args:
         source: The file.
@@ -131,9 +152,12 @@ def grouped(
             yield Refusal(source.file, item.number, _TOO_MUCH)
         else:
             group = groups.setdefault(name, _Group(item.number))
-            group.values.append(item.value)
-            group.size += item.size
-            held += item.size
+            if group.has_copy(item.value):
+                yield LeftOut(DELIVERED_TWICE)
+            else:
+                group.values.append(item.value)
+                group.size += item.size
+                held += item.size
         if left[name] == 0 and name in groups:
             group = groups.pop(name)
             held -= group.size

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from agent_eval.transcripts.attachments import attachments_of, beside_content, native_attachments
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
+from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
 from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
 
 _PLAIN = ("content", "name", "tool_call_id")
@@ -50,6 +51,8 @@ def _message(value: JsonValue, index: int) -> Fields:
         message["attachments"] = [*(found.model_dump() for found in attachments_of(content)), *native]
     if calls := _calls(value):
         message["tool_calls"] = calls
+    if named := unread_of(value):  # of a request or a response, which was converted before
+        message[UNREAD] = named
     return message | _tool_answer(value) | measured(value)
 
 

@@ -1,8 +1,9 @@
 """Convert requests and responses logged by a proxy or a batch to chat records.
 
 The supported forms are records {"request": …, "response": …} (each as an object, as JSON text, or under `body`),
-LiteLLM's payloads {"messages": …, "response": …}, and an API response without its request. A response that is an
-error ends the conversation.
+LiteLLM's payloads {"messages": …, "response": …}, messages with the reply beside them (`response`, `reply` or
+`choices`; `output` and `completion` only if they are messages), and an API response without its request. A response that is an error ends the
+conversation.
 """
 
 from collections.abc import Mapping
@@ -10,13 +11,18 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, paid, text_of
+from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 REQUESTS = ("request", "request_body", "requestBody", "req")
 RESPONSES = ("response", "response_body", "responseBody", "res", "completion")
+_AMBIGUOUS = ("completion", "output")
+_BESIDE = ("choices", "reply", *RESPONSES, "output")
+"""Keys beside the messages of a record that contain the reply to them."""
+_CHOICES = ("choices", "usage", "model")
 _ERRORS = (
     "error_message",
     "errorMessage",
@@ -38,7 +44,7 @@ def is_pair(value: JsonValue) -> bool:
     )
     response = _body(record, RESPONSES)
     is_answer = _has_reply(response) or "error" in response or _is_unanswered(record)
-    return (has_request and is_answer) or _is_response(record)
+    return (has_request and is_answer) or _is_response(record) or _reply_beside(record) is not None
 
 
 def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
@@ -56,6 +62,32 @@ def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
 def _has_reply(response: Mapping[str, JsonValue]) -> bool:
     lists = (response.get(key) for key in ("choices", "output", "content", "candidates"))
     return any(isinstance(value, list) for value in lists) or isinstance(response.get("message"), dict)
+
+
+def _reply_beside(record: Mapping[str, JsonValue]) -> str | None:
+    """Return the key of the reply beside messages that end without one, or None."""
+    messages = listed(record.get("messages"))
+    if not messages or mapping(messages[-1]).get("role") not in ("user", "human", "tool", "function"):
+        return None
+    given = (key for key in _BESIDE if record.get(key) and isinstance(record[key], str | dict | list))
+    return next((key for key in given if key != "choices" or _are_choices(record[key])), None)
+
+
+def _are_choices(value: JsonValue) -> bool:
+    """Return whether a value is the `choices` of an API's response, and not the options of a question."""
+    return any({"message", "finish_reason"} & set(mapping(choice)) for choice in listed(value))
+
+
+def _replied_beside(thread: Thread, key: str, record: Mapping[str, JsonValue]) -> list[Fields]:
+    """Return the reply beside messages; a text that may as well be the expected reply is named and not read."""
+    value = parsed(record[key])
+    if key == "choices":
+        return replied(thread, {name: record[name] for name in _CHOICES if name in record})
+    is_told = is_message(value) or (isinstance(value, list) and all(map(is_message, value)))
+    if key in _AMBIGUOUS and not is_told and not _has_reply(mapping(value)):
+        what = f"{key!r} beside messages without a reply (write it as 'response' if the agent said it)"
+        return [{"role": "developer", "content": None, UNREAD: [what]}]
+    return replied(thread, value)
 
 
 def _is_response(record: Mapping[str, JsonValue]) -> bool:
@@ -84,8 +116,13 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     is_alone = _is_response(record)
     request = {} if is_alone else _body(record, REQUESTS) or record
     response = record if is_alone else _body(record, RESPONSES)
-    history = sent(thread, {key: value for key, value in request.items() if key not in RESPONSES})
+    has_reply = _has_reply(response) or "error" in response
+    beside = None if has_reply else _reply_beside(record)
+    history = sent(
+        thread, {key: value for key, value in request.items() if key not in (*RESPONSES, "choices", beside)}
+    )
     reply = replied(thread, dict(response)) if _has_reply(response) else []
+    reply = reply if beside is None else _replied_beside(thread, beside, record)
     _time(record, reply)
     if reply:
         cost = paid(record.get("response_cost", record.get("cost_usd", record.get("cost"))))
@@ -93,7 +130,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     rest = {
         key: value
         for key, value in record.items()
-        if key not in (*REQUESTS, *RESPONSES, "messages", "choices")
+        if key not in (*REQUESTS, *RESPONSES, "messages", "choices", beside)
     }
     if is_alone:
         rest = {"id": record.get("id")}

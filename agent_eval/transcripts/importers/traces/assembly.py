@@ -1,7 +1,9 @@
 """Assemble conversations from the model calls and tool runs in traces."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -47,6 +49,9 @@ class ToolRun:
     error: str | None = None  # its text is the result if there is no other
 
 
+_Step = TypeVar("_Step", ModelCall, ToolRun)
+
+
 @dataclass
 class Trace:
     """Hold the part of a conversation that one trace contains."""
@@ -69,24 +74,66 @@ def thread_of_trace(trace: Trace) -> Thread:
             f"its order is unknown: {sum(step.start is None for step in steps)} of {len(steps)} model calls and tool "
             "runs have no start time that can be read; give each of them one"
         )
-    for step in sorted(steps, key=lambda step: step.start or 0.0):
+    steps = [*_oldest_first(trace.calls), *_oldest_first(trace.runs)]
+    waiting: list[ToolRun] = []
+    for step in [*sorted(steps, key=lambda step: step.start or 0.0), None]:
         if isinstance(step, ToolRun):
-            answer: Fields = {
-                "role": "tool",
-                "tool_call_id": step.call_id,
-                **result_fields(parsed(step.result)),
-            }
-            answer |= {"content": step.error} if answer["content"] is None and step.error else {}
-            answer |= {"name": step.name} if step.name else {}
-            answer |= {"is_error": True} if step.error or failed(mapping(parsed(step.result))) else {}
-            answer |= {} if step.is_error is None else {"is_error": step.is_error}
-            thread.answer(step.name, step.arguments, answer)
-        else:
+            waiting.append(step)
+            continue
+        for run in _in_call_order(thread, waiting):
+            _answer(thread, run)
+        waiting.clear()
+        if step is not None:
             _take(thread, step)
             error = step.error
     error = trace.error or error
     thread.failure = (TRACE_ERROR, error) if error else None
     return thread
+
+
+def _oldest_first(steps: Sequence[_Step]) -> list[_Step]:
+    """Return the steps; steps that are listed newest first are reversed, which orders those of equal times."""
+    starts = [step.start or 0.0 for step in steps]
+    falls = all(later <= earlier for earlier, later in pairwise(starts))
+    return list(reversed(steps)) if falls and len(set(starts)) > 1 else list(steps)
+
+
+def _in_call_order(thread: Thread, runs: Sequence[ToolRun]) -> list[ToolRun]:
+    """Return tool runs so that those of the last calls have the order of their calls, with the same arguments.
+
+    Parallel runs start at almost the same time, in any order, and their calls may share one id.
+    """
+    if len(runs) < 2:
+        return list(runs)
+    called = next((listed(found) for m in reversed(thread.messages) if (found := m.get("tool_calls"))), [])  # type: ignore[arg-type]
+    free = dict(enumerate(map(mapping, called)))
+    places: dict[int, int] = {}  # position of a run → position of its call
+    for at, run in enumerate(runs):
+        place = next((i for i, call in free.items() if _is_run_of(run, call)), None)
+        if place is not None:
+            places[at] = place
+            del free[place]
+    ordered = iter(sorted(places, key=places.__getitem__))
+    return [runs[next(ordered)] if at in places else run for at, run in enumerate(runs)]
+
+
+def _is_run_of(run: ToolRun, call: Mapping[str, JsonValue]) -> bool:
+    is_same = run.call_id in (None, call.get("id")) and run.name in (None, call.get("name"))
+    return is_same and parsed(run.arguments) == parsed(call.get("arguments"))
+
+
+def _answer(thread: Thread, step: ToolRun) -> None:
+    """Add the result of a tool run to the conversation."""
+    answer: Fields = {
+        "role": "tool",
+        "tool_call_id": step.call_id,
+        **result_fields(parsed(step.result)),
+    }
+    answer |= {"content": step.error} if answer["content"] is None and step.error else {}
+    answer |= {"name": step.name} if step.name else {}
+    answer |= {"is_error": True} if step.error or failed(mapping(parsed(step.result))) else {}
+    answer |= {} if step.is_error is None else {"is_error": step.is_error}
+    thread.answer(step.name, step.arguments, answer)
 
 
 def as_one_exchange(whole: ModelCall) -> list[ModelCall]:

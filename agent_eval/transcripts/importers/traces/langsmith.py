@@ -1,10 +1,12 @@
 """Read LangSmith runs as exported by its API and SDK: {"run_type", "trace_id", "inputs", "outputs", …}."""
 
+import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
+from agent_eval.formats.json_text import dumps, loads
 from agent_eval.formats.streams import Record
 from agent_eval.transcripts.importers.base import (
     Fields,
@@ -37,6 +39,8 @@ NAME = "langsmith"
 EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
 _KINDS = frozenset({"llm", "tool", "chain", "retriever", "embedding", "prompt", "parser"})
 _THREAD = ("session_id", "thread_id", "conversation_id")
+
+_LONGEST_LITERAL = 100_000
 
 
 def read(source: Source) -> Iterator[Found]:
@@ -192,7 +196,7 @@ def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
     outputs = mapping(parsed(run.get("outputs")))
     output = outputs.get("output", _only(outputs))
     message = mapping(mapping(output).get("kwargs")) or mapping(output)
-    given = parsed(inputs.get("input")) if set(inputs) == {"input"} else dict(inputs)
+    given = _literal(parsed(inputs.get("input"))) if set(inputs) == {"input"} else dict(inputs)
     call_id = message.get("tool_call_id")
     return ToolRun(
         start=seconds_of(run.get("start_time")),
@@ -203,6 +207,17 @@ def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
         is_error=True if "error" in (mapping(output).get("status"), message.get("status")) else None,
         error=_error(run),
     )
+
+
+def _literal(value: JsonValue) -> JsonValue:
+    """Return arguments that LangChain writes as a Python literal, such as "{'k': 1}", as data."""
+    if not isinstance(value, str) or not value.startswith("{") or len(value) > _LONGEST_LITERAL:
+        return value
+    try:
+        found = ast.literal_eval(value)
+        return loads(dumps(found)) if isinstance(found, dict) else value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return value
 
 
 def _text(run: Mapping[str, JsonValue], key: str) -> str:
