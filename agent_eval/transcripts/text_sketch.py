@@ -1,25 +1,37 @@
 """Sketch the text of an agent, so that near-duplicates are found without the text.
 
 A text is compared by its shingles: runs of three words, without case, punctuation, accents and look-alike letters, and
-without words that look like ids. The sketch holds the smallest hashes of the shingles, so that it is exact for short
-texts and an unbiased sample of long ones (Broder, On the resemblance and containment of documents, 1997).
+without numbers, words that look like ids, fillers and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
+texts and an unbiased sample of long ones (Broder, On the resemblance and containment of documents, 1997). Shingles that the agent
+had before it from a tool, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
+not make one a copy of the other.
 """
 
+import re
 import struct
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
 from agent_eval.transcripts.models import Conversation
+
+if TYPE_CHECKING:  # slow to load, and the definitions do not need it
+    import numpy as np
+    from numpy.typing import NDArray
 
 SHINGLE = 3  # words
 SIZE = 128  # hashes
 ENOUGH_WORDS = 40
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
+_FILLER_TIMES, _FILLER_EVERY = 3, 16  # a word that occurs so often, and more than once in so many words
+_REASONING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_FEWEST = 8  # shingles that a share is estimated from
+_LEAST_OWN = 0.1  # of the shorter text's shingles; with fewer that are not quoted, texts are compared in full
 
 
 @dataclass(frozen=True)
@@ -29,47 +41,43 @@ class TextSketch:
     n_words: int
     n_shingles: int
     hashes: tuple[int, ...]  # ascending
+    quoted: frozenset[int] = frozenset()  # those of the hashes that the agent had before it
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Self | None:
+    def of(cls, texts: Iterable[str], sources: Iterable[str] = ()) -> Self | None:
         """Return the sketch of the texts; None if none of them has as many words as a shingle, which is within one text."""
-        import numpy as np  # slow to load, and the definitions do not need it
+        import numpy as np
 
-        found: list[int] = []
-        n_left, n_words = _MOST, 0
-        for text in texts:
-            words = [code for code in map(_code, folded_words(text[:n_left])) if code >= 0]
-            n_left, n_words = max(0, n_left - len(text)), n_words + len(words)
-            found += [*words, _BETWEEN]
-        codes = np.array(found, dtype=np.uint64)
-        is_end = codes == _BETWEEN
-        is_within = ~(is_end[:-2] | is_end[1:-1] | is_end[2:])
-        if not is_within.any():
+        n_words, distinct = _shingles(texts)
+        if not len(distinct):
             return None
-        mixed = codes[:-2] * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(31))) + codes[1:-1]
-        mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = ((mixed ^ (mixed >> np.uint64(29))) + codes[2:]) * np.uint64(0x94D049BB133111EB)
-        distinct = np.unique(mixed[is_within] >> np.uint64(32))
-        return cls(n_words, len(distinct), tuple(distinct[:SIZE].tolist()))
+        lowest = distinct[:SIZE]
+        quoted = frozenset(lowest[np.isin(lowest, _shingles(sources)[1])].tolist())
+        return cls(n_words, len(distinct), tuple(lowest.tolist()), quoted)
 
     @classmethod
     def read(cls, text: str) -> Self:
         """Return a sketch from its text form."""
-        n_words, n_shingles, hashes = text.split(" ")
-        return cls(
-            int(n_words), int(n_shingles), struct.unpack(f">{len(hashes) // 8}I", bytes.fromhex(hashes))
-        )
+        n_words, n_shingles, *packed = text.split(" ")
+        hashes, quoted = [*map(_unpacked, packed), ()][:2]
+        return cls(int(n_words), int(n_shingles), hashes, frozenset(quoted))
 
     def text(self) -> str:
-        """Return the sketch as a text: the two numbers, and the hashes in hexadecimal digits."""
-        return f"{self.n_words} {self.n_shingles} {struct.pack(f'>{len(self.hashes)}I', *self.hashes).hex()}"
+        """Return the sketch as a text: the two numbers, and the hashes and the quoted ones in hexadecimal digits."""
+        found = f"{self.n_words} {self.n_shingles} {_packed(self.hashes)}"
+        return f"{found} {_packed(sorted(self.quoted))}" if self.quoted else found
 
     def joined(self, other: Self) -> Self:
         """Return the sketch of both texts; shingles that they share count once if both sketches are exact."""
         every = sorted({*self.hashes, *other.hashes})
         n_new = len(every) - len(self.hashes) if self.is_exact and other.is_exact else other.n_shingles
-        return type(self)(self.n_words + other.n_words, self.n_shingles + n_new, tuple(every[:SIZE]))
+        quoted = (self.quoted | other.quoted) & {*every[:SIZE]}
+        return type(self)(self.n_words + other.n_words, self.n_shingles + n_new, tuple(every[:SIZE]), quoted)
+
+    @property
+    def highest(self) -> int:
+        """Return the hash up to which the sketch holds all shingles."""
+        return 2**32 if self.is_exact else self.hashes[-1]
 
     @property
     def is_exact(self) -> bool:
@@ -78,26 +86,72 @@ class TextSketch:
 
 
 def containment(a: TextSketch, b: TextSketch) -> float:
-    """Return the share of the shorter text's shingles that the other text has, 0–1, estimated for long texts."""
-    both = {*a.hashes} & {*b.hashes}
-    fewest = min(a.n_shingles, b.n_shingles)
-    if a.is_exact and b.is_exact:
-        return len(both) / fewest
-    union = sorted({*a.hashes, *b.hashes})[:SIZE]
-    share = len(both.intersection(union)) / len(union)
-    return min(1.0, share * (a.n_shingles + b.n_shingles) / (1 + share) / fewest)
+    """Return the share of the shorter text's shingles that the other text has, 0–1, estimated for long texts.
+
+    What both quote does not count, unless the shorter text has next to nothing else.
+    """
+    shorter, longer = sorted((a, b), key=lambda sketch: sketch.n_shingles)
+    known = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
+    among = [h for h in shorter.hashes if h <= known]
+    if own := {*among} - (a.quoted & b.quoted):
+        among = [h for h in among if h in own] if len(own) >= _LEAST_OWN * len(among) else among
+    least = 1 if a.is_exact and b.is_exact else min(_FEWEST, shorter.n_shingles)
+    return len({*among} & {*longer.hashes}) / max(len(among), least)
 
 
 def text_sketch(conversation: Conversation) -> str | None:
     """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short."""
-    said = (m.content for m in conversation.messages if m.role == "assistant" and m.content)
-    sketch = TextSketch.of(said)
+    contents = (m.content for m in conversation.messages if m.role == "assistant" and m.content)
+    said = (_REASONING.sub(" ", text) for text in contents)
+    sketch = TextSketch.of(said, _sources(conversation))
     return None if sketch is None else sketch.text()
+
+
+def _sources(conversation: Conversation) -> Iterator[str]:
+    """Yield the texts that the agent had before it: its knowledge, its instructions and the results of its tools."""
+    yield from conversation.knowledge or ()
+    for message in conversation.messages:
+        if message.content and message.role not in ("assistant", "user"):
+            yield message.content
+
+
+def _shingles(texts: Iterable[str]) -> "tuple[int, NDArray[np.uint64]]":
+    """Return the number of words of the texts, and the distinct hashes of their shingles, ascending."""
+    import numpy as np
+
+    found: list[int] = []
+    n_left, n_words = _MOST, 0
+    for text in texts:
+        words = [code for code in map(_code, folded_words(text[:n_left])) if code >= 0]
+        n_left, n_words = max(0, n_left - len(text)), n_words + len(words)
+        found += [*_without_fillers(words), _BETWEEN]
+    codes = np.array(found, dtype=np.uint64)
+    is_end = codes == _BETWEEN
+    is_within = ~(is_end[:-2] | is_end[1:-1] | is_end[2:])
+    mixed = codes[:-2] * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) + codes[1:-1]
+    mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = ((mixed ^ (mixed >> np.uint64(29))) + codes[2:]) * np.uint64(0x94D049BB133111EB)
+    return n_words, np.unique(mixed[is_within] >> np.uint64(32))
+
+
+def _without_fillers(words: Sequence[int]) -> list[int]:
+    """Return the words but those that are more than one in sixteen of the text, such as 'um' after every third word."""
+    often = {w for w, n in Counter(words).items() if n >= _FILLER_TIMES and n * _FILLER_EVERY > len(words)}
+    return [word for word in words if word not in often]
+
+
+def _packed(hashes: Sequence[int]) -> str:
+    return struct.pack(f">{len(hashes)}I", *hashes).hex()
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    return struct.unpack(f">{len(text) // 8}I", bytes.fromhex(text))
 
 
 @lru_cache(maxsize=100_000)
 def _code(word: str) -> int:
-    """Return the hash of a word, or -1 if it looks like an id."""
-    if looks_like_id(word):
+    """Return the hash of a word, or -1 if it is a number or looks like an id."""
+    if word.isdecimal() or looks_like_id(word):
         return -1
     return zlib.crc32(word.translate(DIGITS_AS_LETTERS).encode("utf-8", "surrogatepass"))

@@ -106,7 +106,14 @@ def test_a_damaged_store_gives_no_copy_that_looks_like_one(store: Store, tmp_pat
 def test_every_command_that_needs_the_store_refuses_one_of_a_later_version(sample_copy: Path) -> None:
     with duckdb.connect(str(sample_copy / "data" / "agent_eval.duckdb")) as con:
         con.execute("INSERT INTO schema_version VALUES (99, '9.8.7', now())")
-    for command in ("run", "leaderboard", "gate", "reliability", "explain harbor-desk", "store backup copy.duckdb"):
+    for command in (
+        "run",
+        "leaderboard",
+        "gate",
+        "reliability",
+        "explain harbor-desk",
+        "store backup copy.duckdb",
+    ):
         done = agent_eval(sample_copy, *command.split())
         assert done.returncode == 2, command
         assert re.fullmatch(r".*version 99.*9\.8\.7 or later.*\n", done.stderr), (command, done.stderr)

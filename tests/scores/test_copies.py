@@ -281,3 +281,24 @@ def test_a_session_of_parts_of_two_agents_and_of_a_superseded_run_is_a_copy(tmp_
     assert only(rows, "cat")["missing"] == [
         "copied session: s is a copy of ann's session old and of bob's session s: 6 of 8 conversations share 100% of their text"
     ]
+
+
+def test_what_two_texts_quote_from_a_source_does_not_make_them_copies() -> None:
+    policy = text("policy", 40)
+    said = [TextSketch.of([f"{text(who, 12)} {policy}"], [policy]) for who in "ab"]
+    plain = [TextSketch.of([f"{policy} {text(who, 1)}"], [policy]) for who in "ab"]
+    assert said[0] is not None and said[1] is not None  # noqa: PT018
+    assert plain[0] is not None and plain[1] is not None  # noqa: PT018
+    assert TextSketch.read(said[0].text()) == said[0]
+    assert containment(said[0], said[1]) < 0.2
+    assert containment(plain[0], plain[1]) > NEAR  # next to nothing of their own
+
+
+def test_fillers_and_numbers_between_the_words_do_not_make_another_text() -> None:
+    words = text("ada", 60).split()
+    plain = TextSketch.of([" ".join(words)])
+    for filler in ("um", "{i}"):
+        filled = " ".join(f"{w} {filler.format(i=i)}" if i % 3 else w for i, w in enumerate(words))
+        sketch = TextSketch.of([filled])
+        assert plain is not None and sketch is not None  # noqa: PT018
+        assert containment(plain, sketch) >= NEAR
