@@ -29,6 +29,11 @@ SCENARIOS = {
     "twice": "opening: Where is order 7?\ntrials: 2\nassertions: [{forbidden_text: [Friday]}]\n",
 }  # fmt: skip
 
+# connections of the judge's client, which the inner pytest finds when they are collected
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
