@@ -58,9 +58,6 @@ Notes = Annotated[
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
 ]
-Difference = Annotated[
-    float, typer.Option("--difference", help="With --plan: difference to detect, in percent of each scale.")
-]
 Agents = Annotated[list[str] | None, typer.Option("--agent", help="Include only this agent (repeatable).")]
 
 
@@ -509,7 +506,12 @@ def compare(
             help="Show instead the smallest detectable difference, and the data needed to detect a given one.",
         ),
     ] = False,
-    difference: Difference = 5.0,
+    difference: Annotated[
+        float | None,
+        typer.Option(
+            "--difference", help="With --plan: difference to detect, in percent of each scale. Default: 5."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two agents over their sessions, common tasks or conversations, with corrected p values."""
@@ -517,8 +519,10 @@ def compare(
     from agent_eval.commands.terminal.output import consoles
 
     if is_plan:
-        plan(agent, other, difference, methodology, as_json)
+        plan(agent, other, 5.0 if difference is None else difference, methodology, as_json)
         return
+    if difference is not None:
+        raise typer.BadParameter("--difference needs --plan.")
     if other is None:
         raise typer.BadParameter("Name a second agent B, or pass --plan.")
     project = _project()
@@ -534,7 +538,9 @@ def plan(
             metavar="B", help="Id of the second agent. Default: a hypothetical agent with data like A's."
         ),
     ] = None,
-    difference: Difference = 5.0,
+    difference: Annotated[
+        float, typer.Option("--difference", help="Difference to detect, in percent of each scale.")
+    ] = 5.0,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -615,6 +621,8 @@ def summary(
     from agent_eval.commands.results.summary import summary as show
     from agent_eval.commands.terminal.output import consoles
 
+    if since is not None and not spend:
+        raise typer.BadParameter("--since needs --spend.")
     project = _project()
     if spend:
         from agent_eval.commands.results.spend import spend as show_spending

@@ -15,6 +15,7 @@ from rich.text import Text
 from agent_eval.commands.results.leaderboard import edited_notes
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
+from agent_eval.formats.plain_text import one_line
 from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
 from agent_eval.project.gates import gate_results, gate_versions
@@ -113,8 +114,7 @@ def gate(
     if junit_file is not None:
         junit_file.write_bytes(junit(rows, version))
     if job_summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(job_summary).open("a", encoding="utf-8") as file:
-            file.write(gate_markdown(rows, version, is_whole=is_whole))
+        _append(Path(job_summary), gate_markdown(rows, version, is_whole=is_whole))
     shown = inert_in_actions if github else str
     if as_json:
         print_json(rows)
@@ -129,6 +129,17 @@ def gate(
     for line in annotations(rows, version) if github else ():
         (sys.stderr if as_json else sys.stdout).write(f"{line}\n")
     return exit_code(rows)
+
+
+def _append(job_summary: Path, text: str) -> None:
+    """Append a text to the job summary; if that fails, say so on stderr, because the gates still decide."""
+    try:
+        with job_summary.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        sys.stderr.write(
+            one_line(f"GITHUB_STEP_SUMMARY {job_summary} cannot be written: {error.strerror}.") + "\n"
+        )
 
 
 def verdict(rows: pl.DataFrame) -> str:

@@ -44,7 +44,7 @@ def leader(board: pl.DataFrame, logs: pl.DataFrame) -> str:
         return f"{_listed(alone)}; no other agent is ranked there."
     if logs.height:
         return _success(logs)
-    return "No agent has a score yet." if board.height else "There is no result yet. Next: agent-eval run"
+    return "No agent is ranked yet." if board.height else "There is no result yet. Next: agent-eval run"
 
 
 def _success(logs: pl.DataFrame) -> str:
@@ -100,16 +100,16 @@ def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
     Args:
         row: The row.
         needed: Units of each agent that would show the observed difference; None if unknown or already shown.
-        width: Width of the quantity's scale; values on a scale of 1 are given in percent.
+        width: Width of the quantity's scale; a quantity from 0 to 1 is given in percent.
     """
-    percent = width == 1
-    points = " points" if percent or width == 100 else ""
+    is_share = width == 1
+    points = " points" if is_share or width == 100 else ""
 
     def text(value: float, sign: str = "") -> str:
-        shown = 100 * value if percent else value
+        shown = 100 * value if is_share else value
         return f"{shown:{sign if value else ''}.3g}".replace("-", "−")
 
-    unit = " %" if percent else ""
+    unit = " %" if is_share else ""
     sides = [
         f"{one_line(row[agent])} {'–' if row[value] is None else text(row[value]) + unit}"
         for agent, value in (("agent_id", "value"), ("other_agent_id", "other_value"))

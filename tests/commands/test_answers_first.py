@@ -12,6 +12,7 @@ from agent_eval.cli import app
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.project import Project
 from agent_eval.report.conclusions import comparison, leader, successes, unknown, worst_finding
+from agent_eval.scores.statistics.plan import scale_width
 from agent_eval.tables import table
 from tests.commands.conftest import invoke, use
 
@@ -84,6 +85,12 @@ def test_gates_as_markdown_also_go_to_the_job_summary(
     assert len(shown.splitlines()) == 2 + 2 + 14
     invoke("gate")
     assert (tmp_path / "summary.md").read_text() == 2 * shown
+    monkeypatch.setenv(
+        "GITHUB_STEP_SUMMARY", str(tmp_path)
+    )  # a folder: the gates still decide and are printed
+    failed = invoke("gate")
+    assert (failed.exit_code, failed.stdout[:7]) == (1, "FAILED.")
+    assert "cannot be written" in failed.stderr
 
 
 def test_spending_is_that_of_the_ledger(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +112,23 @@ def test_spending_is_that_of_the_ledger(sample_copy: Path, monkeypatch: pytest.M
     ]  # fmt: skip
     assert json.loads(invoke("summary", "--spend", "--json", "--since", "2999-01-01").stdout) == []
     assert len(repr(project).splitlines()) == 3
+
+
+def test_ratings_of_one_are_not_a_hundred_percent() -> None:
+    ones = ROW | {"quantity": "helpfulness", "value": 1.0, "other_value": 1.0, "difference": 0.0, "low": None}
+    width = scale_width("helpfulness", 1.0, {"helpfulness": (1.0, 5.0)})
+    assert (
+        comparison(ones, None, width) == "helpfulness: a 1 against b 1: not distinguishable (difference 0)."
+    )
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize(
+    "command",
+    ["summary --since 2026-01-01", "compare harbor-desk quill-help --difference 3", "compare harbor-desk"],
+)
+def test_an_option_that_would_have_no_effect_is_refused(command: str) -> None:
+    assert CliRunner().invoke(app, command.split()).exit_code == 2
 
 
 @pytest.mark.usefixtures("narrow")

@@ -44,7 +44,7 @@ QUANTITY = {"quantity": "helpfulness", "scale_low": 1.0, "scale_high": 5.0}
 PRINTED: dict[str, Callable[[Console], RenderableType | None]] = {
     "leaderboard": lambda _: leaderboard._table("Board", stored("leaderboard", status="published", **EXACT)),
     "leaderboard --changes": lambda _: board_history._grid("Changes", stored("board_changes", cause_agents=[], changed_at=datetime(2026, 1, 2, tzinfo=UTC), **EXACT)),
-    "compare": lambda _: compare._table(rows_of(COMPARED, unit="tasks", verdict="not distinguishable"), "1.3.0"),
+    "compare": lambda _: compare._table(rows_of(COMPARED, unit="tasks", verdict="not distinguishable"), "1.3.0", {}),
     "plan": lambda _: plan._table(rows_of(PLANNED), NAME, "1.3.0", 5),
     "reliability": lambda _: reliability._table(stored("reliability"), "1.3.0"),
     "summary": lambda _: summary._table("Summary", stored("quality_summary", **QUANTITY)),
@@ -124,10 +124,12 @@ def test_all_tables_of_commands_are_such_tables() -> None:
         ("composite", 123.0, "> 100"),
         ("cost_usd", 9.0, "9"),
         ("helpfulness", None, "–"),
+        ("effort", 4.5, "> 4"),
+        ("effort", 1.5, "1.5"),
     ],
 )
 def test_a_detectable_difference_wider_than_the_scale_is_not_printed_as_a_difference(
     quantity: str, shows: float | None, expected: str
 ) -> None:
     row = {"quantity": quantity, "value": 0.5, "other_value": 0.25}
-    assert compare.detectable(shows, compare._width(row)) == expected
+    assert compare.detectable(shows, compare._width(row, {"effort": (1.0, 5.0)})) == expected

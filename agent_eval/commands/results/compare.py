@@ -22,7 +22,7 @@ from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
-from agent_eval.scores.statistics.plan import plan_two, scale_width
+from agent_eval.scores.statistics.plan import Scales, plan_two, scale_width
 from agent_eval.scores.statistics.unpaired import CONVERSATIONS, SUCCESS_RATE
 from agent_eval.tables import table
 
@@ -37,6 +37,7 @@ class Compared(NamedTuple):
     conversations: pl.DataFrame  # from `conversation_values`
     rows: pl.DataFrame | None  # from `compare`; None for one agent
     says_goal: bool
+    scales: Scales  # of the metrics
 
 
 def compared(project: Project, version: str, agent: str, other: str | None) -> Compared:
@@ -73,7 +74,7 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
             parts=labelled_parts_of(project, known, outcomes), scales=scales(project),
         )  # fmt: skip
     says_goal = comparing.says_goal(known.conversation_judgments)
-    return Compared(outcomes, sessions, conversations, rows, says_goal)
+    return Compared(outcomes, sessions, conversations, rows, says_goal, scales(project))
 
 
 def compare(
@@ -108,8 +109,9 @@ def compare(
         pl.col("role") != comparing.PRIMARY, pl.col("quantity") != SUCCESS_RATE, maintain_order=True
     )
     main = main_first.row(0, named=True)
-    out.print(comparison(main, _needed(main_first.head(1), main), _width(main)), markup=False)
-    out.print(_table(main_first, version))
+    needed = _needed(main_first.head(1), found.scales)
+    out.print(comparison(main, needed, _width(main, found.scales)), markup=False)
+    out.print(_table(main_first, version, found.scales))
     if not notes:
         out.print("How to read this, and what is unknown: --notes", markup=False, style="dim")
         return
@@ -123,15 +125,16 @@ def compare(
             )
 
 
-def _needed(main: pl.DataFrame, row: Mapping[str, Any]) -> int | None:
+def _needed(main: pl.DataFrame, scales: Scales) -> int | None:
     """Return how many units of each agent would show the observed difference; None if it is shown or cannot be."""
-    width = _width(row)
+    row = main.row(0, named=True)
+    width = _width(row, scales)
     if row["verdict"] != "not distinguishable" or not row["difference"] or not math.isfinite(width):
         return None
     none = pl.DataFrame(
         schema={"task_set": pl.String, "n": pl.Int64, "c": pl.Int64, "other_n": pl.Int64, "other_c": pl.Int64}
     )
-    needed = plan_two(main, none, abs(row["difference"]) / width * 100)["n_needed"].item()
+    needed = plan_two(main, none, abs(row["difference"]) / width * 100, scales)["n_needed"].item()
     return None if needed is None or needed <= max(row["n"], row["other_n"]) else needed
 
 
@@ -195,7 +198,7 @@ def _of_one_session(rows: pl.DataFrame, conversations: pl.DataFrame) -> list[str
     ] if single else []  # fmt: skip
 
 
-def _table(rows: pl.DataFrame, version: str) -> FittingTable:
+def _table(rows: pl.DataFrame, version: str, scales: Scales) -> FittingTable:
     agent, other = rows["agent_id"][0], rows["other_agent_id"][0]
     title = f"A = {agent} · B = {other} · methodology {version}"
     heads = (
@@ -218,7 +221,7 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable:
         bounds = "none" if row["low"] is None else signed(f"{row['low']:.3g} to {row['high']:.3g}")
         grid.add_row(
             Text(sanitize_line(_named(row))), number(row["value"]), number(row["other_value"]), number(row["difference"]), bounds,
-            detectable(row["smallest_detectable"], _width(row)), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(sanitize_line(over)), Text(row["verdict"]),
+            detectable(row["smallest_detectable"], _width(row, scales)), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(sanitize_line(over)), Text(row["verdict"]),
         )  # fmt: skip
     return grid
 
@@ -236,11 +239,11 @@ def detectable(shows: float | None, width: float) -> str:
     return f"> {width:g}" if shows is not None and shows > width else number(shows)
 
 
-def _width(row: Mapping[str, Any]) -> float:
+def _width(row: Mapping[str, Any], scales: Scales) -> float:
     """Return the width of the quantity's scale, which is infinite for amounts."""
     largest = max(row["value"] or 0.0, row["other_value"] or 0.0)
     is_amount = row["quantity"] in comparing.LOWER_IS_BETTER
-    return math.inf if is_amount else scale_width(row["quantity"], largest)
+    return math.inf if is_amount else scale_width(row["quantity"], largest, scales)
 
 
 def number(value: float | None) -> str:

@@ -11,7 +11,7 @@ from agent_eval.commands.results.summary import NO_TRANSCRIPTS, logs_table
 from agent_eval.commands.terminal.output import print_csv, print_json
 from agent_eval.commands.terminal.tables import FittingTable, short_table
 from agent_eval.errors import InputError, NotFoundError
-from agent_eval.formats.plain_text import sanitize_line
+from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.project import Project
@@ -34,6 +34,7 @@ from agent_eval.scores.composite.leaderboard import in_reading_order, one_versio
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.tables import table
 
+MOST_LINES = 5  # of a short board, on evidence that is incomplete
 FORMATS = ("table", "json", "csv", "md")
 _STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
 
@@ -305,7 +306,13 @@ def print_short_board(
                 f"{row['n_conversations']:,}",
             )
         console.print(grid)
-    for line in _uncalibrated(board, logs):
+    lacking = outcomes(board)
+    more = (
+        [f"… and {count_of(len(lacking) - MOST_LINES, 'more line')}: --all"]
+        if len(lacking) > MOST_LINES
+        else []
+    )
+    for line in [*lacking[:MOST_LINES], *more, *_uncalibrated(board, logs)]:
         console.print(sanitize_line(line), markup=False)
     console.print("Scores in full: agent-eval run --all · why: agent-eval explain AGENT", markup=False)
 

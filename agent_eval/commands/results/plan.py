@@ -50,10 +50,10 @@ def plan(
     counts = _counts(found)
     mine = counts.filter(agent_id=agent).drop("agent_id")
     if other is None or found.rows is None:
-        rows = plan_one(agent, found.sessions, mine, found.conversations, points)
+        rows = plan_one(agent, found.sessions, mine, found.conversations, points, found.scales)
     else:
         theirs = counts.filter(agent_id=other).rename({"n": "other_n", "c": "other_c"})
-        rows = plan_two(found.rows, mine.join(theirs, on=["task_set", "task"]), points)
+        rows = plan_two(found.rows, mine.join(theirs, on=["task_set", "task"]), points, found.scales)
     if as_json:
         print_json(rows)
         return

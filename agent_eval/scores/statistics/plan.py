@@ -43,7 +43,10 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "trials_needed": pl.Int64,
     "reason": pl.String,
 }
-_SCORES = ("composite", "raw composite", "universal", "domain")
+Scales = Mapping[str, tuple[float, float]]
+"""Metric → the ends of its scale."""
+NO_SCALES: Scales = {}
+SCORES = ("composite", "raw composite", "universal", "domain")
 _MOST_TRIALS = 10_000
 
 
@@ -53,6 +56,7 @@ def plan_one(
     task_counts: pl.DataFrame,
     conversations: pl.DataFrame,
     points: float,
+    scales: Scales = NO_SCALES,
 ) -> pl.DataFrame:
     """Plan comparisons of one agent with another agent that has the same amount and spread of data.
 
@@ -62,6 +66,7 @@ def plan_one(
         task_counts: One row per task, with the columns `task_set`, `n` (known trials) and `c` (correct trials).
         conversations: From `unpaired.conversation_values`.
         points: The wanted difference as a percentage of each quantity's scale.
+        scales: The ends of the scale of each metric, if they are known (see `scale_width`).
 
     Returns:
         One row per quantity with the columns of `SCHEMA`. `n` and `n_needed` are per agent;
@@ -81,7 +86,7 @@ def plan_one(
         values = found["value"].to_list()
         mean = clustered_mean(values, clusters(found))
         shows = None if mean is None else clustered_difference(mean, mean).smallest_detectable
-        scale = scale_width(str(quantity), max(values))
+        scale = scale_width(str(quantity), max(values), scales)
         n_clusters = None if mean is None else mean.freedom + 1
         row = _row(
             str(quantity), None, CONVERSATIONS, len(values), shows, points, "unpaired", scale, n_clusters
@@ -92,13 +97,16 @@ def plan_one(
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.DataFrame:
+def plan_two(
+    compared: pl.DataFrame, common: pl.DataFrame, points: float, scales: Scales = NO_SCALES
+) -> pl.DataFrame:
     """Plan the comparison of two agents from their current data.
 
     Args:
         compared: From `compare`.
         common: One row per common task, with the columns `task_set`, `n`, `c`, `other_n` and `other_c`.
         points: As for `plan_one`.
+        scales: As for `plan_one`.
 
     Returns:
         Rows as from `plan_one`, based on the spread of the differences between the two agents.
@@ -110,7 +118,7 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
         if row["unit"] == "tasks":
             seen = row["low"], row["high"], row["smallest_detectable"]
             design = "paired" if row["n_clusters"] else paired_design(n, *seen)
-        scale = scale_width(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0))
+        scale = scale_width(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0), scales)
         planned = _row(
             row["quantity"],
             row["task_set"],
@@ -239,9 +247,14 @@ def _jackknife(n: int, c: int, k: int) -> float:
     return (n - 1) / n * sum(times * (value - mean) ** 2 for value, times in values)
 
 
-def scale_width(quantity: str, largest: float) -> float:
-    """Return the width of the quantity's scale, or `largest` for quantities without a scale, such as costs."""
-    if quantity in _SCORES:
+def scale_width(quantity: str, largest: float, scales: Scales = NO_SCALES) -> float:
+    """Return the width of the quantity's scale, or `largest` for quantities without a scale, such as costs.
+
+    Without the ends of a metric's scale, it is taken for 1 to 5 if a value is above 1, else for 0 to 1.
+    """
+    if quantity in scales:
+        return scales[quantity][1] - scales[quantity][0]
+    if quantity in SCORES:
         return 100.0
     if quantity in RATES or quantity == SUCCESS_RATE or quantity.startswith(FAILURE_RATE):
         return 1.0
