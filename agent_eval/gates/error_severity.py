@@ -11,11 +11,15 @@ from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, UNANSWERED
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import Rules
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.scenario_names import scenario_name
+
+Looked = tuple[int, int]
+"""A number of failure questions, and how many of them are answered."""
 
 
 def looked_for_failures(
     turn_judgments: pl.DataFrame, failure_metrics: Collection[str]
-) -> dict[AgentVersion, tuple[int, int]]:
+) -> dict[AgentVersion, Looked]:
     """Count, per pair, the applicable failure questions and how many of them a person or model answered.
 
     A rule reports only failures, so its answer counts only if the question is not open for anyone else; the absence of
@@ -26,6 +30,35 @@ def looked_for_failures(
         turn_judgments: Table turn_judgments.
         failure_metrics: The metrics whose labels are failures.
     """
+    counts = _questions(turn_judgments, failure_metrics).group_by(PAIR)
+    sums = counts.agg(pl.col("is_asked").sum(), pl.col("is_judged").sum())
+    return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in sums.iter_rows()}
+
+
+def looked_in_scenarios(
+    turn_judgments: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    failure_metrics: Collection[str],
+    scenarios: Collection[str],
+) -> dict[AgentVersion, dict[str, Looked]]:
+    """Count the same per pair and scenario, for the named scenarios that have such a question."""
+    looked: dict[AgentVersion, dict[str, Looked]] = {}
+    if not scenarios:
+        return looked
+    key = [*PAIR, "conversation_id"]
+    places = transcripts.filter(pl.col("is_admitted"), pl.col("task_id").is_not_null()).select(
+        *key, scenario=scenario_name()
+    )
+    named = places.filter(pl.col("scenario").is_in(list(scenarios)))
+    counts = _questions(turn_judgments, failure_metrics).join(named, on=key).group_by(*PAIR, "scenario")
+    sums = counts.agg(pl.col("is_asked").sum(), pl.col("is_judged").sum())
+    for version, agent, scenario, n, n_judged in sums.iter_rows():
+        looked.setdefault(AgentVersion(agent, version), {})[scenario] = (n, n_judged)
+    return looked
+
+
+def _questions(turn_judgments: pl.DataFrame, failure_metrics: Collection[str]) -> pl.DataFrame:
+    """Return one row per turn and failure metric: whether the question arises, and whether it is answered."""
     judged = (pl.col("status") == "scored") & (pl.col("judge") != "rule")
     arises = pl.col("status").is_in(["scored", "unscored", "disputed"]) | pl.col("unscored_reason").is_in(
         UNANSWERED
@@ -33,7 +66,7 @@ def looked_for_failures(
     is_found = (pl.col("label") != NO_FAILURE).fill_null(False)
     by_rule = (pl.col("status") == "scored") & (pl.col("judge") == "rule") & is_found
     is_open = (pl.col("status") == "unscored") | pl.col("unscored_reason").is_in(UNANSWERED).fill_null(False)
-    questions = (
+    return (
         turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)))
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
         .agg(
@@ -42,13 +75,9 @@ def looked_for_failures(
             & ~(pl.col("status") == "disputed").any(),
         )
     )
-    counts = questions.group_by(PAIR).agg(pl.col("is_asked").sum(), pl.col("is_judged").sum())
-    return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}
 
 
-def severity_finding(
-    rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int] | None
-) -> GateFinding | None:
+def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: Looked | None) -> GateFinding | None:
     """Return the finding of the severity gate, or None if the gate is switched off.
 
     It is failed if a cluster is at or above the level, else unknown if too many failure questions are unanswered,

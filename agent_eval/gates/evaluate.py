@@ -126,6 +126,7 @@ def gates(
                 spec, labelled_metrics(given["turn_judgments"], given["conversation_judgments"])
             ),
             scenarios=spec.separate_scenarios,
+            severities_of=spec.severity_scenarios,
         )
     scores_of = agent_scores(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
@@ -176,7 +177,9 @@ def gates(
         )
         clusters = given["error_clusters"].filter(of_pair)
         own_failures = None if failures is None else failures.filter(of_pair)
-        several += severity_findings_of_scenarios(rules, clusters, own_failures, of_conversations)
+        several += severity_findings_of_scenarios(
+            rules, clusters, own_failures, of_conversations, facts.looked_in.get(pair, {})
+        )
         others = clusters_without_scenarios(rules, clusters, own_failures, of_conversations)
         errors = severity_finding(rules, others, facts.looked.get(pair))
         silence = facts.silent.get(pair, Silence())

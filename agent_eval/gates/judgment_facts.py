@@ -12,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 
 from agent_eval.gates.coverage import Asked, put_to_a_model
-from agent_eval.gates.error_severity import looked_for_failures
+from agent_eval.gates.error_severity import Looked, looked_for_failures, looked_in_scenarios
 from agent_eval.gates.estimates import answered_parts
 from agent_eval.gates.silence import Silence, silences
 from agent_eval.gates.thresholds import Mean, Means, means
@@ -21,6 +21,7 @@ from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
 _NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
+K = TypeVar("K")
 V = TypeVar("V")
 _ByPair = Mapping[AgentVersion, V]
 
@@ -31,13 +32,16 @@ class JudgmentFacts:
 
     asked: _ByPair[Asked] = field(default_factory=dict[AgentVersion, Asked])
     means: _ByPair[Means] = field(default_factory=dict[AgentVersion, Means])
-    looked: _ByPair[tuple[int, int]] = field(default_factory=dict[AgentVersion, tuple[int, int]])
+    looked: _ByPair[Looked] = field(default_factory=dict[AgentVersion, Looked])
     silent: _ByPair[Silence] = field(default_factory=dict[AgentVersion, Silence])
     models: _ByPair[frozenset[str]] = field(default_factory=dict[AgentVersion, frozenset[str]])
     parts: tuple[pl.DataFrame, ...] = ()  # from `answered_parts`
     answered: _ByPair[frozenset[tuple[str, str]]] = field(
         default_factory=dict[AgentVersion, frozenset[tuple[str, str]]]
     )  # judges, with the models that answered as their servers name them
+    looked_in: _ByPair[Mapping[str, Looked]] = field(
+        default_factory=dict[AgentVersion, Mapping[str, Looked]]
+    )  # by scenario
 
     @classmethod
     def of(
@@ -49,6 +53,7 @@ class JudgmentFacts:
         mean_of: Collection[str],
         estimates_of: Collection[str] = (),
         scenarios: Collection[str] = (),
+        severities_of: Collection[str] = (),
     ) -> "JudgmentFacts":
         """Collect the facts from a part of the judgments, which has all judgments of its conversations.
 
@@ -59,6 +64,7 @@ class JudgmentFacts:
             mean_of: The metrics whose means are needed.
             estimates_of: The metrics for which more than the mean is needed, as labels correct it or an interval is required.
             scenarios: The benchmark scenarios whose means are kept apart.
+            severities_of: The benchmark scenarios with a severity of their own.
         """
         turns, whole = (
             judgments[name] if name in judgments else table(name).empty()
@@ -74,6 +80,7 @@ class JudgmentFacts:
             if estimates_of
             else (),
             _answered(turns, whole),
+            looked_in_scenarios(turns, transcripts, failure_metrics, severities_of),
         )
 
     @classmethod
@@ -85,18 +92,23 @@ class JudgmentFacts:
         return JudgmentFacts(
             _merged(self.asked, other.asked, Asked.__add__),
             _merged(self.means, other.means, _both_means),
-            _merged(self.looked, other.looked, lambda a, b: (a[0] + b[0], a[1] + b[1])),
+            _merged(self.looked, other.looked, _both_looked),
             _merged(self.silent, other.silent, Silence.__add__),
             _merged(self.models, other.models, frozenset.union),
             self.parts + other.parts,
             _merged(self.answered, other.answered, frozenset.union),
+            _merged(self.looked_in, other.looked_in, lambda a, b: _merged(a, b, _both_looked)),
         )
 
 
-def _merged(first: _ByPair[V], second: _ByPair[V], add: Callable[[V, V], V]) -> dict[AgentVersion, V]:
+def _both_looked(first: Looked, second: Looked) -> Looked:
+    return first[0] + second[0], first[1] + second[1]
+
+
+def _merged(first: Mapping[K, V], second: Mapping[K, V], add: Callable[[V, V], V]) -> dict[K, V]:
     merged = dict(first)
-    for pair, value in second.items():
-        merged[pair] = add(merged[pair], value) if pair in merged else value
+    for key, value in second.items():
+        merged[key] = add(merged[key], value) if key in merged else value
     return merged
 
 

@@ -1,11 +1,11 @@
 """Evaluate the gates that a benchmark scenario sets for itself, in place of the project's."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
-from agent_eval.formats.plain_text import count_of
-from agent_eval.gates.error_severity import clusters_at, clusters_listed
+from agent_eval.gates.error_severity import Looked, severity_finding
 from agent_eval.gates.estimates import MeanEstimates
 from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.names import Scales, limit_problem
@@ -72,28 +72,27 @@ def severity_findings_of_scenarios(
     error_clusters: pl.DataFrame,
     failures: pl.DataFrame | None,
     of_conversations: pl.DataFrame,
+    looked: Mapping[str, Looked],
 ) -> Iterator[GateFinding]:
-    """Yield a finding for each scenario with a severity of its own: failed if a cluster reaches it, else passed."""
+    """Yield the finding of `severity_finding` for each scenario with a severity of its own, on its own conversations.
+
+    Args:
+        rules: The gate rules.
+        error_clusters: The error clusters of the pair.
+        failures: Table failures of the pair; None if it was not read.
+        of_conversations: From `scenarios_of`.
+        looked: The questions about failures and their answers by scenario, from `looked_in_scenarios`.
+    """
     own = _with_severity(rules, of_conversations)
     for name in sorted({*own["scenario"]}):
         level = rules.scenarios[name].fail_on_error_severity
-        if level is None or level == "none" or failures is None:
+        if level is None or failures is None:
             continue
         there = failures.join(own.filter(scenario=name), on="conversation_id", how="semi")
         of = error_clusters.filter(pl.col("cluster_id").is_in(there["cluster_id"].implode()))
-        found = clusters_at(level, of)
-        subject = f"{level} in {name}"
-        if found.is_empty():
-            yield GateFinding(
-                "errors", "passed", f"no error cluster of this scenario is {level} or more severe", subject
-            )
-        else:
-            yield GateFinding(
-                "errors",
-                "failed",
-                f"{count_of(found.height, 'error cluster')}: {clusters_listed(found)}",
-                subject,
-            )
+        finding = severity_finding(replace(rules, fail_on_error_severity=level), of, looked.get(name))
+        if finding is not None:
+            yield replace(finding, subject=f"{level} in {name}")
 
 
 def _with_severity(rules: Rules, of_conversations: pl.DataFrame) -> pl.DataFrame:

@@ -60,6 +60,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             mean_of=rules.threshold_names,
             estimates_of=estimates_of,
             scenarios=rules.separate_scenarios,
+            severities_of=rules.severity_scenarios,
         )
         for part in judgments_in_parts(project, pairs, COLUMNS)
     )
@@ -98,6 +99,7 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
             failure_metrics=failure_metrics,
             mean_of=rules.threshold_names,
             scenarios=rules.separate_scenarios,
+            severities_of=rules.severity_scenarios,
         )
         for name in COLUMNS
         if isinstance(rows := frames.get(name), Rows)

@@ -177,6 +177,13 @@ class GateSpec(Layer):
         """Return the scenarios with thresholds of their own, whose means are kept apart."""
         return frozenset(name for name, own in self.scenarios.items() if own.has_thresholds)
 
+    @property
+    def severity_scenarios(self) -> frozenset[str]:
+        """Return the scenarios with a severity of their own."""
+        return frozenset(
+            name for name, own in self.scenarios.items() if own.fail_on_error_severity is not None
+        )
+
     def layers(self) -> Iterator[tuple[str, Layer]]:
         """Yield each layer with its name for error messages."""
         yield "gates", self

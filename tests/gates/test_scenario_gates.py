@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from agent_eval.gates.error_severity import looked_in_scenarios
 from agent_eval.gates.names import GateRulesError, UnknownNameError, check_names
 from agent_eval.gates.scenarios import (
     clusters_without_scenarios,
@@ -17,6 +18,8 @@ from agent_eval.gates.thresholds import Mean, threshold_findings
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
+from tests.scores.builders import PAIR, judgment
 
 OWN = {"shop/easy": {"thresholds": {"helpfulness": 2}}, "shop/off": {"thresholds": {"helpfulness": False}}}
 PLACES = pl.DataFrame(
@@ -72,8 +75,14 @@ def test_a_severity_of_a_scenario_counts_its_own_errors_only(
         for name in ("E-1", "E-2")
     )  # fmt: skip
     failures = pl.DataFrame({"conversation_id": ["c1", "c3"], "cluster_id": ["E-2", "E-1"]})
-    found = list(severity_findings_of_scenarios(rules, clusters, failures, PLACES))
+    looked = {"shop/easy": (10, 10)}
+    found = list(severity_findings_of_scenarios(rules, clusters, failures, PLACES, looked))
     assert [f.result for f in found] == ([result] if result else [])
+    if (
+        result == "passed"
+    ):  # without answers to the questions about failures, nothing is known of their absence
+        [open_] = severity_findings_of_scenarios(rules, clusters, failures, PLACES, {"shop/easy": (10, 0)})
+        assert (open_.result, open_.subject) == ("unknown", f"{level} in shop/easy")
     assert clusters_without_scenarios(rules, clusters, failures, PLACES)["cluster_id"].to_list() == left
 
 
@@ -119,3 +128,27 @@ def test_a_threshold_of_a_file_that_cannot_be_evaluated_is_unknown_and_the_other
     ) == "unknown"
     assert any(reason in f.evidence for f in found)
     assert [f.result for f in found if f.subject == "helpfulness in shop/plain"] == ["passed"]
+
+
+def test_questions_about_failures_are_counted_by_scenario() -> None:
+    transcripts = pl.DataFrame(
+        [
+            PAIR | {"conversation_id": c, "task_id": f"{scenario}@0123abcd", "is_admitted": True}
+            for c, scenario in (("c1", "shop/a"), ("c2", "shop/b"))
+        ]
+    )
+    turns = table("turn_judgments").frame(
+        judgment(
+            c,
+            "loops",
+            None,
+            turn_index=i,
+            **({"status": "scored", "label": "no failure", "unscored_reason": None} if i else {}),
+        )
+        for c in ("c1", "c2")
+        for i in (0, 1)
+    )
+    assert looked_in_scenarios(turns, transcripts, {"loops"}, {"shop/a"}) == {
+        AgentVersion(PAIR["agent_id"], PAIR["methodology_version"]): {"shop/a": (2, 1)}
+    }
+    assert looked_in_scenarios(turns, transcripts, {"loops"}, ()) == {}

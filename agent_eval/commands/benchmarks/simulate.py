@@ -148,7 +148,7 @@ def scenario_results(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield agent, scenario, result and reason of every scenario in the agents' admitted sessions.
 
-    A scenario failed if the agent failed, or an assertion or a threshold did; else it is unknown if one is unknown,
+    A scenario failed if the agent failed, or an assertion, a threshold or its severity did; else it is unknown if one is unknown,
     else `harness error` if all its conversations were lost to the harness, else passed.
     """
     for agent in agents:
@@ -163,13 +163,22 @@ def scenario_results(
         of = of.filter(
             pl.col("metadata").str.contains('"benchmark"', literal=True) & pl.col("task_id").is_not_null()
         )
-        gates = rows.filter(pl.col("agent_id") == agent, pl.col("gate") == "threshold")
+        gates = rows.filter(pl.col("agent_id") == agent, pl.col("gate").is_in(["threshold", "errors"]))
         for (task, slot), group in sorted(of.group_by("task_id", "slot"), key=lambda item: str(item[0])):
             name = scenario_of(str(task))
             reasons = list(_reasons(group, asserted, gates, {name, str(slot), str(task)}))
             result = min((result for result, _ in reasons), key=_WORST.index, default="passed")
             why = next((reason for one, reason in reasons if one == result), "")
+            if result == "passed" and not _is_required(group, asserted, gates, {name, str(slot), str(task)}):
+                why = "the agent replied; the scenario has no assertion, threshold or severity"
             yield agent, name, result, why
+
+
+def _is_required(group: pl.DataFrame, asserted: pl.DataFrame, gates: pl.DataFrame, names: set[str]) -> bool:
+    """Return whether an assertion or a gate decides about the conversations of a scenario."""
+    ids = group["conversation_id"].implode()
+    subjects = (str(subject).partition(" in ")[2] for subject in gates["subject"].drop_nulls())
+    return asserted.filter(pl.col("conversation_id").is_in(ids)).height > 0 or not names.isdisjoint(subjects)
 
 
 def _reasons(
