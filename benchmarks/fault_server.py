@@ -328,11 +328,16 @@ def fault_server() -> Iterator[FaultServer]:
 def _until_done(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
     with suppress(asyncio.CancelledError):
         loop.run_until_complete(task)
-    for rest in asyncio.all_tasks(loop):
-        rest.cancel()
-        with suppress(asyncio.CancelledError, ConnectionError):
-            loop.run_until_complete(rest)
+    loop.run_until_complete(_end(asyncio.all_tasks(loop)))
     loop.close()
+
+
+async def _end(tasks: "set[asyncio.Task[None]]") -> None:
+    """Cancel the connections, and let their sockets be closed: a closed loop no longer does it."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
 
 
 async def _connection(
@@ -355,13 +360,17 @@ async def _connection(
             sending = asyncio.ensure_future(fault(writer, good))
             gone = asyncio.ensure_future(reader.read(1))
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and not gone.done():
-                break
-            sending.cancel()
-            server.served_s.append(time.monotonic() - started)
+            if not sending.done() or gone.done():
+                server.served_s.append(time.monotonic() - started)
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
             break
     except (ConnectionError, asyncio.IncompleteReadError):
         pass
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
     finally:
         writer.close()
 

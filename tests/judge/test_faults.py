@@ -1,7 +1,5 @@
 """Whatever a provider replies costs at most that one call: 8 calls, one of which gets a fault."""
 
-import gc
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -17,21 +15,6 @@ from agent_eval.tables import table
 from benchmarks.fault_server import FAULTS, MARK, ODD_BUT_GOOD, FaultServer, fault_server
 from tests.judge.fakes import Kept
 from tests.judge.test_requests import questions, talk
-
-# aiohttp can lose the transport of a connection that the server cuts; Python closes it when it is collected
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cut_connections() -> Iterator[None]:
-    """Collect cut connections here: in a later test of this process, whichever it is, they would be a warning."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
 
 N_CALLS = 8
 TIMEOUT_S = 0.6
