@@ -119,10 +119,67 @@ def span(
 
 
 @dataclass(frozen=True)
+class LinePoint:
+    """Represent one session on a line, in SVG units; `low` and `high` are the ends of its interval."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    words: str  # the values as text, for screen readers and tooltips
+
+
+@dataclass(frozen=True)
+class ShareLine:
+    """Represent shares from 0 to 1 in their order; unknown shares interrupt the line."""
+
+    points: tuple[LinePoint, ...]
+    parts: tuple[str, ...]  # neighbouring known points, as SVG points
+    marks: tuple[tuple[float, str], ...]  # positions and labels on the axis of shares
+
+    width = 640
+    height = 190
+    left, top, right, bottom = 46, 12, 630, 170
+
+
+def line(values: Sequence[tuple[str, float | None, float | None, float | None]]) -> ShareLine | None:
+    """Return the line of (name, share, low, high); None if fewer than two shares are known."""
+    step = (ShareLine.right - ShareLine.left - 20) / max(len(values) - 1, 1)
+
+    def y(share: float) -> float:
+        return round(ShareLine.bottom - (ShareLine.bottom - ShareLine.top) * share, 1)
+
+    points: list[LinePoint | None] = []
+    for i, (name, share, low, high) in enumerate(values):
+        interval = "no interval" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f}"
+        point = None if share is None else LinePoint(
+            x=round(ShareLine.left + 10 + i * step, 1),
+            y=y(share),
+            low=None if low is None else y(low),
+            high=None if high is None else y(high),
+            words=f"{name}: {100 * share:.1f} % ({interval})",
+        )  # fmt: skip
+        points.append(point)
+    parts: list[list[LinePoint]] = [[]]
+    for point in points:
+        if point is None:
+            parts.append([])
+        else:
+            parts[-1].append(point)
+    known = tuple(point for point in points if point is not None)
+    return None if len(known) < 2 else ShareLine(
+        points=known,
+        parts=tuple(_polygon([(p.x, p.y) for p in part]) for part in parts if len(part) > 1),
+        marks=tuple((y(share / 100), f"{share} %") for share in (0, 50, 100)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class ScatterPoint:
     """Represent one agent in a scatter plot, in SVG units; `low` and `high` are the ends of its interval."""
 
     name: str
+    group: int  # number of its template among those of the plot, from 0
     x: float
     y: float
     low: float | None
@@ -134,53 +191,80 @@ class ScatterPoint:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Represent a scatter plot of scores (0–100) over costs; `front` is the Pareto front as SVG points."""
+    """Represent a scatter plot of scores (0–100) over costs, for the agents of one or several templates."""
 
     points: tuple[ScatterPoint, ...]
-    front: str
+    groups: tuple[str, ...]  # the templates
+    fronts: tuple[tuple[int, str], ...]  # number of a template, and its Pareto front as SVG points
     ticks: tuple[tuple[float, str], ...]  # positions and labels on the axis of costs
     marks: tuple[tuple[float, str], ...]  # positions and labels on the axis of scores
+    unknown: float | None  # position of the agents without a known cost; None if there are none
 
     width = 640
     height = 312
     left, top, right, bottom = 46, 12, 610, 262
 
 
-def scatter(rows: Sequence[tuple[str, float, float | None, float | None, float, bool]]) -> Scatter:
-    """Return the scatter plot of agents given as (name, score, low, high, cost, is on the Pareto front).
+@dataclass(frozen=True)
+class RankedAgent:
+    """Represent an agent for a scatter plot: its score (0–100) with its interval, and its cost in US dollars."""
 
-    Scores are from 0 to 100 and costs are in US dollars.
-    """
-    most = _round_up(max((row[4] for row in rows), default=0.0))
+    name: str
+    template: str
+    score: float
+    low: float | None = None
+    high: float | None = None
+    cost_usd: float | None = None
+    is_front: bool = False
 
-    def x(cost: float) -> float:
-        return round(Scatter.left + (Scatter.right - Scatter.left) * cost / most, 1)
+
+def scatter(agents: Sequence[RankedAgent]) -> Scatter:
+    """Return the scatter plot of these agents; those without a known cost stand left of the axis of costs."""
+    templates = tuple(dict.fromkeys(agent.template for agent in agents))
+    most = _round_up(max((agent.cost_usd or 0.0 for agent in agents), default=0.0))
+    has_unknown = any(agent.cost_usd is None for agent in agents)
+    start = Scatter.left + (_UNKNOWN_COST if has_unknown else 0)
+    unknown = Scatter.left + _UNKNOWN_COST / 3 if has_unknown else None
+
+    def x(cost: float | None) -> float:
+        at = unknown if cost is None else start + (Scatter.right - start) * cost / most
+        return round(at or 0.0, 1)
 
     def y(score: float) -> float:
         return round(Scatter.bottom - (Scatter.bottom - Scatter.top) * score / 100, 1)
 
     points = []
-    for name, score, low, high, cost, is_front in rows:
+    for agent in agents:
+        low, high, cost = agent.low, agent.high, agent.cost_usd
         interval = "no interval" if low is None or high is None else f"{low:.1f} to {high:.1f}"
+        price = "cost unknown" if cost is None else f"${cost:.4f} per conversation"
         points.append(
             ScatterPoint(
-                name=name,
+                name=agent.name,
+                group=templates.index(agent.template),
                 x=x(cost),
-                y=y(score),
+                y=y(agent.score),
                 low=None if low is None else y(low),
                 high=None if high is None else y(high),
-                is_front=is_front,
-                anchor="end" if cost > 0.7 * most else "start",
-                words=f"{name}: {score:.1f} ({interval}), ${cost:.4f} per conversation",
+                is_front=agent.is_front,
+                anchor="end" if cost is not None and cost > 0.7 * most else "start",
+                words=f"{agent.name} ({agent.template}): {agent.score:.1f} ({interval}), {price}",
             )
         )
-    front = sorted((p.x, p.y) for p in points if p.is_front)
+    fronts = (
+        (i, sorted((p.x, p.y) for p in points if p.is_front and p.group == i)) for i in range(len(templates))
+    )
     return Scatter(
         points=tuple(points),
-        front=_polygon(front) if len(front) > 1 else "",
+        groups=templates,
+        fronts=tuple((i, _polygon(front)) for i, front in fronts if len(front) > 1),
         ticks=tuple((x(most * i / 4), f"${most * i / 4:.3g}") for i in range(5)),
         marks=tuple((y(score), str(score)) for score in (0, 25, 50, 75, 100)),
+        unknown=unknown,
     )
+
+
+_UNKNOWN_COST = 130  # width of the part for agents without a known cost
 
 
 def _round_up(value: float) -> float:

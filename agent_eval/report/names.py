@@ -43,6 +43,11 @@ class Paths:
         return f"boards/{version}/side-by-side.html"
 
     @staticmethod
+    def logs(version: str) -> str:
+        """Return the path of the page of a version's agents whose conversations fill no slot."""
+        return f"boards/{version}/logs.html"
+
+    @staticmethod
     def calibration(version: str) -> str:
         """Return the path of the page that compares a version's judges with people."""
         return f"boards/{version}/calibration.html"
@@ -86,6 +91,11 @@ class Paths:
     def diff(self, before: str, after: str) -> str:
         """Return the path of the page with the changes between two versions."""
         return f"methodology/{before}-to-{after}.html"
+
+    @property
+    def search(self) -> str:
+        """Return the path of the list of all conversations."""
+        return "conversations.html"
 
     @property
     def about(self) -> str:

@@ -141,11 +141,11 @@ def test_pages_open_with_the_board_and_with_the_first_message(folder: Path, page
         found: float = page.locator(selector).first.evaluate("e => e.getBoundingClientRect().top")
         return found
 
-    page.goto(url(folder, "index"))
-    assert top("#board") <= 400
-    assert top("#board") < top(".scatter")
     for width, height in ((1280, 900), (390, 800)):
         page.set_viewport_size({"width": width, "height": height})
+        page.goto(url(folder, "index"))
+        assert top("#board") <= 400
+        assert top("#board") < top(".scatter")
         page.goto(url(folder, "conversations/pilot-chat-*/pilot-2026-04-d2"))
         assert (
             page.locator("h1").inner_text()
@@ -273,3 +273,15 @@ def test_axe_finds_nothing_serious(folder: Path, page: "Page", scheme: str, star
         found = axe.Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
         grave = [v for v in found.response["violations"] if v["impact"] in {"serious", "critical"}]
         assert [(v["id"], v["nodes"][0]["html"][:200]) for v in grave] == [], start
+
+
+def test_all_conversations_are_searched_by_request_and_finding(folder: Path, page: "Page") -> None:
+    page.goto(url(folder, "conversations"))
+    search = filters(page, "all-conversations").get_by_label("Search")
+    for words, agent in (("march invoice", "Pilot Chat"), ("your contract will end", "Pilot Chat")):
+        search.fill(words)
+        rows = page.locator("#all-conversations tbody tr:visible")
+        assert rows.count() == 1
+        assert agent in rows.inner_text()
+    page.locator("#all-conversations tbody tr:visible a").click()
+    assert page.locator("h1").inner_text().startswith("Account PT-2207")

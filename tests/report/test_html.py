@@ -289,7 +289,7 @@ def test_the_board_draws_scores_over_costs_and_offers_its_tables(
 ) -> None:
     board = pages["boards/1.3.0/index.html"]
     drawn = next(attrs for tag, attrs in board.tags if attrs.get("class") == "scatter")
-    assert "Lumen Support: 92.3 (71.7 to 97.6), $" in str(drawn["aria-label"])
+    assert "Lumen Support (customer_service_v1): 92.3 (71.7 to 97.6), $" in str(drawn["aria-label"])
     rows = json.loads((folder / "boards/1.3.0/leaderboard.json").read_text())
     assert {row["agent_id"] for row in rows} >= {"lumen-support", "pilot-chat"}
     csv = pl.read_csv(folder / "boards/1.3.0/leaderboard.csv", infer_schema=False)
@@ -314,3 +314,30 @@ def test_downloads_of_hostile_names_hold_no_formula(frames: dict[str, pl.DataFra
     csv = (page_at(site, "boards/1.3.0/leaderboard.csv") or b"").decode()
     assert "'=HYPERLINK(1)" in csv
     assert not re.search(r"(^|,)\"?=", csv, re.MULTILINE)
+
+
+def test_agents_with_logs_have_a_page_beside_a_board_and_are_the_board_without_one(
+    frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    required = {
+        "n_conversations": 3,
+        "n_sessions": 1,
+        "n_scored": 0,
+        "n_unscored": 0,
+        "n_unasked": 3,
+        "judges": [],
+    }
+    row = {"methodology_version": "1.3.0", "agent_id": "night-bot", "name": "Night <b>Bot", **required}
+    logs = {"log_leaderboard": table("log_leaderboard").frame([row])}
+    site = site_from({**frames, **logs})
+    write_report(site, tmp_path / "both")
+    both = pages_of(tmp_path / "both")
+    assert "Night <b>Bot" in both["boards/1.3.0/logs.html"].text
+    assert "Night <b>Bot" not in both["index.html"].text
+    assert all("boards/1.3.0/logs.html" in dict(p.targets()) for p in both.values())
+    assert "No agent has logs under 1.2.0" in both["boards/1.2.0/logs.html"].text
+    assert page_at(site, "boards/1.3.0/logs.html") == (tmp_path / "both/boards/1.3.0/logs.html").read_bytes()
+    alone = {**frames, **logs, "leaderboard": frames["leaderboard"].clear()}
+    index = page_at(site_from(alone), "index.html")
+    assert index is not None
+    assert b"Night &lt;b&gt;Bot" in index

@@ -7,11 +7,13 @@ import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.stats import beta
 
-from agent_eval.report.charts import radar, scatter, span, stacked
+from agent_eval.report.charts import RankedAgent, line, radar, scatter, span, stacked
 from agent_eval.report.html import ReportFolderError
 from agent_eval.report.html.conversation import Material, turn_views
 from agent_eval.report.html.folder import MARKER, replacing
+from agent_eval.report.html.history import SessionStanding, history_line
 from agent_eval.report.html.tables import merged_versions
 from agent_eval.report.html.texts import LONGEST, Piece, clean, is_in, shown
 from agent_eval.report.names import Paths, file_name
@@ -200,15 +202,43 @@ def test_an_empty_message_of_the_agent_is_shown_as_one() -> None:
     assert [part.title for part in view.spoken] == ["User", "Agent: an empty message"]
 
 
-def test_a_scatter_draws_scores_over_costs_and_joins_the_pareto_front() -> None:
-    free = ("cheap", 50.0, None, None, 0.0, True)
+def test_a_line_joins_known_shares_only() -> None:
+    plot = line([("a", 0.0, 0.0, 0.2), ("b", None, None, None), ("c", 1.0, None, None), ("d", 0.5, 0.2, 0.8)])
+    assert plot is not None
+    assert [p.y for p in plot.points] == [plot.bottom, plot.top, (plot.top + plot.bottom) / 2]
+    assert plot.parts == (" ".join(f"{p.x},{p.y}" for p in plot.points[1:]),)
+    assert plot.points[0].words == "a: 0.0 % (0.0 to 20.0)"
+    assert plot.points[1].words == "c: 100.0 % (no interval)"
+    assert line([("a", 1.0, None, None), ("b", None, None, None)]) is None
+
+
+def test_the_line_of_a_history_has_jeffreys_intervals() -> None:
+    def session(name: str, n_correct: int, n_known: int) -> SessionStanding:
+        return SessionStanding(name, None, n_known, None, None, n_correct, n_known, None, None, None)
+
+    plot = history_line([session("s1", 3, 8), session("s2", 0, 0), session("s3", 8, 8)])
+    assert plot is not None
+    low, high = beta(3.5, 5.5).ppf([0.025, 0.975])
+    assert plot.points[0].words == f"s1: 37.5 % ({100 * low:.1f} to {100 * high:.1f})"
+    assert plot.points[1].words.startswith("s3: 100.0 % (")
+
+
+def test_a_scatter_draws_scores_over_costs_and_joins_the_pareto_front_of_each_template() -> None:
+    free = RankedAgent("cheap", "t", 50.0, cost_usd=0.0, is_front=True)
     assert scatter([free]).points[0].x == 46  # costs of nothing have an axis
-    plot = scatter([("best", 90.0, 80.0, 100.0, 0.4, True), free, ("bad", 0.0, None, None, 0.4, False)])
-    best, cheap, bad = plot.points
+    best = RankedAgent("best", "t", 90.0, 80.0, 100.0, 0.4, is_front=True)
+    other = RankedAgent("other", "u", 70.0, cost_usd=0.1, is_front=True)
+    plot = scatter([best, free, RankedAgent("bad", "t", 0.0, cost_usd=0.4), other])
+    best_point, cheap, bad, _ = plot.points
     assert (cheap.x, cheap.y) == (plot.left, (plot.top + plot.bottom) / 2)
-    assert best.x == bad.x == 497.2  # 46 + 0.8 × 564, as the axis ends at 0.5
-    assert (best.low, best.high, bad.y) == (62.0, plot.top, plot.bottom)
-    assert (best.anchor, cheap.anchor) == ("end", "start")
-    assert plot.front == f"{cheap.x},{cheap.y} {best.x},{best.y}"
-    assert best.words == "best: 90.0 (80.0 to 100.0), $0.4000 per conversation"
+    assert best_point.x == bad.x == 497.2  # 46 + 0.8 × 564, as the axis ends at 0.5
+    assert (best_point.low, best_point.high, bad.y) == (62.0, plot.top, plot.bottom)
+    assert (best_point.anchor, cheap.anchor) == ("end", "start")
+    assert plot.fronts == ((0, f"{cheap.x},{cheap.y} {best_point.x},{best_point.y}"),)
+    assert plot.groups == ("t", "u")
+    assert best_point.words == "best (t): 90.0 (80.0 to 100.0), $0.4000 per conversation"
     assert [label for _, label in plot.ticks] == ["$0", "$0.125", "$0.25", "$0.375", "$0.5"]
+    assert plot.unknown is None
+    unpriced, priced = scatter([RankedAgent("a", "t", 60.0), free]).points
+    assert unpriced.x < priced.x == 46 + 130
+    assert unpriced.words == "a (t): 60.0 (no interval), cost unknown"

@@ -12,7 +12,7 @@ from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.clusters import change, most_severe_first
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
-from agent_eval.report.html.history import mean_of_counts, session_history
+from agent_eval.report.html.history import history_line, mean_of_counts, session_history
 from agent_eval.report.html.summary import summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
@@ -160,6 +160,14 @@ def agent_page(
         if row["conversation_id"] in has_page
     }
     dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
+    history = session_history(
+        frames.sessions,
+        frames.conversations,
+        frames.transcripts,
+        frames.turn_ratings,
+        frames.failures,
+        composite,
+    )
     return {
         "template": template,
         "standing": standing(board[0], paths) if board else None,
@@ -178,14 +186,8 @@ def agent_page(
         ],
         "gates": frames.gates.to_dicts(),
         "sessions": frames.sessions.to_dicts(),
-        "history": session_history(
-            frames.sessions,
-            frames.conversations,
-            frames.transcripts,
-            frames.turn_ratings,
-            frames.failures,
-            composite,
-        ),
+        "history": history,
+        "history_line": history_line(history),
     }
 
 

@@ -1,6 +1,6 @@
 """Prepare the board of one methodology version: ranks, reliability and pairwise comparisons."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
-from agent_eval.report.charts import IntervalMark, Scatter, scatter, span
+from agent_eval.report.charts import IntervalMark, RankedAgent, Scatter, scatter, span
 from agent_eval.report.html.summary import Badge, badge, log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -67,7 +67,7 @@ def board_page(
         "standings": standings,
         "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
-        "pictures": list(_pictures(standings)),
+        "picture": _picture(standings),
         "outcomes": words.outcomes(in_reading_order(on_board)),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),
         "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
@@ -79,22 +79,22 @@ def board_page(
     }
 
 
-def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int]]:
-    """Yield the name of each template, a scatter plot of its ranked agents, and the number of agents not drawn.
-
-    The plot shows the composite over the cost per conversation. Agents with an unknown cost are not drawn. Only agents
-    of the same template are comparable, so each template has its own plot. Templates with a single agent have no plot.
-    """
-    ranked = [s for s in standings if s.row["rank"] is not None and s.row["composite_score"] is not None]
-    for template in dict.fromkeys(s.row["template"] for s in ranked):
-        of = [s for s in ranked if s.row["template"] == template]
-        drawn = [
-            (s.name, s.row["composite_score"], s.row["low"], s.row["high"], s.row["cost_usd_per_conversation"], bool(s.row["is_pareto"]))
-            for s in of
-            if s.row["cost_usd_per_conversation"] is not None
-        ]  # fmt: skip
-        if len(drawn) > 1:
-            yield template, scatter(drawn), len(of) - len(drawn)
+def _picture(standings: Sequence[Standing]) -> Scatter | None:
+    """Return the plot of all ranked agents: the composite over the cost per conversation; None for a single agent."""
+    ranked = [
+        RankedAgent(
+            name=s.name,
+            template=s.row["template"] or "no template",
+            score=s.row["composite_score"],
+            low=s.row["low"],
+            high=s.row["high"],
+            cost_usd=s.row["cost_usd_per_conversation"],
+            is_front=bool(s.row["is_pareto"]),
+        )
+        for s in standings
+        if s.row["rank"] is not None and s.row["composite_score"] is not None
+    ]
+    return scatter(ranked) if len(ranked) > 1 else None
 
 
 def standing(row: Row, paths: Paths) -> Standing:

@@ -260,7 +260,7 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
     read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
     return {
         "conversation": row,
-        "title": _title(row, material.turns),
+        "title": title_of(row, material.turns),
         "goal": shown(row["goal"]) if row["goal"] else None,
         "profile": shown(row["profile"]) if row["profile"] else None,
         "knowledge": [shown(str(item)) for item in json.loads(row["knowledge"] or "[]")],
@@ -278,7 +278,7 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _title(conversation: Row, turns: Sequence[Row]) -> str:
+def title_of(conversation: Row, turns: Sequence[Row]) -> str:
     """Return the first request of a user, cut to one line; without one, the id of the conversation."""
     first = (
         message.text

@@ -1,12 +1,15 @@
 """Compute the history of an agent over its sessions, by date: raw composite, success, mean rating and failures."""
 
 import datetime
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from agent_eval.report.charts import IntervalMark, span
+from agent_eval.report.charts import IntervalMark, ShareLine, line, span
 from agent_eval.report.html.tables import Row
+from agent_eval.scores.statistics.agreement import share_interval
 
 SHOWN = 200  # maximum number of sessions, latest first
 
@@ -79,6 +82,18 @@ def session_history(
         zip(composite.get("session_ids") or (), composite.get("session_scores") or (), strict=False)
     )
     return [_standing(row, scores.get(row["session_id"])) for row in by_session.tail(SHOWN).to_dicts()]
+
+
+def history_line(history: Sequence[SessionStanding]) -> ShareLine | None:
+    """Return the share of correct conversations by session, with Jeffreys' intervals; None below two known shares."""
+    return line([_share(session) for session in history])
+
+
+def _share(session: SessionStanding) -> tuple[str, float | None, float | None, float | None]:
+    if not session.n_known:
+        return session.session_id, None, None, None
+    share = session.n_correct / session.n_known
+    return session.session_id, share, *share_interval(share, 0.0, session.n_known, math.inf)
 
 
 def _standing(row: Row, score: float | None) -> SessionStanding:

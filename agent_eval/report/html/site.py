@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 
 from agent_eval.methodology import Methodology
+from agent_eval.report import about
 from agent_eval.report.calibration import calibration_page
 from agent_eval.report.downloads import csv_text, json_text
-from agent_eval.report.html import about, agent, methodology
+from agent_eval.report.html import agent, methodology
 from agent_eval.report.html import board_pages as board
 from agent_eval.report.html.conversation import (
     Material,
@@ -23,6 +24,7 @@ from agent_eval.report.html.conversation import (
 )
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.render import FILE, Renderer
+from agent_eval.report.html.search import search_page
 from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
@@ -111,15 +113,16 @@ def write_report(site: Site, folder: Path) -> Written:
     """
     paths = Paths(site.shown)
     with replacing(folder) as fresh:
-        renderer = Renderer(fresh, _shared(site, paths))
-        renderer.assets()
         boards = _boards(site)
+        renderer = Renderer(fresh, _shared(site, paths, boards))
+        renderer.assets()
         agents = _agents(site, boards["leaderboard"])
         for page in (*_board_pages(site, paths, boards), *_methodology_pages(site, paths, boards)):
             renderer.page(*page)
         for version in site.methodologies:
             renderer.page(*_side_by_side(site, paths, boards, version))
             renderer.page(*_calibration(site, paths, version))
+        renderer.page(*_search_page(site, paths, agents))
         for page in _downloads(site, paths, boards, site.methodologies):
             renderer.page(*page)
         for some in _batches(site, agents):
@@ -142,19 +145,19 @@ def page_at(site: Site, path: str) -> bytes | None:
     """
     site = replace(site, max_pages=None)
     paths = Paths(site.shown)
-    renderer = Renderer(Path(), _shared(site, paths))
     if path.startswith("assets/"):
-        return renderer.asset(path.removeprefix("assets/"))
-    found = (page for page in _pages_below(site, paths, path) if page[0] == path)
+        return Renderer.asset(path.removeprefix("assets/"))
+    boards = _boards(site)
+    renderer = Renderer(Path(), _shared(site, paths, boards))
+    found = (page for page in _pages_below(site, paths, boards, path) if page[0] == path)
     return next((renderer.render(*page) for page in found), None)
 
 
-def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
+def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], path: str) -> Iterator[Page]:
     """Yield a small part of the report's pages that includes the page at `path`, if it exists."""
-    boards = _boards(site)
     agents = _agents(site, boards["leaderboard"])
     match path.split("/"):
-        case ["index.html"] | ["boards", _, "index.html"]:
+        case ["index.html"] | ["boards", _, "index.html" | "logs.html"]:
             yield from _board_pages(site, paths, boards, only=path)
         case ["boards", version, "side-by-side.html"] if version in site.methodologies:
             yield _side_by_side(site, paths, boards, version)
@@ -170,6 +173,8 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
             if named.height:
                 rows = _rows_of(site, named.select("agent_id"))
                 yield from _agent_pages(only_version, paths, boards, named, rows, rows["conversations"])
+        case ["conversations.html"]:
+            yield _search_page(site, paths, agents)
         case ["conversations", folder, file]:
             named = _named(agents, folder, "agent_id")
             listed = site.read("conversations", named.select("agent_id"), columns=agent.LISTED)
@@ -209,7 +214,7 @@ def _agents(site: Site, leaderboard: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([known, gone.join(known, on="agent_id", how="anti")], how="diagonal").sort("agent_id")
 
 
-def _shared(site: Site, paths: Paths) -> dict[str, object]:
+def _shared(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> dict[str, object]:
     versions = list(site.methodologies)
     return {
         "paths": paths,
@@ -217,6 +222,7 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
         "shown": site.shown,
         "current": next((v for v, m in site.methodologies.items() if m.status == "current"), site.shown),
         "edited": site.edited,
+        "has_logs": not boards["log_leaderboard"].is_empty(),
         "runs": site.served.runs if site.served else None,
         "source_file": source_file,
         "unreadable": [
@@ -230,14 +236,12 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
 def _board_pages(
     site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], *, only: str | None = None
 ) -> Iterator[Page]:
-    """Yield the boards of all versions, or only the board at path `only`."""
+    """Yield the boards and the logs of all versions, or only the page at path `only`."""
     for version in site.methodologies:
         # the board of the shown version has two addresses: index.html and its permanent address
-        wanted = [
-            p
-            for p in dict.fromkeys((paths.board(version), paths.permanent_board(version)))
-            if only in (None, p)
-        ]
+        templates = dict.fromkeys((paths.board(version), paths.permanent_board(version)), "board.html")
+        templates |= {} if boards["log_leaderboard"].is_empty() else {paths.logs(version): "logs.html"}
+        wanted = [path for path in templates if only in (None, path)]
         if not wanted:
             continue
         content = board.board_page(
@@ -251,7 +255,7 @@ def _board_pages(
             logs=boards["log_leaderboard"],
         )
         for path in wanted:
-            yield path, "board.html", content
+            yield path, templates[path], content
 
 
 def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], version: str) -> Page:
@@ -259,6 +263,17 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
     rules = site.methodologies[version]
     content = side_by_side_page(version, rules, paths, boards["leaderboard"], summary)
     return paths.side_by_side(version), "side_by_side.html", content
+
+
+def _search_page(site: Site, paths: Paths, agents: pl.DataFrame) -> Page:
+    conversations = site.read("conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct"))
+    if site.max_pages is not None:
+        of = (*_CONVERSATION, "slot", "tests")
+        linked = (site.read("transcripts", columns=of), site.read("failures", columns=_CONVERSATION))
+        conversations = with_pages(conversations, *linked, site.max_pages)
+    names = {row["agent_id"]: row["name"] or row["agent_id"] for row in agents.to_dicts()}
+    content = search_page(site.shown, conversations.drop("session_id"), names, site.read, site.count, paths)
+    return paths.search, "search.html", content
 
 
 def _calibration(site: Site, paths: Paths, version: str) -> Page:

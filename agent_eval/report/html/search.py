@@ -1,0 +1,59 @@
+"""Prepare the list of all conversations, which is searched by agent, first request and finding."""
+
+from typing import Any
+
+import polars as pl
+
+from agent_eval.report.html.conversation import title_of
+from agent_eval.report.html.tables import Counter, Reader, by_key, only
+from agent_eval.report.names import Paths
+
+LISTED = 10_000  # maximum number of conversations in the list, those with the most findings first
+_KEY = ("agent_id", "conversation_id")
+
+
+def search_page(
+    version: str,
+    conversations: pl.DataFrame,
+    names: dict[str, str],
+    read: Reader,
+    count: Counter,
+    paths: Paths,
+) -> dict[str, Any]:
+    """Return the content of the list.
+
+    Args:
+        version: The version whose findings are shown.
+        conversations: The conversations that have a page: agent_id, conversation_id and outcome_correct.
+        names: The display names of agents by id.
+        read: A function that reads stored tables.
+        count: A function that counts rows of stored tables.
+        paths: The paths of the report's pages.
+    """
+    of_version = pl.DataFrame({"methodology_version": [version]})
+    n_findings = count("failures", of_version, columns=_KEY).rename({"n": "n_findings"})
+    chosen = (
+        conversations.join(n_findings, on=_KEY, how="left")
+        .with_columns(pl.col("n_findings").fill_null(0))
+        .sort("n_findings", *_KEY, descending=[True, False, False])
+        .head(LISTED)
+    )
+    keys = chosen.select(_KEY)
+    findings = read("failures", keys.join(of_version, how="cross"), columns=(*_KEY, "label", "quote"))
+    labels = findings.select(*_KEY, pl.col("label"), "quote").unique(maintain_order=True)
+    first_turns = read("turns", keys.with_columns(turn_index=pl.lit(0)), columns=(*_KEY, "messages"))
+    turns_by_key, findings_by_key = by_key(first_turns, *_KEY), by_key(labels, *_KEY)
+    return {
+        "version": version,
+        "n_conversations": conversations.height,
+        "conversations": [
+            row
+            | {
+                "name": names.get(row["agent_id"], row["agent_id"]),
+                "title": title_of(row, only(turns_by_key, row["agent_id"], row["conversation_id"])),
+                "findings": only(findings_by_key, row["agent_id"], row["conversation_id"]),
+                "href": paths.conversation(row["agent_id"], row["conversation_id"]),
+            }
+            for row in chosen.to_dicts()
+        ],
+    }
