@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from agent_eval.cli import app, main
 from agent_eval.commands.api import ConversationInputError
 from agent_eval.commands.arguments import TrialFrameError
 from agent_eval.commands.estimate import UnusableJudgeError
+from agent_eval.commands.results.notebook import NotebookAnswer
 from agent_eval.errors import PLATFORMS, AgentEvalError, ArgumentError
-from agent_eval.project import Project
+from agent_eval.project import Project, UnknownAgentError
 from agent_eval.scores.reliability.attempts import TrialCountError
 from agent_eval.settings.home import NoRootError
 from agent_eval.tables import UnknownTableError
@@ -285,3 +287,46 @@ def test_an_async_function_judges_and_answers_that_do_not_fit_are_named() -> Non
     assert agent_eval.judge_conversations(SAID, judge, metrics="helpfulness")["rating_1to5"].to_list() == [4]
     with pytest.warns(UserWarning, match="unscored, .*agent_behavior_failure: label must be one of"):
         agent_eval.judge_conversations(SAID, lambda *_: 4)
+
+
+def test_results_in_a_notebook_open_with_a_sentence(
+    sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = agent_eval.open_project(sample_root)
+    assert len(repr(project).splitlines()) == 3
+    assert all(hasattr(project, name) for name in dir(project))
+    answers = {
+        "leaderboard": project.leaderboard(),
+        "summary": project.summary("lumen-support"),
+        "errors": project.errors("pilot-chat"),
+        "compare": project.compare("lumen-support", "harbor-desk"),
+    }
+    commands = {
+        "summary": ["summary", "--agent", "lumen-support"],
+        "compare": ["compare", "lumen-support", "harbor-desk"],
+    }
+    for name, answer in answers.items():
+        shown = answer._repr_html_()
+        assert f"<p>{escape(answer.says)}</p>" in shown
+        assert ("<img " in shown) == (name != "compare")
+        assert repr(answer).startswith(answer.says)
+    monkeypatch.chdir(sample_root)
+    for name, command in commands.items():
+        printed = " ".join(CliRunner().invoke(app, command).stdout.split())
+        assert printed.startswith(" ".join(answers[name].says.split()))
+    rows = agent_eval.compare_agents(project, "lumen-support", "harbor-desk")
+    assert answers["compare"].rows.sort("quantity").equals(rows.sort("quantity"))
+    assert "not distinguishable" in answers["compare"].says
+    assert answers["errors"].says.startswith("Worst finding (critical): ")
+    with pytest.raises(UnknownAgentError):
+        project.summary("nobody")
+    with pytest.raises(ArgumentError):
+        project.errors(3)  # type: ignore[arg-type]
+
+
+def test_texts_of_strangers_are_no_html_in_a_notebook() -> None:
+    attack = "<img src=x onerror=alert(1)>"
+    shown = NotebookAnswer(
+        attack, pl.DataFrame({attack: [attack]}), f"![{attack}](javascript:alert(1))"
+    )._repr_html_()
+    assert "<img" not in shown

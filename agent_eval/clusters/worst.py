@@ -20,10 +20,13 @@ N_QUOTES = 100
 
 
 def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the first `n` rows of error_clusters by severity and then by number of turns, one per cluster."""
+    """Return the first `n` rows of error_clusters by severity and then by number of turns, one per cluster.
+
+    Equal ones are in the order of agents and cluster ids, whatever the order of the rows.
+    """
     order = [pl.col("severity").cast(SEVERITY), pl.col("n_turns")]
     return (
-        error_clusters.sort(*order, "agent_id", descending=[True, True, False])
+        error_clusters.sort(*order, "agent_id", "cluster_id", descending=[True, True, False, False])
         .unique("cluster_id", keep="first", maintain_order=True)
         .head(n)
     )
@@ -31,7 +34,9 @@ def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
 
 def failures_to_quote(failures: pl.DataFrame) -> pl.DataFrame:
     """Return the first `N_QUOTES` failures of each cluster, with quoted failures first."""
-    with_quotes_first = failures.sort(pl.col("quote").is_null(), maintain_order=True)
+    with_quotes_first = failures.sort(
+        pl.col("quote").is_null(), "conversation_id", "turn_index", "failure_id"
+    )
     return with_quotes_first.group_by(CLUSTER, maintain_order=True).head(N_QUOTES)
 
 
@@ -57,7 +62,10 @@ def worst_findings(
     quotes = (
         failures.join(clusters.select(CLUSTER), on=CLUSTER, how="semi")
         .join(found.unique(), on=[*turn, "quote"], how="left")
-        .sort(pl.col("is_found").fill_null(value=False), pl.col("quote").is_not_null(), descending=True, maintain_order=True)
+        .sort(
+            pl.col("is_found").fill_null(value=False), pl.col("quote").is_not_null(), "conversation_id", "turn_index", "quote",
+            descending=[True, True, False, False, False], nulls_last=True,
+        )
         .unique(CLUSTER, keep="first", maintain_order=True)
         .select(*CLUSTER, "quote", "conversation_id", "turn_index")
     )  # fmt: skip

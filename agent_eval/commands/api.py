@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from agent_eval.commands.arguments import check_id, check_judge, check_trials, names_of, path_of, require
 from agent_eval.commands.estimate import refuse_unusable_judges
+from agent_eval.commands.results.notebook import NotebookProject
 from agent_eval.commands.run import RunReport
 from agent_eval.errors import ArgumentError, InputError
 from agent_eval.formats.files import is_slug
@@ -93,7 +94,7 @@ class ConversationInputError(InputError, ValueError):
         )
 
 
-def open_project(path: str | Path | None = None) -> Project:
+def open_project(path: str | Path | None = None) -> NotebookProject:
     """Open the project at or above a folder.
 
     Args:
@@ -101,7 +102,8 @@ def open_project(path: str | Path | None = None) -> Project:
             environment variable AGENT_EVAL_HOME, else the working directory.
 
     Returns:
-        The project. Its method `table` reads a stored table as a polars frame.
+        The project. Its methods `leaderboard`, `summary`, `errors` and `compare` return a sentence, a chart and rows, and
+        `table` reads a stored table as a polars frame.
 
     Raises:
         ArgumentError: If `path` is not a path or is empty.
@@ -113,7 +115,7 @@ def open_project(path: str | Path | None = None) -> Project:
     """
     if path is not None:
         path = path_of("path", path, "the path of a folder")
-    return Project.open(path)
+    return NotebookProject.open(path)
 
 
 def import_file(

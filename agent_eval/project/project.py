@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import polars as pl
 
@@ -94,7 +95,7 @@ class Project:
     origin: Origin = field(default_factory=Origin.of_environment)
 
     @classmethod
-    def open(cls, start: Path | str | None = None) -> "Project":
+    def open(cls, start: Path | str | None = None) -> Self:
         """Open the project that contains `start` (default: the working directory), found by the root rule."""
         root = find_root(Path(start) if start else None)
         settings = read_settings(root)

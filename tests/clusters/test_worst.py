@@ -28,6 +28,29 @@ def test_severity_comes_before_frequency_and_a_quote_that_was_found_before_other
     ]
 
 
+def test_the_worst_finding_is_the_same_whatever_the_order_of_rows() -> None:
+    clusters = table("error_clusters").frame(
+        PAIR | {"cluster_id": f"c{i}", "severity": "high", "n_turns": 2, "title": "t"} for i in range(9)
+    )
+    failures = table("failures").frame(
+        PAIR
+        | {
+            "cluster_id": "c0",
+            "failure_id": f"{i}",
+            "conversation_id": f"k{i}",
+            "turn_index": 0,
+            "quote": f"q{i}",
+        }
+        for i in range(9)
+    )
+    judgments = table("turn_judgments").empty()
+    for seed in range(20):
+        worst = worst_clusters(clusters.sample(fraction=1, shuffle=True, seed=seed), 1)
+        of_cluster = failures_to_quote(failures.sample(fraction=1, shuffle=True, seed=seed))
+        found = worst_findings(worst, of_cluster, judgments)
+        assert found.select("cluster_id", "quote").rows() == [("c0", "q0")]
+
+
 def test_of_a_large_cluster_some_failures_are_looked_at_those_with_a_quote_first() -> None:
     failures = table("failures").frame(
         {**PAIR, "cluster_id": "large", "conversation_id": f"c{i:04}", "turn_index": 0, "quote": "q" if i == 500 else None}

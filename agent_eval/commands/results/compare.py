@@ -105,12 +105,8 @@ def compare(
             "Nothing to compare: the agents have no score, task or judged conversation in common. Run `agent-eval run` first."
         )
         return
-    main_first = rows.sort(
-        pl.col("role") != comparing.PRIMARY, pl.col("quantity") != SUCCESS_RATE, maintain_order=True
-    )
-    main = main_first.row(0, named=True)
-    needed = _needed(main_first.head(1), found.scales)
-    out.print(comparison(main, needed, _width(main, found.scales)), markup=False)
+    main_first = main_row_first(rows)
+    out.print(conclusion(main_first, found.scales), markup=False)
     out.print(_table(main_first, version, found.scales))
     if not notes:
         out.print("How to read this, and what is unknown: --notes", markup=False, style="dim")
@@ -123,6 +119,19 @@ def compare(
                 f"{GOAL_METRIC} repeats the outcome that {same} compares, so it is not tested separately.",
                 markup=False,
             )
+
+
+def main_row_first(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `compare` with the primary quantity first, and the success rate before other ones."""
+    return rows.sort(
+        pl.col("role") != comparing.PRIMARY, pl.col("quantity") != SUCCESS_RATE, maintain_order=True
+    )
+
+
+def conclusion(rows: pl.DataFrame, known_scales: Scales) -> str:
+    """Return the verdict of the first row in one sentence."""
+    main = rows.row(0, named=True)
+    return comparison(main, _needed(rows.head(1), known_scales), _width(main, known_scales))
 
 
 def _needed(main: pl.DataFrame, scales: Scales) -> int | None:
