@@ -203,8 +203,7 @@ def cluster(
     home = root.parent / f"{root.name}-dagster"
     home.mkdir()
     given = (DEPLOY / "celery.yaml").read_text()
-    at_port = "hostname: {env: DAGSTER_PG_HOST}\n      port: " + str(server.port)
-    given = given.replace("hostname: {env: DAGSTER_PG_HOST}", at_port)
+    given = given.replace("port: {env: DAGSTER_PG_PORT}", f"port: {server.port}")
     given = given.replace("start_timeout_seconds: 300", f"start_timeout_seconds: {lost_after_s}")
     given = given.replace("poll_interval_seconds: 30", "poll_interval_seconds: 10")
     (home / "dagster.yaml").write_text(given)
