@@ -743,6 +743,13 @@ def errors(
     consolidate: Annotated[
         bool, typer.Option("--consolidate", help="Merge and split clusters first, and record every change.")
     ] = False,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLUSTER",
+            help="Write a scenario that repeats a failure of this cluster to data/scenarios/regressions.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show error clusters with their causes, their frequency, and their change since an earlier run."""
@@ -754,6 +761,11 @@ def errors(
     if consolidate:
         command.consolidate(project, err)
     version = _marked_version(project, methodology)
+    if export is not None:
+        if as_json or since is not None:
+            raise typer.BadParameter(f"--export and {'--json' if as_json else '--since'} exclude each other.")
+        command.export(project, out, version=version, agents=agent or (), cluster=export)
+        return
     command.errors(project, out, version=version, agents=agent or (), since=since, as_json=as_json)
 
 

@@ -1,23 +1,30 @@
 """Implement `agent-eval errors`: show error clusters, their frequency and their trend."""
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import polars as pl
+import yaml
 from rich.console import Console
 from rich.text import Text
 
 from agent_eval.clusters import trends
 from agent_eval.clusters.clusters import N_EXAMPLES
+from agent_eval.clusters.worst import failures_to_quote
 from agent_eval.commands.terminal.output import print_json
-from agent_eval.errors import NotFoundError
+from agent_eval.errors import InputError, NotFoundError
+from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters
 from agent_eval.report.asset_pages.clusters import most_severe_first
+from agent_eval.simulate.regression import SUITE_OF_REGRESSIONS, NotExportableError, regression
+from agent_eval.simulate.scenarios import SUFFIX
 from agent_eval.tables import table
 
 WIDTH = 100
@@ -70,6 +77,80 @@ def consolidate(project: Project, out: Console) -> None:
     out.print(
         f"{count_of(events.height, 'change')}. Next: agent-eval run, which updates the tables of all agents."
     )
+
+
+class UnknownClusterError(NotFoundError):
+    """Raised when no failure belongs to a cluster."""
+
+    def __init__(self, cluster: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(cluster, known, n=1)
+        super().__init__(
+            f"Cluster {cluster!r} has no failure of these agents under this version."
+            f"{f' Did you mean {near[0]!r}?' if near else ''} `agent-eval errors` lists the clusters."
+        )
+
+
+class ScenarioExistsError(InputError):
+    """Raised when the file of a scenario exists with another content."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"{file} exists with another content. Move or delete it, then repeat the command.")
+
+
+def export(project: Project, out: Console, *, version: str, agents: Sequence[str], cluster: str) -> Path:
+    """Write the scenario that repeats a failure of a cluster, and return its file.
+
+    The first quoted failure whose conversation can be repeated is used.
+
+    Raises:
+        UnknownClusterError: If no failure belongs to the cluster.
+        NotExportableError: If no conversation of the cluster can be repeated.
+        ScenarioExistsError: If the file exists with another content.
+    """
+    project.registry.get(version)
+    pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
+    pairs = pairs.with_columns(methodology_version=pl.lit(version))
+    clusters = project.store.read(table("error_clusters"), pairs)
+    rows = most_severe_first(clusters.filter(cluster_id=cluster), "n_turns")
+    of_cluster = rows.select(*pairs.columns, "cluster_id")
+    failures = failures_to_quote(project.store.read(table("failures"), of_cluster)).to_dicts()
+    if not failures:
+        raise UnknownClusterError(cluster, clusters["cluster_id"].unique().to_list())
+    problems: list[NotExportableError] = []
+    for failure in failures:
+        keys = pl.DataFrame({name: [failure[name]] for name in ("agent_id", "conversation_id")})
+        [conversation] = project.store.read(table("conversations"), keys).to_dicts()
+        turns = project.store.read(table("turns"), keys).sort("turn_index").to_dicts()
+        try:
+            scenario = regression(failure, rows.row(0, named=True), conversation, turns)
+        except NotExportableError as problem:
+            problems.append(problem)
+            continue
+        return _written(project, out, scenario, failure["agent_id"])
+    raise problems[0]
+
+
+def _written(project: Project, out: Console, scenario: dict[str, Any], agent: str) -> Path:
+    file = project.home.scenarios / SUITE_OF_REGRESSIONS / f"{scenario['id']}{SUFFIX}"
+    text = yaml.safe_dump(scenario, sort_keys=False, allow_unicode=True, width=100)
+    if file.exists() and file.read_text(encoding="utf-8") != text:
+        raise ScenarioExistsError(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, text)
+    required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
+    checked = (
+        f"It requires: {', '.join(dict.fromkeys(required))}."
+        if required
+        else f"It requires that no failure of severity {scenario['fail_on_error_severity']} or above is found, which a judge decides."
+    )
+    out.print(sanitize_line(f"{file}: repeats {scenario['description']}"), markup=False, soft_wrap=True)
+    out.print(sanitize_line(checked), markup=False, soft_wrap=True)
+    out.print(
+        f"Next: agent-eval simulate --suite {SUITE_OF_REGRESSIONS} --agent {shlex.quote(agent)}",
+        markup=False,
+        soft_wrap=True,
+    )
+    return file
 
 
 def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:

@@ -102,7 +102,9 @@ def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
 
 def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:
     """Return the result of a check, computed from its gates; a check without a configured gate passes."""
-    red = rows.filter(pl.col("result") != "passed").sort("result", maintain_order=True)  # failed gates come first
+    red = rows.filter(pl.col("result") != "passed").sort(
+        "result", maintain_order=True
+    )  # failed gates come first
     is_failed = "failed" in set(red["result"])
     descriptions = (
         f"{row['agent_id']} {row['methodology_version']} {row['result']}: "

@@ -1,0 +1,203 @@
+"""Turn a recorded failure into a scenario that fails for the recorded agent and that a repaired agent passes."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent_eval.errors import InputError
+from agent_eval.formats.validation_messages import explain
+from agent_eval.simulate.scenarios import BenchmarkScenario
+
+SUITE_OF_REGRESSIONS = "regressions"
+Row = Mapping[str, Any]
+
+
+class NotExportableError(InputError, ValueError):
+    """Raised when no scenario can repeat a conversation."""
+
+    def __init__(self, conversation_id: str, problem: str) -> None:
+        super().__init__(
+            f"Conversation {conversation_id!r} cannot become a scenario: {problem}. Write one by hand: docs/scenarios.md."
+        )
+
+
+def regression(failure: Row, cluster: Row, conversation: Row, turns: Sequence[Row]) -> dict[str, Any]:
+    """Return a scenario that repeats the user of a conversation up to the turn of a failure.
+
+    Tools answer with the recorded results. The requirement is checked without a model where possible: the ground truth
+    of the conversation up to that turn, and that the quoted words of the agent, or the quoted call, do not occur again.
+    Without such a requirement, no failure of the cluster's severity may be found, which a judge or a rule decides.
+
+    Args:
+        failure: A row of table failures.
+        cluster: The row of its cluster in table error_clusters.
+        conversation: The row of its conversation in table conversations.
+        turns: The rows of the conversation in table turns, in order.
+
+    Raises:
+        NotExportableError: If the conversation does not begin with a message of a user, or exceeds a limit.
+    """
+    until = [turn for turn in turns if turn["turn_index"] <= failure["turn_index"]]
+    groups, number_of = _spoken(until)
+    if not groups or not groups[0]:
+        raise NotExportableError(
+            conversation["conversation_id"], "it does not begin with a message of a user"
+        )
+    messages = [message for turn in until for message in json.loads(turn["messages"])]
+    assertions = [*_ground_truth(conversation, number_of), *_never_again(failure, until, len(groups) - 1)]
+    title = cluster["title"] or cluster["label"]
+    where = f"{failure['agent_id']}, {failure['conversation_id']}#{failure['turn_index']}"
+    optional: dict[str, Any] = {
+        "profile": conversation["profile"],
+        "goal": conversation["goal"],
+        "knowledge": json.loads(conversation["knowledge"] or "null"),
+        "injected_error": json.loads(conversation["injected_error"] or "null"),
+        "turns": [{"say": texts} for texts in groups[1:]],
+        "tools": _tools(conversation, messages),
+        "assertions": assertions,
+    }
+    scenario: dict[str, Any] = {
+        "id": scenario_id(cluster["cluster_id"]),
+        "description": f"{title} ({where}): {failure['reason'] or failure['quote'] or failure['label']}"[
+            :2_000
+        ],
+        "opening": groups[0],
+        **{name: value for name, value in optional.items() if value},
+        "max_turns": max(10, len(groups)),
+    }
+    if not assertions:
+        scenario["fail_on_error_severity"] = cluster["severity"]
+    try:
+        BenchmarkScenario.model_validate(scenario)
+    except ValidationError as error:
+        raise NotExportableError(
+            conversation["conversation_id"], explain(error, BenchmarkScenario)
+        ) from error
+    return scenario
+
+
+def scenario_id(cluster_id: str) -> str:
+    """Return the id of the scenario of a cluster, which is also a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", cluster_id.lower()).strip("-")
+
+
+def _spoken(turns: Sequence[Row]) -> tuple[list[list[str]], dict[int, int]]:
+    """Return the user's messages between two replies of the agent, and by index of a turn the number of its group."""
+    groups: list[list[str]] = []
+    number_of: dict[int, int] = {}
+    is_answered = True
+    for turn in turns:
+        messages = json.loads(turn["messages"])
+        texts = [
+            str(m["content"])[:20_000]
+            for m in messages
+            if m["role"] == "user" and (m.get("content") or "").strip()
+        ]
+        if texts and is_answered:
+            groups.append(texts)
+        elif texts:
+            groups[-1] += texts
+        elif not groups:
+            groups.append([])  # the agent speaks first
+        number_of[turn["turn_index"]] = len(groups) - 1
+        is_answered = any(message["role"] == "assistant" for message in messages)
+    return groups, number_of
+
+
+def _ground_truth(conversation: Row, number_of: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+    """Yield what the conversation declares as right in the repeated turns, as assertions of a scenario."""
+    for expected in json.loads(conversation["expected"] or "[]"):
+        turn = expected.get("turn_index")
+        if turn not in number_of:
+            continue  # of the whole conversation, which the scenario may not repeat, or of a later turn
+        at = {"turn": number_of[turn]}
+        if expected.get("tools"):
+            in_order = {"in_order": True} if expected.get("tool_sequence_matters") else {}
+            yield {**at, "expected_tools": expected["tools"], **in_order}
+        if expected.get("answer"):
+            yield {**at, "expected_answer": expected["answer"]}
+        for required in expected.get("assertions") or ():
+            if not isinstance(required, dict):
+                continue
+            for name in ("forbidden_text", "required_text"):
+                if required.get(name):
+                    yield {**at, name: required[name]}
+            if "forbidden_text" not in required and "required_text" not in required:
+                yield {**at, "trajectory": required}
+
+
+def _never_again(failure: Row, until: Sequence[Row], last: int) -> Iterator[dict[str, Any]]:
+    """Yield the assertion that the quoted words, or the quoted call, of the failed turn do not occur again."""
+    quote = (failure["quote"] or "").strip()
+    messages = json.loads(until[-1]["messages"])
+    by_agent = [message for message in messages if message["role"] == "assistant"]
+    if quote and any(quote in (message.get("content") or "") for message in by_agent):
+        yield {"turn": last, "forbidden_text": [quote]}
+        return
+    for message in by_agent:
+        for call in message.get("tool_calls") or ():
+            arguments = call.get("arguments")
+            is_quoted = quote and isinstance(arguments, dict) and quote.startswith(f"{call['name']}(")
+            if is_quoted and _arguments_in(quote) == arguments and not _is_repeated(call, until):
+                named = {"name": call["name"], "arguments": arguments}
+                yield {"turn": last, "trajectory": {"forbidden": [named]}}
+                return
+
+
+def _arguments_in(quote: str) -> object:
+    inner = quote.partition("(")[2].rpartition(")")[0]
+    try:
+        return json.loads(inner)
+    except ValueError:
+        return None
+
+
+def _is_repeated(call: Row, until: Sequence[Row]) -> bool:
+    """Return whether the call was made several times, so that the repetition and not the call is the failure."""
+    calls = [
+        (made["name"], made.get("arguments"))
+        for turn in until
+        for message in json.loads(turn["messages"])
+        for made in message.get("tool_calls") or ()
+    ]
+    return calls.count((call["name"], call.get("arguments"))) > 1
+
+
+def _tools(conversation: Row, messages: Sequence[Row]) -> list[Any]:
+    """Return the declared and the called tools; each answers recorded calls with their results, in their order."""
+    declared = {}
+    for tool in json.loads(conversation["tools"] or "[]"):
+        function = tool.get("function") if isinstance(tool.get("function"), dict) else tool
+        if function.get("name"):
+            declared[str(function["name"])] = function
+    results: dict[str, dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
+    calls: dict[object, tuple[str, Any]] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            calls[call.get("id")] = (call["name"], call.get("arguments"))
+            results.setdefault(call["name"], {})
+        if message["role"] == "tool" and message.get("tool_call_id") in calls:
+            name, arguments = calls[message["tool_call_id"]]
+            given = arguments if isinstance(arguments, dict) else {}
+            answers = results[name].setdefault(json.dumps(given, sort_keys=True), (given, []))[1]
+            text = str(message.get("content") or "")
+            answers.append({"error": text} if message.get("is_error") else {"constant": text})
+    return [_tool(name, declared.get(name, {}), results.get(name, {})) for name in {**declared, **results}]
+
+
+def _tool(
+    name: str, declared: Row, results: Mapping[str, tuple[dict[str, Any], list[dict[str, Any]]]]
+) -> dict[str, Any]:
+    rows: list[Any] = [
+        {"arguments": arguments, **(answers[0] if len(answers) == 1 else {"sequence": list(answers)})}
+        for arguments, answers in sorted(results.values(), key=lambda row: -len(row[0]))
+    ]
+    known: dict[str, Any] = {"name": name}
+    if declared.get("description"):
+        known["description"] = str(declared["description"])
+    if isinstance(parameters := declared.get("parameters"), dict):
+        known["parameters"] = parameters
+    return {**known, "mock": {"table": rows}} if rows else known

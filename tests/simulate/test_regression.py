@@ -1,0 +1,154 @@
+"""An exported failure is a scenario that fails for the recorded agent and that a repaired agent passes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from agent_eval.commands.errors import ScenarioExistsError, UnknownClusterError
+from agent_eval.project import Project
+from agent_eval.simulate.regression import NotExportableError, regression
+from agent_eval.tables import table
+from agent_eval.testing import simulate
+from tests.commands.conftest import invoke
+
+VERSION = pl.DataFrame({"methodology_version": ["1.3.0"]})
+FAILURE = {
+    "agent_id": "a", "conversation_id": "c", "turn_index": 2, "label": "false_information",
+    "quote": "It is free.", "reason": None,
+}  # fmt: skip
+CLUSTER = {"cluster_id": "e-1", "title": "wrong price", "label": "false_information", "severity": "high"}
+EMPTY = dict.fromkeys(("profile", "goal", "knowledge", "injected_error", "tools", "expected")) | {
+    "conversation_id": "c"
+}
+
+
+def turn(index: int, *messages: dict[str, Any]) -> dict[str, Any]:
+    return {"turn_index": index, "messages": json.dumps(messages)}
+
+
+def said(role: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": text} | more
+
+
+def call(name: str, arguments: dict[str, Any], key: str) -> dict[str, Any]:
+    return said("assistant", "", tool_calls=[{"id": key, "name": name, "arguments": arguments}])
+
+
+TURNS = [
+    turn(0, said("user", "Hello")),
+    turn(
+        1,
+        said("user", "what is the price?"),
+        call("price", {"id": 7}, "k1"),
+        said("tool", "9 EUR", tool_call_id="k1"),
+        call("price", {"id": 7}, "k2"),
+        said("tool", "gone", tool_call_id="k2", is_error=True),
+        said("assistant", "9 EUR."),
+    ),
+    turn(2, said("user", "And the label?"), said("assistant", "It is free. Anything else?")),
+    turn(3, said("user", "No."), said("assistant", "Bye.")),
+]
+
+
+def replays(turns: list[dict[str, Any]]) -> Callable[[dict[str, Any]], Any]:
+    """An agent that sends the recorded messages again, in their order."""
+    recorded = [m for t in turns for m in json.loads(t["messages"]) if m["role"] == "assistant"]
+
+    def agent(request: dict[str, Any]) -> Any:
+        at = sum(message["role"] == "assistant" for message in request["messages"])
+        return recorded[min(at, len(recorded) - 1)]
+
+    return agent
+
+
+def test_the_user_is_repeated_up_to_the_failure_and_tools_answer_with_the_recorded_results() -> None:
+    scenario = regression(FAILURE, CLUSTER, EMPTY, TURNS)
+    assert scenario["opening"] == ["Hello", "what is the price?"]
+    assert scenario["turns"] == [{"say": ["And the label?"]}]
+    [tool] = scenario["tools"]
+    answers = [{"constant": "9 EUR"}, {"error": "gone"}]
+    assert tool == {"name": "price", "mock": {"table": [{"arguments": {"id": 7}, "sequence": answers}]}}
+    assert scenario["assertions"] == [{"turn": 1, "forbidden_text": ["It is free."]}]
+    assert "fail_on_error_severity" not in scenario
+    assert simulate(scenario, replays(TURNS)).outcome == "failed"
+    assert simulate(scenario, lambda _: "The label costs 4 EUR.").outcome == "passed"
+
+
+def test_a_quoted_call_may_not_occur_again_unless_its_repetition_is_the_failure() -> None:
+    last = turn(0, said("user", "Cancel?"), call("cancel", {"id": 7}, "k"), said("assistant", "Done."))
+    quoted = FAILURE | {"turn_index": 0, "quote": 'cancel({"id": 7})'}
+    scenario = regression(quoted, CLUSTER, EMPTY, [last])
+    [required] = scenario["assertions"]
+    assert required["trajectory"] == {"forbidden": [{"name": "cancel", "arguments": {"id": 7}}]}
+    twice = turn(0, said("user", "Cancel?"), *(call("cancel", {"id": 7}, k) for k in "ab"))
+    scenario = regression(quoted, CLUSTER, EMPTY, [twice])
+    assert "assertions" not in scenario
+    assert scenario["fail_on_error_severity"] == "high"
+
+
+def test_declared_truth_of_the_repeated_turns_is_required_too() -> None:
+    expected = [
+        {"turn_index": 2, "tools": [{"name": "label"}], "tool_sequence_matters": True},
+        {"turn_index": 2, "assertions": [{"forbidden": ["pay"]}, {"required_text": [["EUR"]]}]},
+        {"turn_index": 3, "answer": "Bye."},
+        {"turn_index": None, "answer": "4 EUR"},
+    ]
+    scenario = regression(FAILURE, CLUSTER, EMPTY | {"expected": json.dumps(expected)}, TURNS)
+    assert scenario["assertions"][:3] == [
+        {"turn": 1, "expected_tools": [{"name": "label"}], "in_order": True},
+        {"turn": 1, "trajectory": {"forbidden": ["pay"]}},
+        {"turn": 1, "required_text": [["EUR"]]},
+    ]
+
+
+@pytest.mark.parametrize("first", [said("assistant", "Hi"), said("user", " ")])
+def test_a_conversation_that_no_user_begins_is_refused(first: dict[str, Any]) -> None:
+    with pytest.raises(NotExportableError, match="does not begin with a message of a user"):
+        regression(
+            FAILURE | {"turn_index": 0}, CLUSTER, EMPTY, [turn(0, first, said("assistant", "It is free."))]
+        )
+
+
+def test_every_failure_of_the_sample_becomes_a_valid_scenario_that_its_agent_fails(sample: Project) -> None:
+    clusters = {
+        row["cluster_id"]: row for row in sample.store.read(table("error_clusters"), VERSION).to_dicts()
+    }
+    failures = sample.store.read(table("failures"), VERSION).unique(
+        "cluster_id", keep="first", maintain_order=True
+    )
+    n_checked = 0
+    for failure in failures.to_dicts():
+        keys = pl.DataFrame({name: [failure[name]] for name in ("agent_id", "conversation_id")})
+        [conversation] = sample.store.read(table("conversations"), keys).to_dicts()
+        turns = sample.store.read(table("turns"), keys).sort("turn_index").to_dicts()
+        scenario = regression(failure, clusters[failure["cluster_id"]], conversation, turns)
+        forbidden = [a["forbidden_text"] for a in scenario.get("assertions", ()) if "forbidden_text" in a]
+        if failure["quote"] and [failure["quote"]] in forbidden:
+            assert simulate(scenario, replays(turns)).outcome == "failed", failure
+            n_checked += 1
+    assert n_checked >= 20
+
+
+def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(sample_copy)
+    rows = json.loads(invoke("errors", "--json").stdout)
+    cluster = rows[0]["cluster_id"]
+    folder = sample_copy / "data" / "scenarios" / "regressions"
+    for _ in range(2):  # the second time, nothing changes
+        result = invoke("errors", "--export", cluster)
+        assert result.exit_code == 0, result.output
+        [file] = folder.iterdir()
+        assert str(file) in result.stdout
+    assert yaml.safe_load(file.read_text())["id"] == file.name.partition(".")[0]
+    assert invoke("scenarios", "check").exit_code == 0
+    file.write_text(file.read_text() + "seed: 3\n")
+    with pytest.raises(ScenarioExistsError, match="exists with another content"):
+        invoke("errors", "--export", cluster)
+    with pytest.raises(UnknownClusterError, match=f"Did you mean '{cluster}'"):
+        invoke("errors", "--export", f"{cluster}0")
+    assert invoke("errors", "--export", cluster, "--json").exit_code == 2
