@@ -15,6 +15,8 @@ FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
 FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
 RULE = "rule"  # a judge that reports only failures
 
+FACETS = ("rationale", "evidence", "message_index", "speaker")
+"""Columns of the judgments that describe a failure."""
 TOOL_COLUMNS = ("agent_id", "conversation_id", "turn_index", "requestor", "name", "is_error")
 """The columns of tool_calls that `failures` reads."""
 _CONVERSATION = ("agent_id", "conversation_id")
@@ -80,6 +82,8 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         "label",
         pl.coalesce("evidence", "rationale").alias("quote"),
         pl.col("rationale").alias("reason"),
+        "message_index",
+        "speaker",
         pl.Series("tool", [_tool(*row) for row in tools], dtype=pl.String),
         _fault_author(),
     ).sort("methodology_version", *_TURN, "label", "failure_id")

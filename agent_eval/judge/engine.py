@@ -24,6 +24,7 @@ from agent_eval.judge.judging_pass import (
     Row,
     given_answers,
     judge_questions,
+    step_columns,
     unanswered_sequences,
     verdict_row,
 )
@@ -187,7 +188,8 @@ def _judged(
     tested = admitted.filter(pl.col("tests").list.contains(HALLUCINATION))
     passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
     of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
-    given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns))
+    steps = {key: transcript.steps for key, transcript in quotable.items()}
+    given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns, steps))
     labels = label_judgments(human_ratings, admitted, turns)
     foreign = _TURNS.frame({**row, "turn_index": index} for index, row in given if index is not None)
     labelled = _TURNS.frame(row for row in labels if row["turn_index"] is not None)
@@ -340,7 +342,9 @@ def _rows(
 
 
 def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, verdict: Verdict) -> Row:
-    row = verdict_row(judge, verdict, lambda quote: transcript.holds(quote, turn_index))
+    quote = verdict.evidence if isinstance(verdict, Scored) else None
+    step = transcript.find(quote, turn_index) if quote else None
+    row = verdict_row(judge, verdict, lambda _: step is not None) | step_columns(step)
     if not isinstance(verdict, Scored):
         return row | {"unscored_reason": verdict.reason, "judge_model": judge}
     return row | {

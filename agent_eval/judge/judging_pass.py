@@ -24,6 +24,7 @@ from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.transcripts.attachments import AttachmentKind
+from agent_eval.transcripts.steps import Step
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
 """Function that returns the rows of judge_cache that answer any of the given question keys."""
@@ -212,6 +213,11 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
         "evidence_verified": is_quoted(quote) if quote else None,
         "disagreement": verdict.disagreement,
     }
+
+
+def step_columns(step: Step | None) -> Row:
+    """Return the columns on the message that a judgment cites; they are null if no message is known."""
+    return {"message_index": step and step.message_index, "speaker": step and step.speaker}
 
 
 def _bounded(name: str, verdict: Verdict, findings: Sequence[RatingFinding]) -> Verdict:

@@ -11,7 +11,7 @@ import polars as pl
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.rater_rules import Rating
-from agent_eval.judge.judging_pass import HUMAN
+from agent_eval.judge.judging_pass import HUMAN, step_columns
 from agent_eval.judge.rules import RULE
 from agent_eval.metrics.base import ENDED, NO_REPLY, UNANSWERED
 from agent_eval.tables import Table
@@ -86,11 +86,13 @@ def _rows(
         transcript = transcripts[rating["agent_id"], rating["conversation_id"]]
         asked = {name: rating[name] for name in (*question, "question_key", "rubric_hash")}
         quote = rating["evidence"]
+        step = transcript.find(quote, rating.get("turn_index")) if quote else None
         yield asked | {
             **{name: rating[name] for name in (*_ANSWER, "rationale", "evidence", "is_effective", "decided_by")},
             "judge": HUMAN,
             "status": "scored",
-            "evidence_verified": transcript.holds(quote, rating.get("turn_index")) if quote else None,
+            "evidence_verified": step is not None if quote else None,
+            **step_columns(step),
             "judge_model": rating["rater"],
             "judged_at": rating["rated_at"],
             "label_weight": _weight(rating),

@@ -75,6 +75,19 @@ DECIDED_BY = Column(
     S,
     "Adjudicator or rule that decided between raters, with each rater's answer; null if raters agree",
 )
+STEP = (
+    Column(
+        "message_index",
+        I,
+        "0-based index, among all messages of the conversation, of the message or call that the quote is from; null "
+        "unless the quote was found, and in rows of earlier releases",
+    ),
+    Column(
+        "speaker",
+        S,
+        "Name of the agent, user or tool whose message that is, as in the transcript; the role if it has no name; null if message_index is",
+    ),
+)
 JUDGMENT = (
     Column("metric", S, "Metric, e.g. helpfulness", nullable=False),
     Column(
@@ -97,6 +110,7 @@ JUDGMENT = (
     Column("rationale", S, "Judge's rationale"),
     Column("evidence", S, "Quote from the transcript"),
     Column("evidence_verified", B, "Whether the quote was found in the transcript; null without a quote"),
+    *STEP,
     Column(
         "is_effective",
         B,
