@@ -36,7 +36,7 @@ from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubrics
 from agent_eval.judge.prompts.attachments import why_not_sent
-from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
+from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict, cause_of
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.judge.sampling import NOT_SAMPLED, sampled
 from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
@@ -351,8 +351,23 @@ def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, ver
         "value": verdict.value,
         "label": verdict.label,
         "further_labels": list(verdict.further_labels) if verdict.label is not None else None,
+        **_cause_columns(verdict),
         "judge_model": verdict.answered_by or judge,
         "judged_at": verdict.answered_at,
+    }
+
+
+def _cause_columns(verdict: Scored) -> Row:
+    """Return the columns on the causes of the failure labels, null where the verdict gives none."""
+    if not verdict.causes:
+        return {}
+    main = cause_of(verdict, verdict.label)
+    further = [cause_of(verdict, label) for label in verdict.further_labels]
+    return {
+        "cause": main.cause,
+        "should_have": main.should_have,
+        "further_causes": [found.cause for found in further],
+        "further_should_have": [found.should_have for found in further],
     }
 
 

@@ -22,6 +22,7 @@ from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounde
 from agent_eval.tables.agent_version import AgentVersion
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
+CAUSES = {"cause": "Cause", "should_have": "A good agent would have done"}
 _AROUND = 160  # characters that are shown before and after a quote in its message
 LOWEST = 5  # the number of conversations without a slot to show
 Row = Mapping[str, object]
@@ -477,7 +478,8 @@ def _words(row: Row) -> str:
         return f"({row['judge']}): {why or 'no reason given'}{prompt}"
     quote = f" “{row['evidence']}”{place_of_quote(row)}" if row["evidence"] else ""
     decided = f" [{row['decided_by']}]" if row["decided_by"] else ""
-    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{prompt}{decided}"
+    cause = "".join(f" {name}: {row[key]}" for key, name in CAUSES.items() if row.get(key))
+    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{cause}{prompt}{decided}"
 
 
 def place_of_quote(row: Row) -> str:

@@ -88,6 +88,10 @@ STEP = (
         "Name of the agent, user or tool whose message that is, as in the transcript; the role if it has no name; null if message_index is",
     ),
 )
+CAUSE = (
+    Column("cause", S, "What went wrong, in general words; null unless the judge or rule says so"),
+    Column("should_have", S, "What a good agent would have done; null unless the judge or rule says so"),
+)
 JUDGMENT = (
     Column("metric", S, "Metric, e.g. helpfulness", nullable=False),
     Column(
@@ -100,6 +104,15 @@ JUDGMENT = (
     Column("value", F, "Value of a 0/1 or real-valued metric; null for other metrics"),
     Column("label", S, "Main failure label, or 'no failure'; null for metrics without labels"),
     Column("further_labels", NAMES, "Additional failure labels"),
+    *CAUSE,
+    Column(
+        "further_causes",
+        NAMES,
+        "The same as cause for each of further_labels, in their order; null if unknown",
+    ),
+    Column(
+        "further_should_have", NAMES, "The same as should_have for each of further_labels; null if unknown"
+    ),
     Column(
         "status",
         JUDGMENT_STATUS,

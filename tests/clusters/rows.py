@@ -59,7 +59,13 @@ def told(
 ) -> pl.DataFrame:
     """Failures with these reasons, one per turn of one conversation."""
     common: dict[str, Any] = PLACE | {"agent_id": agent_id, "conversation_id": "c", "label": label}
-    common |= {"tool": tool, "fault_author": "agent", "speaker": "assistant"}
+    common |= {
+        "tool": tool,
+        "fault_author": "agent",
+        "speaker": "assistant",
+        "cause": None,
+        "should_have": None,
+    }
     rows = [
         {"failure_id": f"{agent_id}/{label}/{tool}/{reason}/{i}", "turn_index": i, "reason": reason, **common}
         | {"quote": f"quote of {reason}" if reason else None}

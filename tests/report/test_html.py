@@ -248,7 +248,9 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
     judgment = frames["turn_judgments"].filter(pl.col("status") == "scored").head(1)
     judged = judgment.with_columns(**place, message_index=pl.lit(0, pl.Int64), speaker=pl.lit("Ada"))
     cluster = frames["error_clusters"].filter(pl.col("agent_id") == "pilot-chat").head(1)
-    clusters = cluster.with_columns(cluster_id=pl.lit(failure["cluster_id"][0]), methodology_version=pl.lit("1.3.0"))
+    clusters = cluster.with_columns(
+        cluster_id=pl.lit(failure["cluster_id"][0]), methodology_version=pl.lit("1.3.0")
+    )
     changed = {"conversations": one, "turns": turns, "failures": failure, "error_clusters": clusters}
     found = site_pages(frames | changed | {"turn_judgments": judged}, tmp_path)
     parts = [p for p in found.values() if p.path.startswith("conversations/pilot-chat")]

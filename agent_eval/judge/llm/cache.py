@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from agent_eval.formats.hashing import canonical
 from agent_eval.formats.timestamps import as_text
 from agent_eval.judge.keys import cache_key
 from agent_eval.judge.llm.calls import JudgeCall
-from agent_eval.judge.protocol import GIVEN, Scored, Unscored
+from agent_eval.judge.protocol import GIVEN, Cause, Scored, Unscored
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.profile import asked_since
 
@@ -91,6 +91,7 @@ def _written(answer: Scored | Unscored) -> dict[str, object]:
         "label": answer.label,
         "further_labels": list(answer.further_labels) or None,
         "item_verdicts": list(answer.item_verdicts) or None,
+        "causes": [asdict(cause) for cause in answer.causes] or None,
         "rationale": answer.rationale,
         "evidence": answer.evidence,
     }
@@ -107,6 +108,7 @@ def _scored(row: Row) -> Scored | Unscored | None:
         return None
     for name in ("further_labels", "item_verdicts"):
         verdict[name] = tuple(verdict.get(name) or ())
+    verdict["causes"] = tuple(Cause(**cause) for cause in verdict.get("causes") or ())
     return Scored(**verdict, **_facts(row))
 
 

@@ -222,7 +222,7 @@ def test_whowhen_keeps_who_spoke_and_who_failed(tmp_path: Path) -> None:
     conversation = one("whowhen", tmp_path)
     speakers = {None: "user", "Planner": "assistant", "Computer_terminal": "tool", "Writer": "assistant"}
     assert [(m.name, m.role) for m in conversation.messages] == [*speakers.items()]
-    mistake = {
+    mistake: dict[str, object] = {
         "name": "decisive_step",
         "value": "Writer",
         "agent": "Writer",
