@@ -34,7 +34,7 @@ Row = dict[str, object]
 
 PAID = (
     "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
-    "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out",
+    "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out", "earlier_profile",
 )  # fmt: skip
 """Columns on the call of a model: its cost, the model that answered, and how much of the evidence it was shown."""
 

@@ -14,6 +14,7 @@ from agent_eval.judge.inputs.rater_rules import Rating
 from agent_eval.judge.judging_pass import HUMAN, step_columns
 from agent_eval.judge.rules import RULE
 from agent_eval.metrics.base import ENDED, NO_REPLY, UNANSWERED
+from agent_eval.metrics.earlier import asks_the_same
 from agent_eval.tables import Table
 
 DISPUTED = "disputed"
@@ -74,7 +75,11 @@ def raters(ratings: Sequence[Rating]) -> str:
 
 def _weight(rating: Rating) -> float | None:
     """Return how many parts a drawn label represents; None if the rater saw another rubric than the judge."""
-    is_same = rating["rubric_hash"] in (None, rating["asked_rubric"])
+    is_same = rating["rubric_hash"] is None or asks_the_same(
+        rating["target"] if "target" in rating else rating["metric"],
+        rating["rubric_hash"],
+        rating["asked_rubric"],
+    )
     return rating["weight"] if is_same else None
 
 

@@ -64,6 +64,7 @@ class Scored:
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
     seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
+    earlier_profile: str | None = None  # profile version of an answer to an earlier wording of the question
     context_tokens: int | None = None  # context size for which the view was made
     disagreement: float | None = None  # disagreement within an ensemble, see judge/llm/ensemble.py
 
@@ -99,6 +100,7 @@ class Unscored:
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
     seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
+    earlier_profile: str | None = None  # profile version of an answer to an earlier wording of the question
 
 
 def cause_of(verdict: Scored, label: str | None) -> Cause:

@@ -158,12 +158,18 @@ def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
     if name != "rubric_ratings":
         specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
         judged = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
-    return in_memory(lambda part: _open(part, judged), rows).unique()
+    keeps = project.answers.keeps_earlier
+    return in_memory(lambda part: _open(part, judged, keeps_earlier=keeps), rows).unique()
 
 
-def _open(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions."""
+def _open(rows: pl.DataFrame, judged: pl.DataFrame, *, keeps_earlier: bool) -> pl.DataFrame:
+    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions.
+
+    An answer to an earlier wording is open unless such answers are kept.
+    """
     is_open = pl.col("status") == "unscored"
+    if not keeps_earlier:
+        is_open |= pl.col("earlier_profile").is_not_null()
     if "unscored_reason" in rows.columns:
         is_open &= pl.col("unscored_reason").fill_null("") != CANNOT_TELL
         is_left = (pl.col("unscored_reason") == NEEDS_MODEL) & (pl.col("metric") != HALLUCINATION_PASSED)

@@ -68,6 +68,12 @@ PAID = (
     ),
     *ANSWERED,
     *SEEN,
+    Column(
+        "earlier_profile",
+        S,
+        "Version of the judge profile in whose wording the question was asked, if an answer to an earlier wording is kept "
+        "(setting keep_answers); null for other answers",
+    ),
 )
 
 DECIDED_BY = Column(
@@ -383,6 +389,11 @@ BOARD_FACTS = (
         "n_seen_in_part",
         I,
         "Effective judgments and ratings based on part of the evidence (seen_share below 1)",
+    ),
+    Column(
+        "n_earlier_wording",
+        I,
+        "Effective judgments and ratings that answer an earlier wording of their question (setting keep_answers); null if none",
     ),
     Column(
         "least_seen_share",

@@ -149,7 +149,7 @@ def test_the_conversations_question_rides_in_the_call_of_its_last_turn() -> None
     assert [metric.name for metric in prompt.metrics] == [m.name for m in (*TURN_METRICS, GOAL_COMPLETION)]
     asked = read_back(user_text(prompt)).after
     assert "In turn 1, the last turn" in asked
-    assert "In the whole conversation, all its turns together: goal_completion." in asked
+    assert "In the whole conversation, all of its turns together: goal_completion." in asked
 
 
 UNANSWERED = talk(2).model_copy(update={"messages": (*talk(2).messages, *user("thanks"))})

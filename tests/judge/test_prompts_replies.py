@@ -16,8 +16,8 @@ from agent_eval.judge.prompts import (
     build_prompt,
     read_reply,
     repair_messages,
+    words,
 )
-from agent_eval.judge.prompts import words
 from agent_eval.judge.protocol import Cause, Question, Scored, Unscored, Verdict
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE

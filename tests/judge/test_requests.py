@@ -145,7 +145,8 @@ def test_an_unreadable_reply_is_asked_for_once_more_and_told_what_was_wrong() ->
     (first, _), (second, _) = client.sent
     assert second[0] == first[0]  # the cached prefix stands
     request, _, code = first[-1]["content"].rpartition("\n")
-    assert second[-1]["content"].startswith(request) and second[-1]["content"].endswith(code)
+    assert second[-1]["content"].startswith(request)
+    assert second[-1]["content"].endswith(code)
     assert "weather" not in second[-1]["content"]
     # both calls are paid: 2 × 0.01 over two metrics
     assert [v.cost_usd for v in verdicts.values() if isinstance(v, Scored)] == [0.01, 0.01]
@@ -292,5 +293,6 @@ def test_no_reply_is_scored_for_another_question(mix: str) -> None:
     lost = [v for _, v in wrong if isinstance(v, Unscored)]
     assert lost
     named = [v for v in lost if v.reason == "parse_failure"]
-    assert named and all("another question" in v.detail for v in named)
+    assert named
+    assert all("another question" in v.detail for v in named)
     assert {v.reason for v in lost} <= {"parse_failure", "judge_error"}  # from then on the pass has ended

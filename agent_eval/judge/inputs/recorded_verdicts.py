@@ -31,6 +31,7 @@ from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.judge.protocol import Cause, NotApplicable, Question, Scored, Verdict
 from agent_eval.methodology.models import DIMENSIONS
 from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.earlier import is_earlier
 from agent_eval.metrics.metric_set import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.tables import table
 from agent_eval.transcripts.models import SLOTS, Frozen
@@ -184,7 +185,13 @@ class RecordedJudge:
             answered_by=_text(row["model"]),
             answered_at=as_text(row["judged_at"]),
             prompt_hash=_text(row["prompt_hash"]),
+            earlier_profile=_earlier_profile(row),
         )
+
+
+def _earlier_profile(row: Mapping[str, object]) -> str | None:
+    metric, version, rubric_hash = (str(row[name]) for name in ("metric", "profile_version", "rubric_hash"))
+    return version if is_earlier(metric, version, rubric_hash) else None
 
 
 def _text(value: object) -> str | None:

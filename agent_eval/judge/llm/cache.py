@@ -14,6 +14,7 @@ from agent_eval.judge.keys import cache_key
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.protocol import GIVEN, Cause, Scored, Unscored
 from agent_eval.metrics.base import Metric
+from agent_eval.metrics.earlier import is_earlier
 from agent_eval.metrics.profile import asked_since
 
 Row = dict[str, Any]
@@ -115,7 +116,9 @@ def _scored(row: Row) -> Scored | Unscored | None:
 def _facts(row: Row) -> dict[str, Any]:
     """Return the provenance of an answer: the model, the time, the cost and the share of the evidence shown."""
     dropped = row["dropped_parameters"]
+    is_kept = is_earlier(row["metric"], row["profile_version"], row["rubric_hash"])
     return {
+        "earlier_profile": row["profile_version"] if is_kept else None,
         "answered_by": str(row["model"]),
         "answered_at": as_text(row["judged_at"]),
         **{n: row[n] for n in (*_PAID, *_SEEN, "response_model", "system_fingerprint")},
