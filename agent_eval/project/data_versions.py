@@ -86,10 +86,12 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
     """
     recorded = verdicts_hash(project.verdicts[0])
     judges = project.judge_specs(pairs)
+    keeps = project.settings.keep_answers and not project.answers.earlier().is_empty()
+    kept = ["keeps earlier answers"] if keeps else []  # so that they are asked again without the setting
     asked = {}
     for version, methodology in project.methodologies({pair.methodology_version for pair in pairs}).items():
         tests = [test.slug for test in methodology.required_tests]
-        asked[version] = (methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded)
+        asked[version] = (methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *kept)
     return {
         pair.key: digest(*asked[version], *([judges[pair].to_json()] if pair in judges else []))
         for pair in pairs
@@ -158,18 +160,12 @@ def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
     if name != "rubric_ratings":
         specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
         judged = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
-    keeps = project.answers.keeps_earlier
-    return in_memory(lambda part: _open(part, judged, keeps_earlier=keeps), rows).unique()
+    return in_memory(lambda part: _open(part, judged), rows).unique()
 
 
-def _open(rows: pl.DataFrame, judged: pl.DataFrame, *, keeps_earlier: bool) -> pl.DataFrame:
-    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions.
-
-    An answer to an earlier wording is open unless such answers are kept.
-    """
+def _open(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions."""
     is_open = pl.col("status") == "unscored"
-    if not keeps_earlier:
-        is_open |= pl.col("earlier_profile").is_not_null()
     if "unscored_reason" in rows.columns:
         is_open &= pl.col("unscored_reason").fill_null("") != CANNOT_TELL
         is_left = (pl.col("unscored_reason") == NEEDS_MODEL) & (pl.col("metric") != HALLUCINATION_PASSED)
