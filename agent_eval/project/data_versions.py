@@ -91,7 +91,14 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
     asked = {}
     for version, methodology in project.methodologies({pair.methodology_version for pair in pairs}).items():
         tests = [test.slug for test in methodology.required_tests]
-        asked[version] = (methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *kept)
+        asked[version] = (
+            methodology.rubric_hash,
+            tests,
+            project.metrics.hash,
+            PROFILE_VERSION,
+            recorded,
+            *kept,
+        )
     return {
         pair.key: digest(*asked[version], *([judges[pair].to_json()] if pair in judges else []))
         for pair in pairs

@@ -261,7 +261,7 @@ class MixedClient(ScriptedClient):
                 parts | {n: p | {"reason": asked} for n, p in parts.items() if isinstance(p, dict)}
             ),
         )
-        given = self.__dict__.setdefault("given", [])
+        given: list[Reply] = self.__dict__.setdefault("given", [])
         given.append(own)
         at = len(given) - 1
         if self.mix == "duplicated":
