@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_eval.judge.protocol import n_turns_up_to
 from agent_eval.transcripts.models import Message, Turn
-from agent_eval.transcripts.steps import Step, steps_of
+from agent_eval.transcripts.steps import ConversationStep, steps_of
 
 if TYPE_CHECKING:
     from agent_eval.judge.prompts.personal_data import TextRedactor
@@ -36,7 +36,7 @@ class Transcript:
         """
         return self.find(quote, last_turn) is not None
 
-    def find(self, quote: str, last_turn: int | None = None) -> Step | None:
+    def find(self, quote: str, last_turn: int | None = None) -> ConversationStep | None:
         """Return the step in which the quote occurs verbatim, up to and including `last_turn`; None without one.
 
         If several messages contain the quote, it is the one in the latest turn; in a turn, the agent's messages come
@@ -49,7 +49,7 @@ class Transcript:
         return None if at is None else self.steps[at]
 
     @cached_property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[ConversationStep]:
         """Return the steps of the conversation, one per message."""
         return list(steps_of(message for turn in self.turns for message in turn.messages))
 

@@ -24,7 +24,7 @@ from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.transcripts.attachments import AttachmentKind
-from agent_eval.transcripts.steps import Step
+from agent_eval.transcripts.steps import ConversationStep
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
 """Function that returns the rows of judge_cache that answer any of the given question keys."""
@@ -215,7 +215,7 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
     }
 
 
-def step_columns(step: Step | None) -> Row:
+def step_columns(step: ConversationStep | None) -> Row:
     """Return the columns on the message that a judgment cites; they are null if no message is known."""
     return {"message_index": step and step.message_index, "speaker": step and step.speaker}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from agent_eval.judge.judging_pass import Answers, effective_answer
 from agent_eval.judge.protocol import Scored, Verdict, united_causes
 from agent_eval.judge.rules import RULE
-from agent_eval.judge.rules.causes import general_cause
+from agent_eval.judge.rules.finding import general_cause
 from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (

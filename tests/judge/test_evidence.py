@@ -3,7 +3,7 @@
 import pytest
 
 from agent_eval.judge.evidence import Transcript
-from agent_eval.transcripts.steps import Step
+from agent_eval.transcripts.steps import ConversationStep
 from tests.judge.material import agent, call, conversation, user
 
 TRANSCRIPT = Transcript(
@@ -52,14 +52,16 @@ SPOKEN = Transcript(
 @pytest.mark.parametrize(
     ("quote", "last_turn", "step"),
     [
-        ("Snow in Oslo?", 0, Step(1, "Planner")),  # the agent's words before the user's
-        ("weather({", 0, Step(2, "assistant")),
-        ("no data", None, Step(3, "tool")),  # its call has no id
-        ("It rains.", 0, Step(4, "Writer")),
-        ("It rains.", None, Step(6, "Critic")),  # the latest turn, in it the first message
+        ("Snow in Oslo?", 0, ConversationStep(1, "Planner")),  # the agent's words before the user's
+        ("weather({", 0, ConversationStep(2, "assistant")),
+        ("no data", None, ConversationStep(3, "tool")),  # its call has no id
+        ("It rains.", 0, ConversationStep(4, "Writer")),
+        ("It rains.", None, ConversationStep(6, "Critic")),  # the latest turn, in it the first message
         ("It snows.", None, None),
         ("  ", None, None),
     ],
 )
-def test_a_quote_names_its_message_and_speaker(quote: str, last_turn: int | None, step: Step | None) -> None:
+def test_a_quote_names_its_message_and_speaker(
+    quote: str, last_turn: int | None, step: ConversationStep | None
+) -> None:
     assert SPOKEN.find(quote, last_turn) == step

@@ -11,7 +11,7 @@ from agent_eval.judge.inputs.human_ratings import JUDGE, latest_ratings
 from agent_eval.judge.judging_pass import step_columns
 from agent_eval.tables.judging import IMPORTED, is_imported
 from agent_eval.transcripts.importers.shared.threads import MESSAGE_INDEX, SOURCE_SCORES
-from agent_eval.transcripts.steps import Step
+from agent_eval.transcripts.steps import ConversationStep
 
 LONGEST = 200  # maximum characters of a name or of a non-numeric value
 _ANSWERED = ("rating_1to5", "value", "label", "further_labels", "rationale", "evidence")
@@ -59,7 +59,9 @@ def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: 
 
 
 def source_judgments(
-    conversations: pl.DataFrame, turns: pl.DataFrame, steps: Mapping[tuple[str, str], Sequence[Step]]
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    steps: Mapping[tuple[str, str], Sequence[ConversationStep]],
 ) -> Iterator[tuple[int | None, Row]]:
     """Yield the scores that the source of a conversation stored with it, as judgments with their turn index.
 
@@ -106,7 +108,7 @@ def source_judgments(
             )
 
 
-def _cited(score: dict[str, JsonValue], steps: Sequence[Step]) -> Step | None:
+def _cited(score: dict[str, JsonValue], steps: Sequence[ConversationStep]) -> ConversationStep | None:
     """Return the step that a score cites by its index, or None."""
     index = score.get(MESSAGE_INDEX)
     is_known = type(index) is int and 0 <= index < len(steps)

@@ -11,9 +11,8 @@ from agent_eval.judge.rules.calls import (
     stuck_loop,
     unknown_tool,
 )
-from agent_eval.judge.rules.causes import general_cause
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy, declared_outcome, declared_use
-from agent_eval.judge.rules.finding import RULE, RuleFinding
+from agent_eval.judge.rules.finding import RULE, RuleFinding, general_cause
 from agent_eval.judge.rules.ignored_error import ignored_error
 from agent_eval.judge.rules.injection import followed_injection
 from agent_eval.judge.rules.leaks import leaked_number

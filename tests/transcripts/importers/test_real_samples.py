@@ -13,7 +13,7 @@ from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.models import Conversation
-from agent_eval.transcripts.steps import Step
+from agent_eval.transcripts.steps import ConversationStep
 from tests.transcripts.importers.second_path import READERS, counts, one
 
 FILES = [
@@ -166,4 +166,4 @@ def test_whowhen_runs_are_cited_at_the_step_that_people_named(shared_data: Path)
             (label,) = cast("list[dict[str, object]]", conversation.metadata["source_scores"])
             assert (label["message_index"], label["value"]) == (index, record["mistake_agent"])
             place = Transcript(conversation.turns()).find(step["content"])
-            assert place == Step(index, step["name"])
+            assert place == ConversationStep(index, step["name"])
