@@ -197,6 +197,13 @@ def run(
     max_calls: Annotated[
         int | None, typer.Option("--max-calls", min=0, help="Maximum number of judge calls in this run.")
     ] = None,
+    keep_answers: Annotated[
+        bool,
+        typer.Option(
+            "--keep-answers",
+            help="Keep stored answers to earlier wordings of the questions instead of asking again; they are marked.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -217,7 +224,7 @@ def run(
     Exit code: 0 done, regardless of gate results; 1 a record was rejected or some judgments are unscored;
     2 no judge request was scored, or the run failed.
     """
-    from agent_eval.commands.estimate import estimate_run, refuse_unusable_judges
+    from agent_eval.commands.estimate import estimate_run, price_of_asking_again, refuse_unusable_judges
     from agent_eval.commands.run import run as run_project
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.terminal.printing import print_run
@@ -228,12 +235,15 @@ def run(
         metrics=tuple(metrics) if metrics else None,
         max_cost_usd=max_cost,
         max_calls=max_calls,
+        keep_answers=keep_answers or None,
     )
     out, err = consoles()
     if dry_run:
         estimate_run(project, out, agent or (), methodology or (), as_json=as_json)
         return
     refuse_unusable_judges(project, agent or (), methodology or ())
+    if price := price_of_asking_again(project, agent or (), methodology or ()):
+        err.print(price, markup=False)
     with shown_progress(err) as progress:
         report = run_project(
             project.watched(progress.watch, progress.heard if verbose else None),

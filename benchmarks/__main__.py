@@ -15,6 +15,7 @@ NAMES = (
     "calibration",
     "clusters",
     "judge_engine",
+    "attribution",
 )
 
 if __name__ == "__main__":

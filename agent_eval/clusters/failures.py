@@ -15,6 +15,11 @@ FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
 FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
 RULE = "rule"  # a judge that reports only failures
 
+FACETS = (
+    *("rationale", "evidence", "message_index", "speaker"),
+    *("cause", "should_have", "further_causes", "further_should_have"),
+)
+"""Columns of the judgments that describe a failure."""
 TOOL_COLUMNS = ("agent_id", "conversation_id", "turn_index", "requestor", "name", "is_error")
 """The columns of tool_calls that `failures` reads."""
 _CONVERSATION = ("agent_id", "conversation_id")
@@ -41,9 +46,13 @@ def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
 
 def labels(turn_judgments: pl.DataFrame) -> pl.DataFrame:
     """Return one row per distinct failure label, main or further, of each effective judgment."""
-    every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([])).list.unique()
-    exploded = failure_judgments(turn_judgments).with_columns(every.alias("label")).explode("label")
-    return exploded.filter(pl.col("label") != NO_FAILURE)
+    judged = failure_judgments(turn_judgments).with_row_index("judgment")
+    every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([]))
+    exploded = judged.with_columns(every.alias("label"), pl.int_ranges(every.list.len()).alias("at")).explode(
+        "label", "at"
+    )
+    first = exploded.unique(["judgment", "label"], keep="first", maintain_order=True)
+    return first.filter(pl.col("label") != NO_FAILURE)
 
 
 def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
@@ -80,9 +89,21 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         "label",
         pl.coalesce("evidence", "rationale").alias("quote"),
         pl.col("rationale").alias("reason"),
+        *(
+            _of_label(*names)
+            for names in (("cause", "further_causes"), ("should_have", "further_should_have"))
+        ),
+        "message_index",
+        "speaker",
         pl.Series("tool", [_tool(*row) for row in tools], dtype=pl.String),
         _fault_author(),
     ).sort("methodology_version", *_TURN, "label", "failure_id")
+
+
+def _of_label(main: str, further: str) -> pl.Expr:
+    """Return the text on the label of a row: that of the main label, or of the further label at its position."""
+    of_further = pl.col(further).list.get(pl.col("at") - 1, null_on_oob=True)
+    return pl.when(pl.col("at") == 0).then(pl.col(main)).otherwise(of_further).alias(main)
 
 
 def _is_scored() -> pl.Expr:

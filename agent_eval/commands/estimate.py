@@ -18,6 +18,7 @@ from agent_eval.judge.prompts import shared_rubrics
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
+from agent_eval.project.answers import AnswerCache
 from agent_eval.project.ingest import ingest
 from agent_eval.transcripts.admission import admit_all
 
@@ -87,7 +88,31 @@ def estimate_run(
         return
     for row in rows:
         out.print(_sentence(row), markup=False)
+    if again := price_of_asking_again(project, agents, versions):
+        out.print(again, markup=False)
     out.print("No judge was called. Caps: --max-calls N, --max-cost USD.", style="dim")
+
+
+def price_of_asking_again(project: Project, agents: Sequence[str], versions: Sequence[str]) -> str:
+    """Return what a run pays for questions whose wording has changed since they were answered; '' if it pays nothing.
+
+    It is the difference between the estimated work with and without keeping the earlier answers.
+    """
+    if project.own_judge is None or project.answers.keeps_earlier or project.answers.earlier().is_empty():
+        return ""
+    wanted = project.some_agents(agents)
+    asked = planned_work(project, wanted, versions)["in all"]
+    kept = planned_work(project, wanted, versions, keeps_earlier=True)["in all"]
+    n_answers = asked.calls.n_answers - kept.calls.n_answers
+    if n_answers <= 0:
+        return ""
+    more = asked.calls.n_calls - kept.calls.n_calls
+    is_known = asked.cost_usd is not None and kept.cost_usd is not None
+    cost = f"${max((asked.cost_usd or 0) - (kept.cost_usd or 0), 0):.4f}" if is_known else "price unknown"
+    return (
+        f"{count_of(n_answers, 'stored answer')} belong to earlier wordings of their questions. Asking again takes "
+        f"{count_of(more, 'more call')}, {cost}; --keep-answers keeps them, marked."
+    )
 
 
 @dataclass(frozen=True)
@@ -108,8 +133,13 @@ class PlannedWork:
         )
 
 
-def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, PlannedWork]:
-    """Return the estimated work of the judge models in a run for turns and conversations, for rubrics, and in total."""
+def planned_work(
+    project: Project, agents: Sequence[str], versions: Sequence[str], *, keeps_earlier: bool | None = None
+) -> dict[str, PlannedWork]:
+    """Return the estimated work of the judge models in a run for turns and conversations, for rubrics, and in total.
+
+    `keeps_earlier` is whether answers to earlier wordings are kept; by default, as in the settings.
+    """
     stale = what_is_stale(project, agents, versions)[1].drop_nulls()
     tables = ingest(project, sorted(set(stale["agent_id"])))
     methodologies = project.methodologies(set(stale["methodology_version"]))
@@ -120,20 +150,25 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
     judged = (transcripts, tables["conversations"], tables["turns"])
     of_turns = engine.open_questions(*judged, project.metrics, names, judge.sample if judge else None)
     of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
-    turns = _estimated(project, of_turns, shared_rubrics(project.metrics.metrics))
-    rubrics = _estimated(project, of_rubrics, None)
+    answers = project.answers
+    answers = answers if keeps_earlier is None else replace(answers, keeps_earlier=keeps_earlier)
+    turns = _estimated(project, answers, of_turns, shared_rubrics(project.metrics.metrics))
+    rubrics = _estimated(project, answers, of_rubrics, None)
     return {"turns and conversations": turns, "rubrics": rubrics, "in all": turns + rubrics}
 
 
 def _estimated(
-    project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
+    project: Project,
+    answers: AnswerCache,
+    sequences: Sequence[QuestionSequence],
+    metrics: Sequence[Metric] | None,
 ) -> PlannedWork:
     """Return the estimated calls of all the judge's models; each model has a separate prompt cache."""
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
     keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
-    cache = project.answers.find(keys)
+    cache = answers.find(keys)
     total = PlannedWork(CallEstimate(), 0.0, 0.0)
     for model in judge.models:
         panel = Panel(replace(judge, models=(model,)), limits=project.view_limits)

@@ -24,6 +24,7 @@ from agent_eval.judge.judging_pass import (
     Row,
     given_answers,
     judge_questions,
+    step_columns,
     unanswered_sequences,
     verdict_row,
 )
@@ -35,7 +36,7 @@ from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubrics
 from agent_eval.judge.prompts.attachments import why_not_sent
-from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
+from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict, cause_of
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.judge.sampling import NOT_SAMPLED, sampled
 from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
@@ -187,7 +188,8 @@ def _judged(
     tested = admitted.filter(pl.col("tests").list.contains(HALLUCINATION))
     passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
     of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
-    given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns))
+    steps = {key: transcript.steps for key, transcript in quotable.items()}
+    given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns, steps))
     labels = label_judgments(human_ratings, admitted, turns)
     foreign = _TURNS.frame({**row, "turn_index": index} for index, row in given if index is not None)
     labelled = _TURNS.frame(row for row in labels if row["turn_index"] is not None)
@@ -340,15 +342,32 @@ def _rows(
 
 
 def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, verdict: Verdict) -> Row:
-    row = verdict_row(judge, verdict, lambda quote: transcript.holds(quote, turn_index))
+    quote = verdict.evidence if isinstance(verdict, Scored) else None
+    step = transcript.find(quote, turn_index) if quote else None
+    row = verdict_row(judge, verdict, lambda _: step is not None) | step_columns(step)
     if not isinstance(verdict, Scored):
         return row | {"unscored_reason": verdict.reason, "judge_model": judge}
     return row | {
         "value": verdict.value,
         "label": verdict.label,
         "further_labels": list(verdict.further_labels) if verdict.label is not None else None,
+        **_cause_columns(verdict),
         "judge_model": verdict.answered_by or judge,
         "judged_at": verdict.answered_at,
+    }
+
+
+def _cause_columns(verdict: Scored) -> Row:
+    """Return the columns on the causes of the failure labels, null where the verdict gives none."""
+    if not verdict.causes:
+        return {}
+    main = cause_of(verdict, verdict.label)
+    further = [cause_of(verdict, label) for label in verdict.further_labels]
+    return {
+        "cause": main.cause,
+        "should_have": main.should_have,
+        "further_causes": [found.cause for found in further],
+        "further_should_have": [found.should_have for found in further],
     }
 
 

@@ -1,4 +1,4 @@
-"""Check whether a judge's quote occurs in the transcript. Differences in whitespace are ignored."""
+"""Find the message in which a judge's quote occurs. Differences in whitespace are ignored."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_eval.judge.protocol import n_turns_up_to
 from agent_eval.transcripts.models import Message, Turn
+from agent_eval.transcripts.steps import ConversationStep, steps_of
 
 if TYPE_CHECKING:
     from agent_eval.judge.prompts.personal_data import TextRedactor
@@ -33,16 +34,36 @@ class Transcript:
 
         By default, all turns are searched. The result for an empty quote is False.
         """
+        return self.find(quote, last_turn) is not None
+
+    def find(self, quote: str, last_turn: int | None = None) -> ConversationStep | None:
+        """Return the step in which the quote occurs verbatim, up to and including `last_turn`; None without one.
+
+        If several messages contain the quote, it is the one in the latest turn; in a turn, the agent's messages come
+        before those of the user, the operator and tools, and earlier ones before later ones.
+        """
         wanted = _plain(quote)
         seen = self._texts if last_turn is None else self._texts[: n_turns_up_to(self.turns, last_turn)]
-        return bool(wanted) and any(wanted in text for texts in reversed(seen) for text in texts)
+        places = (at for texts in reversed(seen) for at, text in texts if wanted in text)
+        at = next(places, None) if wanted else None
+        return None if at is None else self.steps[at]
 
     @cached_property
-    def _texts(self) -> list[list[str]]:
+    def steps(self) -> Sequence[ConversationStep]:
+        """Return the steps of the conversation, one per message."""
+        return list(steps_of(message for turn in self.turns for message in turn.messages))
+
+    @cached_property
+    def _texts(self) -> list[list[tuple[int, str]]]:
+        """Return the quotable texts of each turn with the indexes of their messages, those of the agent first."""
         forms = [None] if self.personal is None else [None, self.personal]
-        return [
-            [_plain(text) for form in forms for text in quotable(turn.messages, form)] for turn in self.turns
-        ]
+        texts: list[list[tuple[int, str]]] = []
+        start = 0
+        for turn in self.turns:
+            order = sorted(enumerate(turn.messages, start), key=lambda pair: pair[1].role != "assistant")
+            texts.append([(i, _plain(t)) for i, m in order for form in forms for t in quotable([m], form)])
+            start += len(turn.messages)
+        return texts
 
 
 def quotable(messages: Iterable[Message], personal: "TextRedactor | None" = None) -> Iterator[str]:

@@ -24,6 +24,7 @@ from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.transcripts.attachments import AttachmentKind
+from agent_eval.transcripts.steps import ConversationStep
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
 """Function that returns the rows of judge_cache that answer any of the given question keys."""
@@ -33,7 +34,7 @@ Row = dict[str, object]
 
 PAID = (
     "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
-    "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out",
+    "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out", "earlier_profile",
 )  # fmt: skip
 """Columns on the call of a model: its cost, the model that answered, and how much of the evidence it was shown."""
 
@@ -212,6 +213,11 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
         "evidence_verified": is_quoted(quote) if quote else None,
         "disagreement": verdict.disagreement,
     }
+
+
+def step_columns(step: ConversationStep | None) -> Row:
+    """Return the columns on the message that a judgment cites; they are null if no message is known."""
+    return {"message_index": step and step.message_index, "speaker": step and step.speaker}
 
 
 def _bounded(name: str, verdict: Verdict, findings: Sequence[RatingFinding]) -> Verdict:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_eval.judge.judging_pass import Answers, effective_answer
-from agent_eval.judge.protocol import Scored, Verdict
+from agent_eval.judge.protocol import Scored, Verdict, united_causes
 from agent_eval.judge.rules import RULE
+from agent_eval.judge.rules.finding import general_cause
 from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
@@ -49,6 +50,7 @@ def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
         label=label,
         further_labels=others,
         rationale=f"{verdict.rationale} {label}: {because.rationale}",
+        causes=(general_cause(AGENT_BEHAVIOR_FAILURE, label), *verdict.causes),
         evidence=verdict.evidence if others else because.evidence,
     )
 
@@ -77,6 +79,7 @@ def with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tupl
                 verdict,
                 further_labels=(*verdict.further_labels, *dict.fromkeys(more)),
                 rationale=f"{verdict.rationale} {', '.join(more)} ({other}): {second.rationale}",
+                causes=(*verdict.causes, *united_causes([second], dict.fromkeys(more))),
             )
             return [*answers[:best], (judge, together), *answers[best + 1 :]]
     return answers

@@ -11,9 +11,10 @@ import polars as pl
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.rater_rules import Rating
-from agent_eval.judge.judging_pass import HUMAN
+from agent_eval.judge.judging_pass import HUMAN, step_columns
 from agent_eval.judge.rules import RULE
 from agent_eval.metrics.base import ENDED, NO_REPLY, UNANSWERED
+from agent_eval.metrics.earlier import asks_the_same
 from agent_eval.tables import Table
 
 DISPUTED = "disputed"
@@ -74,7 +75,11 @@ def raters(ratings: Sequence[Rating]) -> str:
 
 def _weight(rating: Rating) -> float | None:
     """Return how many parts a drawn label represents; None if the rater saw another rubric than the judge."""
-    is_same = rating["rubric_hash"] in (None, rating["asked_rubric"])
+    is_same = rating["rubric_hash"] is None or asks_the_same(
+        rating["target"] if "target" in rating else rating["metric"],
+        rating["rubric_hash"],
+        rating["asked_rubric"],
+    )
     return rating["weight"] if is_same else None
 
 
@@ -86,11 +91,13 @@ def _rows(
         transcript = transcripts[rating["agent_id"], rating["conversation_id"]]
         asked = {name: rating[name] for name in (*question, "question_key", "rubric_hash")}
         quote = rating["evidence"]
+        step = transcript.find(quote, rating.get("turn_index")) if quote else None
         yield asked | {
             **{name: rating[name] for name in (*_ANSWER, "rationale", "evidence", "is_effective", "decided_by")},
             "judge": HUMAN,
             "status": "scored",
-            "evidence_verified": transcript.holds(quote, rating.get("turn_index")) if quote else None,
+            "evidence_verified": step is not None if quote else None,
+            **step_columns(step),
             "judge_model": rating["rater"],
             "judged_at": rating["rated_at"],
             "label_weight": _weight(rating),

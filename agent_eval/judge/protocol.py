@@ -4,7 +4,7 @@ A question holds all metrics asked about a turn, conversation or session, so tha
 """
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, overload
 
@@ -28,6 +28,15 @@ They are stored, and the question is not asked again until it changes."""
 
 
 @dataclass(frozen=True)
+class Cause:
+    """Describe a failure in general words: what went wrong, and what a good agent would have done."""
+
+    label: str
+    cause: str | None = None
+    should_have: str | None = None
+
+
+@dataclass(frozen=True)
 class Scored:
     """Represent an answer with the judge's reason and a verbatim quote.
 
@@ -41,6 +50,7 @@ class Scored:
     value: float | None = None
     label: str | None = None
     further_labels: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()  # at most one per label; a label without one has an unknown cause
     item_verdicts: tuple[str, ...] = ()  # verdicts on the single items, if the metric has `items`
     answered_by: str | None = None  # model, person or rule
     answered_at: str | None = None
@@ -54,6 +64,7 @@ class Scored:
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
     seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
+    earlier_profile: str | None = None  # profile version of an answer to an earlier wording of the question
     context_tokens: int | None = None  # context size for which the view was made
     disagreement: float | None = None  # disagreement within an ensemble, see judge/llm/ensemble.py
 
@@ -89,6 +100,21 @@ class Unscored:
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
     seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
+    earlier_profile: str | None = None  # profile version of an answer to an earlier wording of the question
+
+
+def cause_of(verdict: Scored, label: str | None) -> Cause:
+    """Return the cause that a verdict gives for one of its labels; empty if it gives none."""
+    return next((found for found in verdict.causes if found.label == label), Cause(label or ""))
+
+
+def united_causes(verdicts: Iterable[Scored], labels: Iterable[str | None]) -> tuple[Cause, ...]:
+    """Return the causes of the labels, each from the first verdict that gives it."""
+    found: dict[str, Cause] = {}
+    for verdict in verdicts:
+        for cause in verdict.causes:
+            found.setdefault(cause.label, cause)
+    return tuple(found[label] for label in labels if label in found)
 
 
 Verdict = Scored | NotApplicable | Unscored

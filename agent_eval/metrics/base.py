@@ -19,6 +19,8 @@ Answer = Literal["rating_1to5", "value", "label"]
 NO_FAILURE = "no failure"
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
 DEFAULT_SEVERITY: Severity = "medium"  # for failure labels without a severity
+QUESTION_CODE = "question_code"
+"""Key of a reply's code (`judge/prompts/question_code.py`); no metric can have this name."""
 NO_REPLY = "no reply in this turn"
 ENDED = "ended"
 """Reason for skipping the last turn if it has no message of the agent or only calls."""

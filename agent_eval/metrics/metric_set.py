@@ -7,7 +7,7 @@ from functools import cached_property
 
 from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.formats.hashing import digest
-from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, SEVERITIES, Metric, Severity
+from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, QUESTION_CODE, SEVERITIES, Metric, Severity
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.argument_correctness import ARGUMENT_CORRECTNESS
@@ -152,11 +152,11 @@ class MetricSet:
         Raises:
             MetricNameTakenError: If a name is already in the set.
         """
-        taken = set(self.names)
+        taken = {*self.names, QUESTION_CODE}
         added = sorted(custom, key=lambda m: m.name)
         for metric in added:
             if metric.name in taken:
-                raise MetricNameTakenError(metric.name, metric.name in BUILT_IN_NAMES)
+                raise MetricNameTakenError(metric.name, metric.name in {*BUILT_IN_NAMES, QUESTION_CODE})
             taken.add(metric.name)
         return MetricSet((*self.metrics, *added))
 

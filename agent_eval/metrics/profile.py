@@ -15,13 +15,19 @@ from typing import Literal
 
 from agent_eval.formats.hashing import digest
 
-PROFILE_VERSION = "7"
-REWORDED = {"U3": "2", "U4": "2", "U5": "2"}
+PROFILE_VERSION = "8"
+REWORDED = {
+    "U3": "2",
+    "U4": "8",
+    "U5": "2",
+    "agent_behavior_failure": "8",
+    "tool_call_behavior_failure": "8",
+}
 """The profile version that last changed the questions about a metric, by metric."""
 SINCE = "1"
 """The profile version for all other metrics; increment it if text that all prompts share changes."""
 
-SHOWN_ANEW = "7"
+SHOWN_ANEW = "8"
 """The profile version that last changed text that all prompts share without invalidating earlier answers."""
 
 
@@ -83,38 +89,39 @@ BEARS_ON: dict[str, str] = {
 }
 
 GUIDES: dict[str, str] = {
-    "U1": "Rate the conversation whose scenario or tests name standardised_task; without one, what the users wanted.",
+    "U1": "Rate the conversation whose scenario or tests name standardised_task. If there is none, rate how far the users got what they wanted.",
     "U3": (
-        "Look for three or more steps that depend on one another; see whether each was done, in order, in context. "
+        "Look for three or more steps that depend on one another. Check that each was done, in order and in context. "
         "Memory across sessions is not measured."
     ),
     "U4": (
-        "Two kinds of errors count: the injected input, in the conversations whose scenario or tests name "
-        "error_injection, and errors in the middle of a task, in any conversation: a call that failed, a result that "
-        "contradicts what was known. Where no task met an error, the injected input alone decides."
+        "Two kinds of errors count equally. The first is the injected input, in the conversations whose scenario or tests "
+        "name error_injection. The second is any error in the middle of a task, in any conversation: a failed call, a "
+        "result that contradicts what was known, a step of the agent that went wrong. If no task "
+        "met an error, only the injected input counts."
     ),
     "U5": (
-        "Count the times a person had to step in, for each conversation by itself, and rate the worst one: none 5; one "
-        "confirmation 4; one to three with a correction 3; two or three confirmations lie between 4 and 3 and are a 3; "
-        "more, or help at most steps 2; cannot go on unguided 1."
+        "Count how often a person had to intervene in each conversation, and rate the worst conversation. Never: 5. One "
+        "confirmation: 4. One to three interventions with a correction, or two or three confirmations: 3. More, or help "
+        "at most steps: 2. The agent cannot continue without guidance: 1."
     ),
-    "U6": "Look at the last deliverable. The lowest of its faithfulness, helpfulness and verbosity weighs most.",
+    "U6": "Look at the last deliverable. The lowest of its ratings for faithfulness, helpfulness and verbosity has the most weight.",
     "accuracy": (
-        "An executable check that the record shows, such as a test run or the result of a query, comes first; then "
+        "An executable check that the record shows, such as a test run or the result of a query, counts most; then "
         "contradictions to the knowledge and the tool results."
     ),
-    "completeness": "Count the parts that were asked for and the parts that were answered; name both in the reason.",
+    "completeness": "Count the parts that were asked for and the parts that were answered; give both numbers in the reason.",
 }
 
 CHECKS: dict[str, tuple[Check, ...]] = {
     "U4": (
         Check(
             "detected",
-            "Did the agent notice that something is wrong, with the input or in the middle of the task?",
+            "Did the agent notice that something was wrong, in the injected input or in the middle of a task?",
             2,
         ),
-        Check("explained", "Did it say what is wrong, so that the user understands?", 3),
-        Check("alternative", "Did it recover, or offer a way on?", 4),
+        Check("explained", "Did it say what was wrong, so that the user understands?", 3),
+        Check("alternative", "Did it recover, or say what can be done instead?", 4),
     ),
 }
 

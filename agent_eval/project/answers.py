@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from agent_eval.judge.keys import question_key
 from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.metrics.earlier import EARLIER, rubric_hash_now
+from agent_eval.metrics.profile import asked_since
 from agent_eval.project.beside_store import BesideStore
 from agent_eval.storage import Store
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
+_ANSWERED_BY = ["question_key", "model", "parameters", "repeat", "is_recorded"]
 _CACHE, _STATE = table("judge_cache"), table("judge_state")
 
 
@@ -23,6 +27,7 @@ class AnswerCache:
     """Read and write the answers of one store. `beside` contains the answers that are not merged yet."""
 
     beside: BesideStore
+    keeps_earlier: bool = False  # whether answers to earlier wordings of a question answer it
 
     @property
     def store(self) -> Store:
@@ -30,10 +35,26 @@ class AnswerCache:
         return self.beside.store
 
     def find(self, question_keys: Collection[str]) -> pl.DataFrame:
-        """Return the stored answers to the questions (rows of judge_cache), including those of a killed run."""
+        """Return the stored answers to the questions (rows of judge_cache), including those of a killed run.
+
+        If earlier answers are kept, a question without an answer has that to its earlier wording, under its own key.
+        """
         self.beside.merge()
         wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
-        return self.store.read(_CACHE, wanted)
+        found = self.store.read(_CACHE, wanted)
+        if not self.keeps_earlier:
+            return found
+        earlier = self.earlier().join(wanted, on="question_key", how="semi")
+        return pl.concat([found, earlier.join(found, on=_ANSWERED_BY, how="anti", nulls_equal=True)])
+
+    def earlier(self) -> pl.DataFrame:
+        """Return the answers to earlier wordings (rows of judge_cache), each under the key of the current question."""
+        forms = [{"metric": name, "profile_version": version} for name, (_, version) in EARLIER.items()]
+        rows = self.store.read(_CACHE, pl.DataFrame(forms))
+        names = ("metric", "rubric_hash", "profile_version", "content_hash", "turn_index")
+        keys = [_key_now(*row) for row in rows.select(names).iter_rows()]
+        now = pl.Series("question_key", keys, dtype=pl.String)
+        return rows.with_columns(now).drop_nulls("question_key")
 
     def sync_recorded(self, verdicts: pl.DataFrame, *, run_id: str) -> None:
         """Replace the recorded verdicts in table judge_cache with these; answers of models are not changed."""
@@ -59,3 +80,11 @@ class AnswerCache:
             return
         rows = (pair._asdict() | {"spec": spec.to_json()} for pair in pairs)
         self.store.upsert(_STATE, _STATE.frame(rows), run_id=run_id)
+
+
+def _key_now(
+    metric: str, rubric_hash: str, profile_version: str, content_hash: str, turn_index: int | None
+) -> str | None:
+    """Return the current key of a question that was asked in an earlier wording; None for other questions."""
+    now = rubric_hash_now(metric, rubric_hash, profile_version)
+    return None if now is None else question_key(content_hash, turn_index, metric, now, asked_since(metric))

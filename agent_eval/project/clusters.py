@@ -16,7 +16,7 @@ from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import BY as CONSOLIDATION
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
-from agent_eval.clusters.failures import FAILURE_METRICS, TOOL_COLUMNS
+from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, TOOL_COLUMNS
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.naming import Namer, name_clusters
 from agent_eval.clusters.overrides import OverrideEntry, apply_overrides, overrides_hash, read_overrides
@@ -78,7 +78,7 @@ def failure_questions(project: Project, pairs: pl.DataFrame, **values: object) -
     keys = pairs.join(pl.DataFrame({"metric": names}), how="cross").with_columns(
         pl.lit(value).alias(name) for name, value in values.items()
     )
-    return project.store.read(_JUDGMENTS, keys, columns=[*COLUMNS["turn_judgments"], "rationale", "evidence"])
+    return project.store.read(_JUDGMENTS, keys, columns=[*COLUMNS["turn_judgments"], *FACETS])
 
 
 def register_failures(

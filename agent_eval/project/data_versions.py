@@ -86,10 +86,19 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
     """
     recorded = verdicts_hash(project.verdicts[0])
     judges = project.judge_specs(pairs)
+    keeps = project.settings.keep_answers and not project.answers.earlier().is_empty()
+    kept = ["keeps earlier answers"] if keeps else []  # so that they are asked again without the setting
     asked = {}
     for version, methodology in project.methodologies({pair.methodology_version for pair in pairs}).items():
         tests = [test.slug for test in methodology.required_tests]
-        asked[version] = (methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded)
+        asked[version] = (
+            methodology.rubric_hash,
+            tests,
+            project.metrics.hash,
+            PROFILE_VERSION,
+            recorded,
+            *kept,
+        )
     return {
         pair.key: digest(*asked[version], *([judges[pair].to_json()] if pair in judges else []))
         for pair in pairs

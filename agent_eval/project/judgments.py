@@ -83,7 +83,7 @@ def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     `pairs` has the columns agent_id and methodology_version; column `n` of the result is the number of rows.
     """
     wanted = pairs.select(_PAIR).unique()
-    columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share", "is_effective"]
+    columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share", "earlier_profile", "is_effective"]
     names = {
         "turn_judgments": "unscored_reason",
         "conversation_judgments": "unscored_reason",

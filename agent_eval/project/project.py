@@ -252,7 +252,8 @@ class Project:
     @cached_property
     def answers(self) -> AnswerCache:
         """Return access to the answers of judges in the store."""
-        return AnswerCache(self.beside_store)
+        keeps_earlier = self.settings.keep_answers or self.own_judge is None
+        return AnswerCache(self.beside_store, keeps_earlier)
 
     def judge_specs(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
         """Return the judge of each pair: the models in the settings, else the models last used for the pair, if any."""

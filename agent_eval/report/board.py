@@ -133,10 +133,17 @@ def outcomes(board: pl.DataFrame) -> list[str]:
             _seen(row),
             _sampled(row),
             *(row.get("several_models") or ()),
+            _earlier(row),
             _dropped(row),
         )
         if said
     ]
+
+
+def _earlier(row: dict[str, Any]) -> str | None:
+    """Return a text on kept answers, if there are any."""
+    n = row.get("n_earlier_wording")
+    return f"{count_of(n, 'answer')} to an earlier wording of the question kept (keep_answers)" if n else None
 
 
 def _seen(row: dict[str, Any]) -> str | None:

@@ -27,10 +27,15 @@ def agent_page(agent_id: str, version: str, report: str = REPORT) -> str:
 
 
 def row_page(row: Mapping[str, Any], report: str = REPORT) -> str | None:
-    """Return the link to a row's turn in the report, else to its conversation; None if the row has neither."""
+    """Return the link to the message that a row cites in the report, else to its turn or conversation.
+
+    It is None if the row belongs to no conversation.
+    """
     if row.get("conversation_id") is None:
         return None
-    path = Paths("").conversation(row["agent_id"], row["conversation_id"], row.get("turn_index"))
+    path = Paths("").conversation(
+        row["agent_id"], row["conversation_id"], row.get("turn_index"), row.get("message_index")
+    )
     return f"{report.rstrip('/')}/{path}"
 
 

@@ -68,10 +68,21 @@ class Paths:
         """Return a function that maps a version to the path of the agent's page."""
         return partial(self.agent, agent_id)
 
-    def conversation(self, agent_id: str, conversation_id: str, turn_index: int | None = None) -> str:
-        """Return the path of a conversation, or of one of its turns; long conversations have several pages."""
+    def conversation(
+        self,
+        agent_id: str,
+        conversation_id: str,
+        turn_index: int | None = None,
+        message_index: int | None = None,
+    ) -> str:
+        """Return the path of a conversation, of one of its turns, or of the message that a judgment of these cites.
+
+        Long conversations have several pages. If the message is on an earlier page than the judged turn, the page of
+        the turn links to it.
+        """
         part = 0 if turn_index is None else turn_index // TURNS_PER_PAGE
         anchor = "" if turn_index is None else f"#turn-{turn_index}"
+        anchor = anchor if message_index is None else f"#message-{message_index}"
         return f"{self.conversation_part(agent_id, conversation_id, part)}{anchor}"
 
     def conversation_part(self, agent_id: str, conversation_id: str, part: int) -> str:

@@ -3,7 +3,8 @@
 The result is a tree of plain texts, which the command formats.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -13,6 +14,7 @@ import polars as pl
 from agent_eval.errors import NotFoundError
 from agent_eval.formats.timestamps import as_text
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
+from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.metrics.metric_set import directed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
 from agent_eval.scores.composite.ratings import Rated, RatedTarget, effective, rated
@@ -20,6 +22,8 @@ from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounde
 from agent_eval.tables.agent_version import AgentVersion
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
+CAUSES = {"cause": "Cause", "should_have": "A good agent would have done"}
+_AROUND = 160  # characters that are shown before and after a quote in its message
 LOWEST = 5  # the number of conversations without a slot to show
 Row = Mapping[str, object]
 
@@ -150,7 +154,7 @@ def explain_turn(
         turn_judgments=_of(turn_judgments, pair), conversation_judgments=_of(conversation_judgments, pair),
         turns=turns.filter(pl.col("agent_id") == agent_id),
     )  # fmt: skip
-    node = page.conversation(rows.filter(conversation_id=name).row(0, named=True))
+    node = page.conversation(rows.filter(conversation_id=name).row(0, named=True), marks_messages=True)
     if not index:
         return node
     turn = next((child for child in node.children if child.title == f"turn {int(index)}"), None)
@@ -400,25 +404,47 @@ class _Page:
             rows = rows.filter(pl.col("tests").list.contains(dimension.needs_test))
         return tuple(self.conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())
 
-    def conversation(self, row: Row) -> Node:
-        """Return the tree of a conversation: its judgments and its turns."""
+    def conversation(self, row: Row, *, marks_messages: bool = False) -> Node:
+        """Return the tree of a conversation: its judgments and its turns.
+
+        If `marks_messages` is true, each turn has the messages that its failures cite, with the quotes marked.
+        """
         same = pl.col("conversation_id") == row["conversation_id"]
         judged = self.conversation_judgments.filter(same, "is_effective").sort("metric").to_dicts()
         turns = self.turns.filter(same).sort("turn_index").to_dicts()
         words = self.turn_judgments.filter(same, "is_effective").sort("turn_index", "metric").to_dicts()
         slot = f", {row['slot']}" if row["slot"] else ""
         none = () if turns else ("no turns: the run produced no message",)
+        said = [m for turn in turns for m in json.loads(str(turn["messages"]))] if marks_messages else []
         return Node(
             f"conversation {row['conversation_id']}{slot}",
             (*none, *_judgments(judged)),
-            tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]]) for t in turns),
+            tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]], said) for t in turns),
         )
 
 
-def _turn(turn: Row, judgments: Iterable[Row]) -> Node:
+def _turn(turn: Row, judgments: Sequence[Row], messages: Sequence[Row]) -> Node:
     said = (f"user: {turn['user_message'] or '(none)'}", f"agent: {turn['agent_message'] or '(no text)'}")
     calls = (f"tool calls: {turn['n_tool_calls']}",) if turn["n_tool_calls"] else ()
-    return Node(f"turn {turn['turn_index']}", (*said, *calls, *_judgments(judgments)))
+    failed = [row for row in judgments if row["label"] not in (None, NO_FAILURE)]
+    cited = {
+        (row["message_index"], row["evidence"]): row for row in failed if row["message_index"] is not None
+    }
+    children = tuple(_cited(row, messages) for row in cited.values()) if messages else ()
+    return Node(f"turn {turn['turn_index']}", (*said, *calls, *_judgments(judgments)), children)
+
+
+def _cited(row: Row, messages: Sequence[Row]) -> Node:
+    """Return the message that a judgment cites, with its quote between » and « and some of the text around it."""
+    index, quote = cast("int", row["message_index"]), " ".join(str(row["evidence"]).split())
+    message = messages[index]
+    calls = cast("Iterable[Row]", message.get("tool_calls") or ())
+    called = (f"{call['name']}({json.dumps(call.get('arguments'), ensure_ascii=False)})" for call in calls)
+    texts = [" ".join(str(text).split()) for text in (message.get("content") or "", *called)]
+    before, _, after = next((text.partition(quote) for text in texts if quote in text), ("", "", ""))
+    head = f"…{before[-_AROUND:]}" if len(before) > _AROUND else before
+    tail = f"{after[:_AROUND]}…" if len(after) > _AROUND else after
+    return Node(f"message {index} by {row['speaker']}: {head}»{quote}«{tail}")
 
 
 def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
@@ -450,9 +476,17 @@ def _words(row: Row) -> str:
     if row["status"] != "scored":
         why = ": ".join(str(text) for text in (row["unscored_reason"], row["rationale"]) if text)
         return f"({row['judge']}): {why or 'no reason given'}{prompt}"
-    quote = f" “{row['evidence']}”" if row["evidence"] else ""
+    quote = f" “{row['evidence']}”{place_of_quote(row)}" if row["evidence"] else ""
     decided = f" [{row['decided_by']}]" if row["decided_by"] else ""
-    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{prompt}{decided}"
+    cause = "".join(f" {name}: {row[key]}" for key, name in CAUSES.items() if row.get(key))
+    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{cause}{prompt}{decided}"
+
+
+def place_of_quote(row: Row) -> str:
+    """Return the message that the quote of a judgment is from, such as ' in message 4 by Planner', or an empty text."""
+    if row.get("message_index") is None:
+        return " (not found in the transcript)" if row.get("evidence_verified") is False else ""
+    return f" in message {row['message_index']} by {row['speaker']}"
 
 
 def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:
@@ -515,8 +549,7 @@ def _by(row: Row) -> str:
 def _quote(row: Row) -> str:
     if row["evidence"] is None:
         return ""
-    unfound = " (not found in the transcript)" if row["evidence_verified"] is False else ""
-    return f"evidence: “{row['evidence']}”{unfound}"
+    return f"evidence: “{row['evidence']}”{place_of_quote(row)}"
 
 
 def _line(name: str, value: object) -> str:

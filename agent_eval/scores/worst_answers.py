@@ -6,7 +6,7 @@ import polars as pl
 
 from agent_eval.formats.plain_text import count_of
 from agent_eval.metrics.metric_set import directed
-from agent_eval.scores.explain import Node
+from agent_eval.scores.explain import CAUSES, Node, place_of_quote
 from agent_eval.tables.agent_version import AgentVersion
 
 LONGEST = 400  # characters in a message
@@ -85,7 +85,7 @@ def _lines(row: Mapping[str, object], turn: Mapping[str, object] | None, *, is_w
         ]
     if row["rationale"]:
         lines.append(f"judge: {cut(row['rationale'])}")
+    lines += [f"{name.lower()}: {cut(row[key])}" for key, name in CAUSES.items() if row.get(key)]
     if row["evidence"]:
-        unfound = " (not found in the transcript)" if row["evidence_verified"] is False else ""
-        lines.append(f"evidence: “{cut(row['evidence'])}”{unfound}")
+        lines.append(f"evidence: “{cut(row['evidence'])}”{place_of_quote(row)}")
     return lines

@@ -246,6 +246,12 @@ class Settings(BaseSettings):
         "`redact_function`) is replaced by placeholders in everything that is sent to judge models. Attachments are then sent "
         "only with `judge_multimodal = true`. Answers are stored separately: after a change, judges are asked again.",
     )
+    keep_answers: bool = Field(
+        default=False,
+        description="Whether stored answers to an earlier wording of a built-in question are kept, instead of asking judge "
+        "models again after an upgrade. Kept answers are marked (`earlier_profile`, and `n_earlier_wording` of boards). "
+        "Without a judge model they are always kept.",
+    )
     redact_patterns: dict[str, str] = Field(
         default={},
         description="Own patterns of personal data: a kind, e.g. `customer`, and a regex (without look-around and "

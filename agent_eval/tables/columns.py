@@ -68,12 +68,35 @@ PAID = (
     ),
     *ANSWERED,
     *SEEN,
+    Column(
+        "earlier_profile",
+        S,
+        "Version of the judge profile in whose wording the question was asked, if an answer to an earlier wording is kept "
+        "(setting keep_answers); null for other answers",
+    ),
 )
 
 DECIDED_BY = Column(
     "decided_by",
     S,
     "Adjudicator or rule that decided between raters, with each rater's answer; null if raters agree",
+)
+STEP = (
+    Column(
+        "message_index",
+        I,
+        "0-based index, among all messages of the conversation, of the message or call that the quote is from; null "
+        "unless the quote was found, and in rows of earlier releases",
+    ),
+    Column(
+        "speaker",
+        S,
+        "Name of the agent, user or tool whose message that is, as in the transcript; the role if it has no name; null if message_index is",
+    ),
+)
+CAUSE = (
+    Column("cause", S, "What went wrong, in general words; null unless the judge or rule says so"),
+    Column("should_have", S, "What a good agent would have done; null unless the judge or rule says so"),
 )
 JUDGMENT = (
     Column("metric", S, "Metric, e.g. helpfulness", nullable=False),
@@ -87,6 +110,15 @@ JUDGMENT = (
     Column("value", F, "Value of a 0/1 or real-valued metric; null for other metrics"),
     Column("label", S, "Main failure label, or 'no failure'; null for metrics without labels"),
     Column("further_labels", NAMES, "Additional failure labels"),
+    *CAUSE,
+    Column(
+        "further_causes",
+        NAMES,
+        "The same as cause for each of further_labels, in their order; null if unknown",
+    ),
+    Column(
+        "further_should_have", NAMES, "The same as should_have for each of further_labels; null if unknown"
+    ),
     Column(
         "status",
         JUDGMENT_STATUS,
@@ -97,6 +129,7 @@ JUDGMENT = (
     Column("rationale", S, "Judge's rationale"),
     Column("evidence", S, "Quote from the transcript"),
     Column("evidence_verified", B, "Whether the quote was found in the transcript; null without a quote"),
+    *STEP,
     Column(
         "is_effective",
         B,
@@ -356,6 +389,11 @@ BOARD_FACTS = (
         "n_seen_in_part",
         I,
         "Effective judgments and ratings based on part of the evidence (seen_share below 1)",
+    ),
+    Column(
+        "n_earlier_wording",
+        I,
+        "Effective judgments and ratings that answer an earlier wording of their question (setting keep_answers); null if none",
     ),
     Column(
         "least_seen_share",

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, VERSION, B, F, I, S
+from agent_eval.tables.columns import AGENT, BY_PAIR, CAUSE, CONVERSATION, NAMES, STEP, VERSION, B, F, I, S
 from agent_eval.tables.contract import DATE, Column, Table
 from agent_eval.tables.vocabularies import (
     ASSIGNED_BY,
@@ -38,6 +38,8 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("label", S, "Failure label", nullable=False),
             Column("quote", S, "Judge's evidence, or the rationale if there is no evidence"),
             Column("reason", S, "Judge's rationale; null without one"),
+            *CAUSE,
+            *STEP,
             Column("tool", S, "Tool concerned, for tool failures; null if unknown"),
             Column(
                 "fault_author", FAULT_AUTHOR, "Cause of the failure: agent or environment; null if unknown"

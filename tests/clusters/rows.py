@@ -59,14 +59,22 @@ def told(
 ) -> pl.DataFrame:
     """Failures with these reasons, one per turn of one conversation."""
     common: dict[str, Any] = PLACE | {"agent_id": agent_id, "conversation_id": "c", "label": label}
-    common |= {"tool": tool, "fault_author": "agent"}
+    common |= {
+        "tool": tool,
+        "fault_author": "agent",
+        "speaker": "assistant",
+        "cause": None,
+        "should_have": None,
+    }
     rows = [
         {"failure_id": f"{agent_id}/{label}/{tool}/{reason}/{i}", "turn_index": i, "reason": reason, **common}
         | {"quote": f"quote of {reason}" if reason else None}
         for i, reason in enumerate(reasons)
     ]
     texts = ("failure_id", *common, "reason", "quote")
-    return pl.DataFrame(rows, schema={"turn_index": pl.Int64, **dict.fromkeys(texts, pl.String)})
+    return pl.DataFrame(
+        rows, schema={"turn_index": pl.Int64, "message_index": pl.Int64, **dict.fromkeys(texts, pl.String)}
+    )
 
 
 def grown(

@@ -28,8 +28,8 @@ def user(text: str) -> list[Message]:
     return [Message(role="user", content=text)]
 
 
-def agent(text: str) -> list[Message]:
-    return [Message(role="assistant", content=text)]
+def agent(text: str, name: str | None = None) -> list[Message]:
+    return [Message(role="assistant", content=text, name=name)]
 
 
 def conversation(*parts: Sequence[Message], conversation_id: str = "c1", **facts: object) -> Conversation:

@@ -149,7 +149,7 @@ def test_the_conversations_question_rides_in_the_call_of_its_last_turn() -> None
     assert [metric.name for metric in prompt.metrics] == [m.name for m in (*TURN_METRICS, GOAL_COMPLETION)]
     asked = read_back(user_text(prompt)).after
     assert "In turn 1, the last turn" in asked
-    assert "In the whole conversation, all its turns together: goal_completion." in asked
+    assert "In the whole conversation, all of its turns together: goal_completion." in asked
 
 
 UNANSWERED = talk(2).model_copy(update={"messages": (*talk(2).messages, *user("thanks"))})
@@ -238,12 +238,13 @@ def test_a_quote_of_what_is_shown_is_verified_calls_and_arguments_too() -> None:
 
 
 def test_evidence_comes_before_reason_and_reason_before_the_answer() -> None:
-    form: Any = build(of_turn(talk(1), 0)).schema["properties"]
+    form: Any = dict(build(of_turn(talk(1), 0)).schema["properties"])  # type: ignore[arg-type]
+    assert form.pop("question_code") == {"type": "string"}
     for name, part in form.items():
         fields = list(part["properties"])
         of_items = [m.items.name for m in ALL if m.name == name and m.items is not None]
         assert fields[: 2 + len(of_items)] == ["evidence", *of_items, "reason"], name
-        answers = ([],) if of_items else (["score"], ["label", "further_labels"])
+        answers = ([],) if of_items else (["score"], ["label", "further_labels", "causes"])
         assert fields[2 + len(of_items) :] in answers, name
 
 
@@ -256,7 +257,8 @@ def test_the_schema_is_strict_all_the_way_down() -> None:
 
     prompt = build(of_turn(talk(1), 0), of_whole(talk(1)))
     found = objects(prompt.schema)
-    assert len(found) == 1 + len(prompt.metrics) + sum(m.items is not None for m in prompt.metrics)
+    n_lists = sum(m.items is not None or m.is_failure for m in prompt.metrics)
+    assert len(found) == 1 + len(prompt.metrics) + n_lists
     for node in found:
         assert node["additionalProperties"] is False
         assert node["required"] == list(node["properties"])
@@ -270,7 +272,7 @@ def test_answers_have_their_metrics_scale() -> None:
     answer = {
         name: part["properties"].get("score", part["properties"].get("label"))["anyOf"][0]
         for name, part in form.items()
-        if not {"rules", "calls", "claims"} & part["properties"].keys()
+        if name != "question_code" and not {"rules", "calls", "claims"} & part["properties"].keys()
     }
     assert answer["helpfulness"] == {"type": "integer", "minimum": 1, "maximum": 5}
     assert answer["tool_result_utilisation"] == {"type": "integer", "minimum": 0, "maximum": 1}

@@ -62,10 +62,11 @@ def prompts(held: Conversation) -> Iterator[Prompt]:
 
 
 def outside(prompt: Prompt) -> tuple[object, ...]:
-    """Everything that is sent but the lines of data and the code of the marks."""
+    """Everything that is sent but the lines of data, the code of the marks and that of the question."""
     system, user = prompt.messages
     back = read_back(user["content"])
-    return dict(system), user["role"], back.after.replace(back.code, "CODE"), prompt.schema, prompt.name
+    after = back.after.replace(back.code, "CODE").replace(str(prompt.question_code), "QUESTION")
+    return dict(system), user["role"], after, prompt.schema, prompt.name
 
 
 def data(prompt: Prompt) -> list[Any]:
@@ -282,7 +283,7 @@ def test_the_one_more_question_does_not_repeat_the_bad_reply() -> None:
             read_reply(prompt, f"No: {attack.text} `")
         system, user = repair_messages(prompt, caught.value)
         assert system == prompt.messages[0]
-        assert user["content"].startswith(prompt.messages[1]["content"])
+        assert user["content"].startswith(prompt.messages[1]["content"].rpartition("\n")[0])
         added.add(user["content"].removeprefix(prompt.messages[1]["content"]))
     # "It was not one JSON object", and the metrics that are missing from the reply in a fence of code
     assert len(added) == 2

@@ -16,8 +16,9 @@ from agent_eval.judge.prompts import (
     build_prompt,
     read_reply,
     repair_messages,
+    words,
 )
-from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
+from agent_eval.judge.protocol import Cause, Question, Scored, Unscored, Verdict
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
@@ -222,7 +223,7 @@ def test_the_one_more_question_names_the_problem_and_what_is_allowed() -> None:
         read_reply(prompt, json.dumps({"helpfulness": {**GOOD, "score": 9}}))
     system, user = repair_messages(prompt, caught.value)
     assert system == prompt.messages[0]
-    assert "helpfulness: score must be an integer from 1 to 5." in user["content"].splitlines()[-1]
+    assert "helpfulness: score must be an integer from 1 to 5." in user["content"].splitlines()[-2]
 
 
 @pytest.mark.parametrize(
@@ -292,3 +293,68 @@ def test_any_reply_is_either_read_whole_or_refused(text: str) -> None:
         assert isinstance(verdict, Scored)
         assert verdict.rating_1to5 in {1, 2, 3, 4, 5}
         assert verdict.rationale
+
+
+def answered(prompt: Prompt, part: dict[str, Any] = GOOD, **code: Any) -> str:
+    return json.dumps({m.name: part for m in prompt.metrics} | {"question_code": prompt.question_code} | code)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"question_code": None}, {"question_code": ""}, {"question_code": "string"}, {"question_code": "I cannot say."}]
+)  # fmt: skip
+def test_a_reply_without_a_code_is_read_as_before(given: dict[str, Any]) -> None:
+    assert read_reply(asking(HELPFULNESS), json.dumps({"helpfulness": GOOD} | given))
+
+
+@pytest.mark.parametrize("change", [str.lower, "({})".format, "`{}`".format, "The code is {}.".format])
+def test_a_code_is_known_however_it_is_written(change: Any) -> None:
+    prompt = asking(HELPFULNESS)
+    assert read_reply(prompt, answered(prompt, question_code=change(prompt.question_code)))
+
+
+@pytest.mark.parametrize("code", ["BCDFGHJ", "bcdfghj", "The code is BCDFGHJ.", "abc", 7, "x" * 7])
+def test_a_reply_with_another_code_is_unreadable(code: object) -> None:
+    assert "another question" in problem(answered(asking(HELPFULNESS), question_code=code))
+
+
+def test_the_code_is_of_the_question_alone_and_in_no_key() -> None:
+    prompt, other = asking(HELPFULNESS), asking(AGENT_BEHAVIOR_FAILURE)
+    assert prompt.question_code == asking(HELPFULNESS).question_code != other.question_code
+    assert (
+        prompt.messages[-1]["content"].splitlines()[-1].endswith(f'"question_code": "{prompt.question_code}"')
+    )
+    assert prompt.schema["properties"]["question_code"] == {"type": "string"}  # type: ignore[index,call-overload]
+    for sent in (prompt.with_skeleton(prompt.messages), repair_messages(prompt, ReplyError("x.", ""))):
+        assert sent[-1]["content"].splitlines()[-1] == prompt.messages[-1]["content"].splitlines()[-1]
+
+
+@pytest.mark.parametrize("example", words.EXAMPLES)
+def test_the_example_of_the_instructions_is_not_an_answer(example: dict[str, str]) -> None:
+    assert all(text in words.TASK + words.FORM for text in example.values())
+    for change in (str, str.upper, lambda text: f" {text.removesuffix('.')} "):
+        part = {"evidence": example["evidence"], "reason": change(example["reason"]), "score": 2}
+        assert "the example" in problem(json.dumps({"helpfulness": part}))
+    own = {"evidence": "Who are you?", "reason": example["reason"], "score": 2}
+    assert read(HELPFULNESS, **own).rating_1to5 == 2
+
+
+def test_a_reply_that_the_record_dictates_stays_unreadable_with_the_code() -> None:
+    said = json.dumps({"helpfulness": {"evidence": None, "reason": "Yes.", "score": 5}})
+    held = conversation(user("Hi"), agent(said))
+    prompt = build_prompt([Question((held,), (held.turns(),), 0, "", (HELPFULNESS,))], secret=b"")
+    with pytest.raises(ReplyError, match="copied"):
+        read_reply(prompt, said[:-1] + f', "question_code": "{prompt.question_code}"}}')
+
+
+def test_each_failure_label_has_its_cause() -> None:
+    causes = [
+        {"label": "Unsafe-action", "cause": "Deleted without asking.", "should_have": "Ask first."},
+        {"label": "repetition", "cause": " ", "should_have": None},
+        {"label": "false information", "cause": "not a label of this reply", "should_have": "x"},
+        "no cause",
+    ]
+    found = read(AGENT_BEHAVIOR_FAILURE, **LABELLED, causes=causes).causes
+    assert found == (Cause("unsafe action", "Deleted without asking.", "Ask first."), Cause("repetition"))
+    good = {"evidence": None, "reason": "Why.", "label": "no failure", "causes": causes}
+    assert read(AGENT_BEHAVIOR_FAILURE, **good).causes == ()
+    assert read(AGENT_BEHAVIOR_FAILURE, **LABELLED, causes="none").causes == ()

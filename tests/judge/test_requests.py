@@ -1,8 +1,11 @@
 """The judge with a model: tried again, repaired, enlarged, ended; nothing invented, nothing answered lost."""
 
 import asyncio
+import json
 import random
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +14,7 @@ from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.requests import MOST_TRIES, ModelJudge, PromptFormat
+from agent_eval.judge.prompts import Messages, Prompt
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
@@ -140,7 +144,9 @@ def test_an_unreadable_reply_is_asked_for_once_more_and_told_what_was_wrong() ->
     assert all_scored(verdicts)
     (first, _), (second, _) = client.sent
     assert second[0] == first[0]  # the cached prefix stands
-    assert second[-1]["content"].startswith(first[-1]["content"])
+    request, _, code = first[-1]["content"].rpartition("\n")
+    assert second[-1]["content"].startswith(request)
+    assert second[-1]["content"].endswith(code)
     assert "weather" not in second[-1]["content"]
     # both calls are paid: 2 × 0.01 over two metrics
     assert [v.cost_usd for v in verdicts.values() if isinstance(v, Scored)] == [0.01, 0.01]
@@ -238,3 +244,55 @@ def test_the_longest_conversations_go_first_and_known_answers_are_left_out() -> 
     hashes = [[c.questions[0].content_hash for c in of_thread] for of_thread in planned]
     assert hashes == [["long.1", "long.2"], ["short.0"]]
     assert [m.name for m in planned[0][0].metrics] == [FAILURE.name]
+
+
+class MixedClient(ScriptedClient):
+    """Gives right replies to the wrong calls: swapped in pairs, one call late, or the first reply again and again."""
+
+    mix = "swapped"
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        asked = re.findall(r"(c\d+) asks", messages[-1]["content"])[-1]
+        right = await super().complete(messages, form, max_tokens)
+        parts = json.loads(right.text)
+        own = replace(
+            right,
+            text=json.dumps(
+                parts | {n: p | {"reason": asked} for n, p in parts.items() if isinstance(p, dict)}
+            ),
+        )
+        given: list[Reply] = self.__dict__.setdefault("given", [])
+        given.append(own)
+        at = len(given) - 1
+        if self.mix == "duplicated":
+            return given[0]
+        if self.mix == "delayed":
+            return given[max(at - 1, 0)]
+        while at == len(given) - 1 and at % 2 == 0 and self.n_rounds(given):
+            await asyncio.sleep(0)
+        return given[at + 1 if at % 2 == 0 and at + 1 < len(given) else max(at - 1, 0)]
+
+    def n_rounds(self, given: list[Reply]) -> bool:
+        """Wait for the other reply of the pair at most a thousand times."""
+        self.__dict__["waited"] = self.__dict__.get("waited", 0) + 1
+        return bool(self.__dict__["waited"] % 1000)
+
+
+@pytest.mark.parametrize("mix", ["swapped", "delayed", "duplicated"])
+def test_no_reply_is_scored_for_another_question(mix: str) -> None:
+    client, kept = MixedClient(), Kept()
+    client.mix = mix
+    asked = calls(12)
+    found = ask(client, *asked, kept=kept, most=2)
+    wrong = [
+        (call.questions[0].conversations[0].conversation_id, verdict)
+        for call, verdicts in zip(asked, found, strict=True)
+        for verdict in verdicts.values()
+    ]
+    assert all(v.rationale == name for name, v in wrong if isinstance(v, Scored))
+    lost = [v for _, v in wrong if isinstance(v, Unscored)]
+    assert lost
+    named = [v for v in lost if v.reason == "parse_failure"]
+    assert named
+    assert all("another question" in v.detail for v in named)
+    assert {v.reason for v in lost} <= {"parse_failure", "judge_error"}  # from then on the pass has ended

@@ -3,9 +3,11 @@
 import json
 
 import polars as pl
+import pytest
 
 from agent_eval.judge.inputs.source_scores import label_judgments, source_judgments
 from agent_eval.tables import table
+from agent_eval.transcripts.steps import ConversationStep
 from tests.judge.material import human
 
 SCORES = [
@@ -27,7 +29,7 @@ def frames(metadata: object) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def test_scores_are_judgments_of_their_source_and_never_count() -> None:
-    found = list(source_judgments(*frames({"source_scores": SCORES})))
+    found = list(source_judgments(*frames({"source_scores": SCORES}), {}))
     shown = [(turn, r["metric"], r.get("value"), r.get("label"), r["rationale"]) for turn, r in found]
     assert shown == [
         (None, "correctness", 0.0, None, "wrong city"),
@@ -44,7 +46,18 @@ def test_scores_are_judgments_of_their_source_and_never_count() -> None:
 
 def test_metadata_of_another_form_gives_no_judgment() -> None:
     for metadata in ({"source_scores": "high"}, {"source_scores": None}, {}):
-        assert list(source_judgments(*frames(metadata))) == []
+        assert list(source_judgments(*frames(metadata), {})) == []
+
+
+@pytest.mark.parametrize(
+    ("index", "cited"), [(1, (1, "Planner")), (2, (None, None)), (-1, (None, None)), ("1", (None, None)), (True, (None, None))]
+)  # fmt: skip
+def test_a_score_cites_its_message_only_if_there_is_one(index: object, cited: tuple[object, object]) -> None:
+    score = {"name": "decisive_step", "value": "Planner", "reason": "wrong", "message_index": index}
+    steps = {("bot", "c"): [ConversationStep(0, "user"), ConversationStep(1, "Planner")]}
+    ((turn, row),) = source_judgments(*frames({"source_scores": [score]}), steps)
+    assert (turn, row["label"], row["rationale"]) == (None, "Planner", "wrong")
+    assert (row["message_index"], row["speaker"]) == cited
 
 
 def label(**row: object) -> dict[str, object]:

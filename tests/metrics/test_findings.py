@@ -129,7 +129,7 @@ def test_criteria_of_other_templates_bear_on_the_same_things() -> None:
 def test_rules_stand_in_words_for_rubric_metrics_only() -> None:
     bound = "at most 2 where agent_behavior_failure is 'disobey user request'"
     assert any(bound in rule for rule in rules_of("U2"))
-    assert any("name both in the reason" in rule for rule in rules_of("D5.completeness"))
+    assert any("give both numbers in the reason" in rule for rule in rules_of("D5.completeness"))
     assert rules_of("helpfulness") == []
     assert any("Memory across sessions is not measured." in rule for rule in rules_of("U3"))
     assert any("injected input" in rule and "in the middle of a task" in rule for rule in rules_of("U4"))

@@ -196,11 +196,13 @@ def test_the_theme_follows_the_system_until_one_is_chosen_and_remembers_it(
     assert background() == dark
 
 
-def test_links_go_down_to_the_turn_and_to_the_marked_quote(folder: Path, page: "Page") -> None:
+def test_links_go_down_to_the_message_and_to_the_marked_quote(folder: Path, page: "Page") -> None:
     page.goto(url(folder, "agents/1.3.0/quill-help"))
     page.locator("#errors ~ .scroll").first.get_by_role("link", name="turn 1").first.click()
-    assert page.url.endswith("#turn-1")
-    sync_api.expect(page.locator("#turn-1")).to_be_in_viewport()
+    assert "#message-" in page.url
+    message = page.locator(".said:target")
+    sync_api.expect(message).to_be_in_viewport()
+    assert message.locator("mark").count() == 1
     page.locator("#turn-1").get_by_role("link", name="show it").first.click()
     mark = page.locator("mark:target")
     assert mark.is_visible()

@@ -237,16 +237,30 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
     turns = pl.concat([turn] * 250).with_columns(turn_index=pl.int_range(250, dtype=pl.Int64))
     place = {"agent_id": pl.lit("pilot-chat"), "conversation_id": pl.lit(one["conversation_id"].item())}
     place |= {"methodology_version": pl.lit("1.3.0"), "turn_index": pl.lit(220, pl.Int64)}
-    failure = frames["failures"].head(1).with_columns(**place)
+    n_messages = len(json.loads(turn["messages"].item()))
+    cited = [None, 220 * n_messages, 0]  # in no known message, in its own turn, on an earlier page
+    failure = pl.concat(
+        frames["failures"]
+        .head(1)
+        .with_columns(**place, message_index=pl.lit(at, pl.Int64), speaker=pl.lit("Ada"))
+        for at in cited
+    )
+    judgment = frames["turn_judgments"].filter(pl.col("status") == "scored").head(1)
+    judged = judgment.with_columns(**place, message_index=pl.lit(0, pl.Int64), speaker=pl.lit("Ada"))
     cluster = frames["error_clusters"].filter(pl.col("agent_id") == "pilot-chat").head(1)
-    clusters = cluster.with_columns(cluster_id=failure["cluster_id"], methodology_version=pl.lit("1.3.0"))
+    clusters = cluster.with_columns(
+        cluster_id=pl.lit(failure["cluster_id"][0]), methodology_version=pl.lit("1.3.0")
+    )
     changed = {"conversations": one, "turns": turns, "failures": failure, "error_clusters": clusters}
-    found = site_pages(frames | changed, tmp_path)
+    found = site_pages(frames | changed | {"turn_judgments": judged}, tmp_path)
     parts = [p for p in found.values() if p.path.startswith("conversations/pilot-chat")]
     assert sorted(sum(i.startswith("turn-") for i in p.ids) for p in parts) == [50, 100, 100]
-    deep = [t for t in page(found, "agents/1.3.0/pilot-chat").targets() if t[1] == "turn-220"]
-    assert deep
-    assert all("turn-220" in found[path].ids for path, _ in deep)
+    anchors = {"turn-220", *(f"message-{at}" for at in cited[1:])}
+    deep = [t for t in page(found, "agents/1.3.0/pilot-chat").targets() if t[1] in anchors]
+    assert {anchor for _, anchor in deep} == anchors
+    assert all(anchor in found[path].ids for path, anchor in deep)
+    (part,) = {path for path, _ in deep}
+    assert "message-0" in {anchor for path, anchor in found[part].targets() if path != part}
 
 
 def test_what_has_gone_since_a_board_was_made_leaves_no_dead_link(

@@ -1,5 +1,6 @@
 """From a number down to the sentence, the rubric and the turn."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,14 @@ import pytest
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.domain import domain_scores
 from agent_eval.scores.composite.universal import universal_scores
-from agent_eval.scores.explain import Node, NothingToExplainError, UnknownScoreError, explain, to_rows
+from agent_eval.scores.explain import (
+    Node,
+    NothingToExplainError,
+    UnknownScoreError,
+    explain,
+    explain_turn,
+    to_rows,
+)
 from agent_eval.tables import table
 from tests.scores.builders import (
     CRITERIA,
@@ -242,3 +250,42 @@ def test_a_decided_part_says_who_decided() -> None:
     rest = [r for r in ratings() if r["target"] != "U3"]
     by_dora = rating("U3", 3, judge="human", rater="dora", decided_by=decided)
     assert f"decided by: {decided}" in only(explained("U3", rated=[*rest, by_dora]), "rating 3").detail
+
+
+def test_a_turn_shows_the_message_that_a_failure_cites_with_the_quote_marked() -> None:
+    place = {"methodology_version": "1.3.0", "agent_id": "a", "conversation_id": "c"}
+    said = [
+        {"role": "user", "content": "Snow?"},
+        {"role": "assistant", "name": "Planner", "content": "I ask.\nIt rains."},
+    ]
+    call = {"role": "assistant", "tool_calls": [{"name": "look", "arguments": {"city": "Oslo"}}]}
+    turns = [
+        {"turn_index": 0, "messages": json.dumps(said)},
+        {"turn_index": 1, "messages": json.dumps([call])},
+    ]
+    failure = {
+        "metric": "agent_behavior_failure",
+        "judge": "m",
+        "status": "scored",
+        "is_effective": True,
+    } | place
+    failure |= {"rationale": "why", "cause": "A guess.", "should_have": "Look it up."}
+    judged = [
+        {"turn_index": 0, "label": "false information", "evidence": "ask. It", "message_index": 1, "speaker": "Planner"},
+        {"turn_index": 1, "label": "repetition", "evidence": '{"city": "Oslo"}', "message_index": 2, "speaker": "assistant"},
+        {"turn_index": 1, "metric": "helpfulness", "rating_1to5": 3, "evidence": "ask", "message_index": 1, "speaker": "Planner"},
+    ]  # fmt: skip
+    root = explain_turn(
+        "a", "1.3.0", "c",
+        transcripts=table("transcripts").frame([place | {"is_admitted": True}]),
+        turn_judgments=table("turn_judgments").frame(failure | row for row in judged),
+        conversation_judgments=table("conversation_judgments").empty(),
+        turns=table("turns").frame(place | row | {"n_tool_calls": 0} for row in turns),
+        methodology=METHODOLOGIES["1.3.0"],
+    )  # fmt: skip
+    cited = [[child.title for child in turn.children] for turn in root.children]
+    assert cited == [
+        ["message 1 by Planner: I »ask. It« rains."], ['message 2 by assistant: look(»{"city": "Oslo"}«)'],
+    ]  # fmt: skip
+    line = root.children[0].detail[-1]
+    assert "in message 1 by Planner Cause: A guess. A good agent would have done: Look it up." in line

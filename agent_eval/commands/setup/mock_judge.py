@@ -9,6 +9,7 @@ The endpoints are POST /v1/chat/completions, GET /stats, and POST /reset with a 
 import asyncio
 import hashlib
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -19,9 +20,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agent_eval.clusters.cluster_registry import rule_title
-from agent_eval.metrics.base import DEFAULT_SEVERITY
+from agent_eval.metrics.base import DEFAULT_SEVERITY, QUESTION_CODE
 from agent_eval.metrics.metric_set import DEFAULT
 
+_CODE = re.compile(rf'"{QUESTION_CODE}": "(\w+)"\Z')
 CONFIG: dict[str, float] = {
     "latency_ms": 20, "p429": 0, "p500": 0, "pmal": 0, "ptrunc": 0, "phang": 0, "garbage": 0, "retry_after": 0,
 }  # fmt: skip
@@ -54,7 +56,10 @@ async def chat(request: Request) -> JSONResponse:
     asked = json.loads(body)
     text = "\n".join(f"<{m['role']}>{m['content']}" for m in asked["messages"])
     schema = asked["response_format"]["json_schema"]["schema"]
-    content = json.dumps(_cluster_names(asked, schema) or instance(schema))
+    answer = _cluster_names(asked, schema) or instance(schema)
+    if isinstance(answer, dict) and (code := _CODE.search(str(asked["messages"][-1]["content"]))):
+        answer[QUESTION_CODE] = code[1]
+    content = json.dumps(answer)
     cut = is_drawn("ptrunc")
     if is_drawn("garbage"):
         content = "I would rather talk about the weather."

@@ -28,9 +28,10 @@ from agent_eval.formats.streams import Record, json_lines
 from agent_eval.formats.timestamps import as_text, parse_timestamp, refuse_future
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.judge.keys import cache_key, question_key
-from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
+from agent_eval.judge.protocol import Cause, NotApplicable, Question, Scored, Verdict
 from agent_eval.methodology.models import DIMENSIONS
 from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.earlier import is_earlier
 from agent_eval.metrics.metric_set import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.tables import table
 from agent_eval.transcripts.models import SLOTS, Frozen
@@ -43,6 +44,14 @@ _TURN = {metric.name: metric for metric in TURN_METRICS}
 _CONVERSATION = {metric.name: metric for metric in CONVERSATION_METRICS}
 
 
+class RecordedCause(Frozen):
+    """Represent the cause of a failure label in general words."""
+
+    label: Text
+    cause: StrictStr | None = None
+    should_have: StrictStr | None = None
+
+
 class Answer(Frozen):
     """Represent an answer in the format of judge_cache.verdict. Exactly one of rating, value and label is set."""
 
@@ -51,6 +60,7 @@ class Answer(Frozen):
     value: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] | None = None
     label: StrictStr | None = None
     further_labels: tuple[StrictStr, ...] = ()
+    causes: tuple[RecordedCause, ...] = Field(default=(), exclude_if=lambda value: not value)
     rationale: Text
     evidence: StrictStr | None = None
 
@@ -171,10 +181,17 @@ class RecordedJudge:
             value=answer.value,
             label=answer.label,
             further_labels=answer.further_labels,
+            causes=tuple(Cause(c.label, c.cause, c.should_have) for c in answer.causes),
             answered_by=_text(row["model"]),
             answered_at=as_text(row["judged_at"]),
             prompt_hash=_text(row["prompt_hash"]),
+            earlier_profile=_earlier_profile(row),
         )
+
+
+def _earlier_profile(row: Mapping[str, object]) -> str | None:
+    metric, version, rubric_hash = (str(row[name]) for name in ("metric", "profile_version", "rubric_hash"))
+    return version if is_earlier(metric, version, rubric_hash) else None
 
 
 def _text(value: object) -> str | None:

@@ -1,17 +1,18 @@
 """Convert scores and labels from other tools to judgments that are shown but never count."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 from pydantic import JsonValue
 
 from agent_eval.formats.plain_text import one_line
 from agent_eval.judge.inputs.human_ratings import JUDGE, latest_ratings
+from agent_eval.judge.judging_pass import step_columns
 from agent_eval.tables.judging import IMPORTED, is_imported
+from agent_eval.transcripts.importers.shared.threads import MESSAGE_INDEX, SOURCE_SCORES
+from agent_eval.transcripts.steps import ConversationStep
 
-SOURCE_SCORES = "source_scores"
-"""Key in a conversation's metadata under which importers store a list of {name, value, …}."""
 LONGEST = 200  # maximum characters of a name or of a non-numeric value
 _ANSWERED = ("rating_1to5", "value", "label", "further_labels", "rationale", "evidence")
 _REASONS = ("comment", "reason", "explanation", "rationale")
@@ -57,16 +58,22 @@ def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: 
     return rows
 
 
-def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterator[tuple[int | None, Row]]:
+def source_judgments(
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    steps: Mapping[tuple[str, str], Sequence[ConversationStep]],
+) -> Iterator[tuple[int | None, Row]]:
     """Yield the scores that the source of a conversation stored with it, as judgments with their turn index.
 
     The turn index is None for the whole conversation. A number or boolean becomes the `value`, on the scale of the
     source; any other value becomes the `label`. Scores without a name or value are skipped. If a turn or conversation
-    has several scores with the same name, a number is appended to the name of the later ones.
+    has several scores with the same name, a number is appended to the name of the later ones. A score with a
+    `message_index` cites that message; an index that names no message is ignored.
 
     Args:
         conversations: Table conversations, with the columns source and metadata.
         turns: Table turns. A score of a turn that does not exist is assigned to the conversation.
+        steps: The steps of each conversation, by agent and conversation.
     """
     with_scores = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
     places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
@@ -96,8 +103,16 @@ def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterat
                     "status": "scored",
                     "is_effective": False,
                     **_given(score),
+                    **step_columns(_cited(score, steps.get((agent, conversation), ()))),
                 },
             )
+
+
+def _cited(score: dict[str, JsonValue], steps: Sequence[ConversationStep]) -> ConversationStep | None:
+    """Return the step that a score cites by its index, or None."""
+    index = score.get(MESSAGE_INDEX)
+    is_known = type(index) is int and 0 <= index < len(steps)
+    return steps[index] if is_known and isinstance(index, int) else None
 
 
 def _given(score: dict[str, JsonValue]) -> Row:

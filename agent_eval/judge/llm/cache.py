@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +12,9 @@ from agent_eval.formats.hashing import canonical
 from agent_eval.formats.timestamps import as_text
 from agent_eval.judge.keys import cache_key
 from agent_eval.judge.llm.calls import JudgeCall
-from agent_eval.judge.protocol import GIVEN, Scored, Unscored
+from agent_eval.judge.protocol import GIVEN, Cause, Scored, Unscored
 from agent_eval.metrics.base import Metric
+from agent_eval.metrics.earlier import is_earlier
 from agent_eval.metrics.profile import asked_since
 
 Row = dict[str, Any]
@@ -91,6 +92,7 @@ def _written(answer: Scored | Unscored) -> dict[str, object]:
         "label": answer.label,
         "further_labels": list(answer.further_labels) or None,
         "item_verdicts": list(answer.item_verdicts) or None,
+        "causes": [asdict(cause) for cause in answer.causes] or None,
         "rationale": answer.rationale,
         "evidence": answer.evidence,
     }
@@ -107,13 +109,16 @@ def _scored(row: Row) -> Scored | Unscored | None:
         return None
     for name in ("further_labels", "item_verdicts"):
         verdict[name] = tuple(verdict.get(name) or ())
+    verdict["causes"] = tuple(Cause(**cause) for cause in verdict.get("causes") or ())
     return Scored(**verdict, **_facts(row))
 
 
 def _facts(row: Row) -> dict[str, Any]:
     """Return the provenance of an answer: the model, the time, the cost and the share of the evidence shown."""
     dropped = row["dropped_parameters"]
+    is_kept = is_earlier(row["metric"], row["profile_version"], row["rubric_hash"])
     return {
+        "earlier_profile": row["profile_version"] if is_kept else None,
         "answered_by": str(row["model"]),
         "answered_at": as_text(row["judged_at"]),
         **{n: row[n] for n in (*_PAID, *_SEEN, "response_model", "system_fingerprint")},

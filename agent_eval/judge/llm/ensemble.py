@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.spec import Combine
-from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict, is_lost
+from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict, is_lost, united_causes
 from agent_eval.metrics.base import Metric
 
 
@@ -65,6 +65,7 @@ def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
         value=made.value,
         label=made.label,
         further_labels=made.further_labels,
+        causes=made.causes,
         item_verdicts=made.item_verdicts,
         answered_at=made.answered_at,
         disagreement=made.disagreement,
@@ -94,6 +95,7 @@ def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) ->
         value=voice.value,
         label=voice.label,
         further_labels=tuple(kept),
+        causes=united_causes([voice, *given], (voice.label, *kept)),
         item_verdicts=voice.item_verdicts,
         answered_by=_names(given),
         answered_at=_last(given),

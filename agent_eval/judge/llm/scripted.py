@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
+from agent_eval.metrics.base import QUESTION_CODE
 
 Script = Callable[[str, str], JsonValue | Awaitable[JsonValue]]
 """Function of a metric's name and the prompt that returns a score, a label, a list of items or None; can be async."""
@@ -33,8 +34,11 @@ class ScriptedClient:
         assert isinstance(forms, dict)
         try:
             parts = {
-                name: _part(of_metric, await self._answer(name, prompt)) for name, of_metric in forms.items()
+                name: _part(of_metric, await self._answer(name, prompt))
+                for name, of_metric in forms.items()
+                if name != QUESTION_CODE
             }
+            parts[QUESTION_CODE] = form.question_code
             return Reply(json.dumps(parts), Usage(0, 0, 0, 0.0))
         except Exception as error:
             raise CallError("unfit", f"the script raised {type(error).__name__}: {error}") from error
@@ -63,5 +67,5 @@ def _field(name: str, form: JsonValue, answer: JsonValue) -> JsonValue:
         return "scripted"
     kind = form.get("type") if isinstance(form, Mapping) else None
     if kind == "array":
-        return answer if isinstance(answer, list) and name != "further_labels" else []
+        return answer if isinstance(answer, list) and name not in ("further_labels", "causes") else []
     return True

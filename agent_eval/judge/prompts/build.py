@@ -17,6 +17,7 @@ from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE, Attachments, 
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.fence import code, fenced, line
 from agent_eval.judge.prompts.forms import rubric, schema_of, schema_text, skeleton_text
+from agent_eval.judge.prompts.question_code import question_code
 from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, Line, data_line, size_of
 from agent_eval.judge.prompts.view import View, ViewLimits, turn_view, whole_view
 from agent_eval.judge.protocol import Question
@@ -51,6 +52,7 @@ class Prompt:
     n_windows: int = 1  # number of windows for which the same questions are asked
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)  # sent after the text
     rung: int = 0  # first of the client's FORMS in which the reply may be requested
+    question_code: str | None = None  # code that the reply repeats; None if the keys of the reply identify it
 
     @property
     def n_images(self) -> int:
@@ -58,10 +60,16 @@ class Prompt:
         return sum(attachment.kind == "image" for attachment in self.attachments)
 
     def with_skeleton(self, messages: Messages) -> Messages:
-        """Return the messages with the form of the reply appended as text, for servers that accept no schema."""
+        """Return the messages with the form of the reply added as text, for servers that accept no schema."""
+        return self.with_request(messages, words.FORM.format(skeleton=skeleton_text(self.schema)))
+
+    def with_request(self, messages: Messages, text: str) -> Messages:
+        """Return the messages with a text added to the request. The line with the question's code stays the last one."""
         *before, last = messages
-        form = words.FORM.format(skeleton=skeleton_text(self.schema))
-        return (*before, {**last, "content": f"{last['content']}\n{form}"})
+        if self.question_code is None:
+            return (*before, {**last, "content": f"{last['content']}\n{text}"})
+        request, _, of_code = last["content"].rpartition("\n")
+        return (*before, {**last, "content": f"{request}\n{text}\n{of_code}"})
 
 
 def can_share_call(turn: Question, conversation: Question) -> bool:
@@ -179,12 +187,14 @@ def build_prompt(
         {"role": "system", "content": system},
         {"role": "user", "content": fenced(view.lines, _code(first, secret)) + request},
     )
+    messages, of_question = _with_code(messages, secret, schema_hash, attached.shown)
     prompt = Prompt(
         messages=messages,
         schema=schema,
         name=SCHEMA_NAME,
         metrics=asked,
         prompt_hash=prompt_hash(messages, schema_hash, attached.shown),
+        question_code=of_question,
         turns=tuple(turn for held in first.turns for turn in held),
         names=names,
         seen_share=view.seen_share,
@@ -233,9 +243,11 @@ def merge_prompt(
     mark = code(secret, *(prompt.prompt_hash for prompt in prompts))
     messages: Messages = (first.messages[0], {"role": "user", "content": fenced(lines, mark) + request})
     schema, schema_hash = schema_of(asked)
+    messages, of_question = _with_code(messages, secret, schema_hash)
     return replace(
         first,
         messages=messages,
+        question_code=of_question,
         schema=schema,
         metrics=asked,
         prompt_hash=prompt_hash(messages, schema_hash),
@@ -244,6 +256,16 @@ def merge_prompt(
         n_windows=1,
         attachments=(),
     )
+
+
+def _with_code(
+    messages: Messages, secret: bytes, schema_hash: str, attachments: Sequence[Attachment] = ()
+) -> tuple[Messages, str]:
+    """Return the messages with the question's code in the last line, and the code."""
+    *before, last = messages
+    of_question = question_code(secret, prompt_hash(messages, schema_hash, attachments))
+    text = f"{last['content']}\n{words.CODE.format(code=of_question)}"
+    return (*before, {**last, "content": text}), of_question
 
 
 def _size(lines: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import digest
-from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Items, Metric
+from agent_eval.metrics.base import NO_FAILURE, QUESTION_CODE, SEVERITIES, Items, Metric
 from agent_eval.metrics.findings import checks_of, rules_of
 
 
@@ -29,7 +29,7 @@ def rubric(metric: Metric) -> str:
 
 def _answer_in_words(metric: Metric) -> str:
     if metric.kind == "label":
-        return "label, and further_labels" if metric.is_failure else "label"
+        return "label, further_labels and causes" if metric.is_failure else "label"
     if metric.items is not None:
         severity = ", severity" if metric.items.has_severity else ""
         verdicts = " or ".join(metric.items.verdicts)
@@ -46,7 +46,8 @@ def is_integer(metric: Metric) -> bool:
 @lru_cache(maxsize=256)
 def schema_of(metrics: tuple[Metric, ...]) -> tuple[Mapping[str, JsonValue], str]:
     """Return the schema of a reply about the metrics, and its hash. The schema is cached and must not be modified."""
-    schema = object_form({metric.name: _reply_form(metric) for metric in metrics})
+    code: dict[str, JsonValue] = {QUESTION_CODE: {"type": "string"}}
+    schema = object_form({metric.name: _reply_form(metric) for metric in metrics} | code)
     return schema, digest("schema", schema)
 
 
@@ -73,6 +74,7 @@ def _reply_form(metric: Metric) -> JsonValue:
                 "items": {"type": "string", "enum": failures},
                 "minItems": 0,
             }
+            form["causes"] = _causes_form(failures)
     else:
         low, high = metric.scale or (0, 1)
         whole = is_integer(metric)
@@ -85,6 +87,13 @@ def _reply_form(metric: Metric) -> JsonValue:
             },
         )
     return object_form(form)
+
+
+def _causes_form(labels: list[JsonValue]) -> JsonValue:
+    text: dict[str, JsonValue] = {"type": "string"}
+    of_label: dict[str, JsonValue] = {"type": "string", "enum": labels}
+    each = object_form({"label": of_label, "cause": text, "should_have": text})
+    return {"type": "array", "items": each, "minItems": 0}
 
 
 def may_be_untold(metric: Metric) -> bool:

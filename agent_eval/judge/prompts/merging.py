@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from agent_eval.judge.protocol import Scored, Unscored, Verdict, is_lost
+from agent_eval.judge.protocol import Scored, Unscored, Verdict, is_lost, united_causes
 from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
@@ -29,7 +29,8 @@ def merge_windows(
             found = most_severe_first(metric, [label for label in each if label != NO_FAILURE])
             main = found[0] if found else NO_FAILURE
             voice = next(v for v in given if main in (v.label, *v.further_labels))
-            united[metric.name] = replace(voice, label=main, further_labels=found[1:])
+            causes = united_causes([voice, *given], found)
+            united[metric.name] = replace(voice, label=main, further_labels=found[1:], causes=causes)
         elif given:
             rated.append(metric)
         else:

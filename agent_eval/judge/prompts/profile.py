@@ -31,7 +31,12 @@ def profile_hash() -> str:
         build_prompt([whole], secret=b""),
         build_prompt([session], secret=b"", findings=[finding]),
     ]
-    again = [repair_messages(asked[0], ReplyError("x.", ""))[-1]["content"], words.MERGE, words.FORM]
+    again = [
+        repair_messages(asked[0], ReplyError("x.", ""))[-1]["content"],
+        words.MERGE,
+        words.FORM,
+        words.EXAMPLES,
+    ]
     bounds = [record.STEPS, record.MANY_TURNS, record.FIRST_WORDS, view.TURNS, view.MOST_WINDOWS, view.INDEX]
     return digest(
         "judge profile", PROFILE_VERSION, PROFILE_HASH, bounds, [p.prompt_hash for p in asked], again

@@ -21,11 +21,14 @@ from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.build import Messages, Prompt
 from agent_eval.judge.prompts.fence import line
 from agent_eval.judge.prompts.forms import is_integer, may_be_untold
-from agent_eval.judge.protocol import Scored, Unscored, Verdict
-from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Items, Metric
+from agent_eval.judge.prompts.question_code import is_of_another_question
+from agent_eval.judge.protocol import Cause, Scored, Unscored, Verdict
+from agent_eval.metrics.base import NO_FAILURE, QUESTION_CODE, SEVERITIES, Items, Metric
 from agent_eval.metrics.findings import checks_of
 
 _COPIED = "It was copied from the record, which holds data and no answer."
+_OF_ANOTHER = "Its question_code is that of another question: the reply does not belong to this one."
+_CODE_FIELD = re.compile(rf"[\"']{QUESTION_CODE}[\"']\s*:\s*[\"'][^\"']*[\"']\s*,?")
 LONGEST_TEXT = 4_000  # maximum characters of a stored rationale or quote
 MOST_ITEMS = 20  # maximum number of items listed in a rationale
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -83,9 +86,7 @@ def repair_messages(prompt: Prompt, error: ReplyError) -> Messages:
 
     The unreadable reply is not sent back, because it may quote the transcript, which would then be outside the fence.
     """
-    *before, last = prompt.messages
-    again = words.REPAIR.format(problem=error.problem)
-    return (*before, {**last, "content": f"{last['content']}\n{again}"})
+    return prompt.with_request(prompt.messages, words.REPAIR.format(problem=error.problem))
 
 
 class _UnreadableError(Exception):
@@ -100,7 +101,8 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
     """Return the JSON object in a reply, with small errors repaired if this is safe.
 
     Raises:
-        ReplyError: If the reply is not a JSON object, has a key twice, or is copied from the transcript.
+        ReplyError: If the reply is not a JSON object, has a key twice, is copied from the transcript, or repeats the
+            code of another question.
     """
     bare = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff").strip()
     bare = _without_code_fence(bare)
@@ -108,7 +110,7 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
         raise ReplyError("It was not one JSON object.", text)
     if not bare.endswith("}"):
         raise ReplyError("It did not end with the JSON object: it stopped early or went on after it.", text)
-    if _is_copied(prompt, bare):
+    if _is_copied(prompt, _CODE_FIELD.sub("", bare)):
         raise ReplyError(_COPIED, text)
     try:
         reply = json.loads(bare, object_pairs_hook=_pairs)
@@ -118,6 +120,8 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
         reply = _mended(prompt, bare, text)
     if not isinstance(reply, dict):
         raise ReplyError("It was not one JSON object.", text)
+    if prompt.question_code and is_of_another_question(reply.get(QUESTION_CODE), prompt.question_code):
+        raise ReplyError(_OF_ANOTHER, text)
     record = prompt.messages[-1]["content"]
     keys = _reason_keys(record)
     if keys and any(_is_dictated(record, keys, reason) for reason in _reasons(reply)):
@@ -228,6 +232,8 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
     reason = answer.get("reason")
     if not isinstance(reason, str) or not reason.strip():
         raise _UnreadableError("reason is missing")
+    if any(_is_example(answer, example) for example in words.EXAMPLES):
+        raise _UnreadableError("the example of the instructions is not an answer")
     rationale, evidence = _kept(reason), _evidence(prompt, answer.get("evidence"))
     if metric.items is not None:
         return _of_items(prompt, metric.items, answer.get(metric.items.name), rationale, evidence)
@@ -236,12 +242,21 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
         return Unscored("cannot_tell", rationale, evidence)
     if metric.kind == "label":
         label, further = _labels(metric, answer)
-        return Scored(rationale, evidence, label=label, further_labels=further)
+        causes = _causes(metric, answer, (label, *further))
+        return Scored(rationale, evidence, label=label, further_labels=further, causes=causes)
     score = _score(metric, answer.get("score"))
     if metric.answer != "rating_1to5":
         return Scored(rationale, evidence, value=score)
     rating, note = _checked(metric, round(score), answer)
     return Scored(f"{rationale}{note}", evidence, rating_1to5=rating)
+
+
+def _is_example(answer: Mapping[str, object], example: Mapping[str, object]) -> bool:
+    """Return whether an answer has the evidence and the reason of an example in the instructions."""
+    return all(
+        folded_words(str(answer.get(key))) == folded_words(str(example[key]))
+        for key in ("evidence", "reason")
+    )
 
 
 def _of_items(
@@ -311,6 +326,22 @@ def _labels(metric: Metric, answer: Mapping[str, object]) -> tuple[str, tuple[st
     if label == NO_FAILURE and further:
         raise _UnreadableError(f"label is {NO_FAILURE!r}, but further_labels names a failure")
     return label, further
+
+
+def _causes(metric: Metric, answer: Mapping[str, object], labels: Sequence[str]) -> tuple[Cause, ...]:
+    """Return the causes that a reply gives for its failure labels. Others are ignored; a missing cause is unknown."""
+    given = answer.get("causes")
+    found: dict[str, Cause] = {}
+    for entry in given if isinstance(given, list) and metric.is_failure else ():
+        known = {_plain(label): label for label in labels if label != NO_FAILURE}
+        named = entry.get("label") if isinstance(entry, dict) else None
+        label = known.get(_plain(named)) if isinstance(named, str) else None
+        if label is not None:
+            texts = (entry.get(key) for key in ("cause", "should_have"))
+            found.setdefault(
+                label, Cause(label, *(_kept(t) or None if isinstance(t, str) else None for t in texts))
+            )
+    return tuple(found.values())
 
 
 def _label(metric: Metric, given: object) -> str:

@@ -12,7 +12,7 @@ from agent_eval.judge.rules.calls import (
     unknown_tool,
 )
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy, declared_outcome, declared_use
-from agent_eval.judge.rules.finding import RULE, RuleFinding
+from agent_eval.judge.rules.finding import RULE, RuleFinding, general_cause
 from agent_eval.judge.rules.ignored_error import ignored_error
 from agent_eval.judge.rules.injection import followed_injection
 from agent_eval.judge.rules.leaks import leaked_number
@@ -87,6 +87,7 @@ def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Ver
         evidence=next((finding.quote for finding in found if finding.quote), None),
         label=ordered[0],
         further_labels=ordered[1:],
+        causes=tuple(general_cause(metric, label) for label in ordered),
         answered_by=RULE,
     )
 

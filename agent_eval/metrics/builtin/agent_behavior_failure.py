@@ -15,10 +15,10 @@ AGENT_BEHAVIOR_FAILURE = Metric(
     name="agent_behavior_failure",
     grain="turn",
     kind="label",
-    question="Which failures of behaviour does this reply show? The gravest is the label, others are further labels.",
+    question="Which failures of behaviour does this reply show? The most severe one is the label; the others are further labels.",
     anchors={
         NO_FAILURE: "None of the failures below.",
-        REPETITION: "Says again what was said in this conversation before, without being asked to.",
+        REPETITION: "Repeats what was already said in this conversation, without being asked to.",
         "failure to ask for clarification": "The input was ambiguous; the agent assumed a reading instead of asking.",
         "lack of specific information": "Right but incomplete: more that the user needs was at hand.",
         "disobey user request": "Ignores or acts against an explicit request that could have been met.",

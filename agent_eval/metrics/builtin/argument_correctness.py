@@ -9,12 +9,12 @@ ARGUMENT_CORRECTNESS = Metric(
     question="Does each of the agent's calls in this turn have the arguments that the case demands?",
     anchors={
         "1": "Every call has the right arguments.",
-        "0": "No call has.",
+        "0": "No call has the right arguments.",
     },
     notes=(
         "List each call of the agent in this turn by its number and name. Wrong: a value that contradicts what was said "
-        "or returned, that was invented, or that is missing although the case demands it. Whether the call should have "
-        "been made at all is not asked here."
+        "or returned, that was invented, or that is missing although the case demands it. Do not judge whether the "
+        "call should have been made at all."
     ),
     applies_when="has_tool_calls",
     items=Items("calls", "call", ("correct", "wrong")),

@@ -9,13 +9,13 @@ COHERENCE = Metric(
     question="Is this reply consistent with the conversation so far and within itself?",
     anchors={
         "5": "Fully consistent with everything said and done before; the thread is kept.",
-        "4": "Minor lapses that mislead nobody.",
+        "4": "Minor lapses that do not mislead the user.",
         "3": "Some inconsistency or a contradiction.",
         "2": "Several contradictions; confusing to follow.",
         "1": "Incoherent: no recognisable thread.",
     },
     notes=(
-        "About consistency, not truth: a false but consistent reply is coherent. An open correction of an earlier "
-        "mistake is no contradiction."
+        "This is about consistency, not truth: a false but consistent reply is coherent. A reply that openly corrects "
+        "an earlier mistake is not a contradiction."
     ),
 )

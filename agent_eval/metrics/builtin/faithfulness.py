@@ -39,9 +39,9 @@ FAITHFULNESS = Metric(
     notes=(
         "List each claim in a few words. supported: the knowledge, a tool result or the user says so, or it is general "
         "knowledge. contradicted: one of them says otherwise; an action that no call shows, although a tool would have "
-        "been needed, is contradicted by the record. unsupported: a particular of this case that nothing in the record "
-        "says. Quote what supports or contradicts the claim; of an unsupported one quote the claim itself. Questions, "
-        "greetings and offers are no claims; leaving something out is no fault here. The rating follows from the list."
+        "been needed, is contradicted by the record. unsupported: a detail of this case that nothing in the record "
+        "says. Quote what supports or contradicts the claim; for an unsupported claim, quote the claim itself. Questions, "
+        "greetings and offers are not claims. Omissions do not count here. The rating follows from the list."
     ),
     items=Items("claims", "claim", (SUPPORTED, CONTRADICTED, UNSUPPORTED), rating=faithfulness_rating),
 )

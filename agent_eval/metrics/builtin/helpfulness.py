@@ -15,7 +15,8 @@ HELPFULNESS = Metric(
         "1": "No help at all, or it sets the user back.",
     },
     notes=(
-        "Judge the reply against what could be known and done at this turn. A needed question to the user, or an "
-        "honest refusal of what is out of reach with a way on, is help. Politeness alone is not."
+        "Judge the reply against what could be known and done at this turn. A necessary question to the user is help. "
+        "So is an honest refusal of something impossible, if the agent says what the user can do instead. Politeness "
+        "alone is not help."
     ),
 )

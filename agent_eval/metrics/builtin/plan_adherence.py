@@ -8,11 +8,11 @@ PLAN_ADHERENCE = Metric(
     kind="rating",
     question="Did the agent do the steps that it announced or was given, in their order?",
     anchors={
-        "5": "Every step was done in its order, or a change of plan was said and had a reason.",
+        "5": "Every step was done in its order, or the agent announced a change of plan and gave a reason.",
         "4": "Done with a slip that changes nothing.",
-        "3": "One step is missing, or changed without a word.",
+        "3": "One step is missing, or was changed without saying so.",
         "2": "Several steps are missing or out of order.",
         "1": "The plan was dropped.",
     },
-    notes="Where neither the agent nor the user named any steps, this cannot be told.",
+    notes="If neither the agent nor the user named any steps, the answer is null.",
 )

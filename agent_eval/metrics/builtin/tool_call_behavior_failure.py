@@ -15,7 +15,7 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
     grain="turn",
     kind="label",
     question=(
-        "Which failures does this turn show in the use of tools? The gravest is the label, others are further labels."
+        "Which failures does this turn show in the use of tools? The most severe one is the label; the others are further labels."
     ),
     anchors={
         NO_FAILURE: "Tools were used as they should be, or rightly not at all.",
@@ -27,9 +27,9 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
         REPEATED_TOOL_CALL: "The same tool with the same arguments again, without need.",
     },
     notes=(
-        "Asked also of turns without a call where a tool was available, because a missing call can only show there. "
-        "Calling again after an error, or when the state may have changed, is no repeated call. Only the agent's "
-        "calls count, not the user's."
+        "Turns without a call are judged too if a tool was available, because a call can be missing there. A second "
+        "call after an error, or after the state may have changed, is not a repeated call. Only the agent's calls count, "
+        "not the user's."
     ),
     applies_when="has_tools",
     severities={

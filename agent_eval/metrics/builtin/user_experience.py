@@ -6,7 +6,7 @@ USER_FRUSTRATION = Metric(
     name="user_frustration",
     grain="turn",
     kind="rating",
-    question="How frustrated with the agent does the user show themselves in this turn?",
+    question="How much frustration with the agent does the user show in this turn?",
     anchors={
         "5": "Not at all: content, neutral, or annoyed at something that is not the agent's doing.",
         "4": "A trace: a short or slightly impatient word.",
@@ -15,7 +15,7 @@ USER_FRUSTRATION = Metric(
         "1": "Gives up, insults, or breaks off because of the agent.",
     },
     best="none",
-    notes="Judge the user's words of this turn in the light of what came before. Plain short messages are no frustration.",
+    notes="Judge the user's words in this turn, given what came before. Short, plain messages do not show frustration.",
 )
 
 KNOWLEDGE_RETENTION = Metric(
@@ -24,8 +24,8 @@ KNOWLEDGE_RETENTION = Metric(
     kind="value",
     question="Does this reply use what was said before, without asking for it again?",
     anchors={
-        "1": "Nothing is asked or searched again that the user or a tool has told already.",
-        "0": "The agent asks for, or acts as if it did not know, what it was told before.",
+        "1": "Nothing is asked or searched again that the user or a tool already said.",
+        "0": "The agent asks for, or acts as if it did not know, what it had already been told.",
     },
     notes="0 or 1, nothing in between. A confirmation before a step that cannot be undone is not asking again.",
     applies_when="has_earlier_turns",

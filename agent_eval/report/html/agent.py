@@ -362,16 +362,10 @@ def _clusters(frames: Frames, has_page: Collection[str], paths: Paths) -> list[d
 
 
 def _example(failure: Row, has_page: Collection[str], paths: Paths) -> dict[str, Any]:
-    """Return a failure with the address of its turn, which is None if the conversation has no page."""
-    agent_id, conversation_id, turn_index = (
-        failure[c] for c in ("agent_id", "conversation_id", "turn_index")
-    )
-    return {
-        "row": failure,
-        "href": paths.conversation(agent_id, conversation_id, turn_index)
-        if conversation_id in has_page
-        else None,
-    }
+    """Return a failure with the address of its message or turn, which is None if the conversation has no page."""
+    place = (failure[c] for c in ("agent_id", "conversation_id", "turn_index", "message_index"))
+    has_address = failure["conversation_id"] in has_page
+    return {"row": failure, "href": paths.conversation(*place) if has_address else None}
 
 
 def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:

@@ -1,8 +1,10 @@
 """Prepare the pages of one conversation: its messages turn by turn, with the judgments of each turn."""
 
+import bisect
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -45,6 +47,7 @@ class Spoken:
     text: ShownText
     is_error: bool = False
     facts: tuple[str, ...] = ()
+    anchor: int | None = None  # index of the message in the conversation, for the first item of a message
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class TurnView:
     opinions: Sequence[Opinion]
     gaps: Sequence[Gap]
     tools: Sequence[Row]
+    elsewhere: Sequence[
+        tuple[int, str]
+    ] = ()  # messages that the judgments cite on other pages, with their paths
 
 
 def source_file(conversation: Row) -> str:
@@ -113,32 +119,58 @@ def conversation_pages(
     turns = list(material.turns)
     n_parts = 1 + (turns[-1]["turn_index"] // TURNS_PER_PAGE if turns else 0)
     pages = [paths.conversation_part(agent_id, conversation_id, i) for i in range(n_parts)]
-    for part in range(n_parts):
-        of_part = (turn for turn in turns if turn["turn_index"] // TURNS_PER_PAGE == part)
-        views, marks = turn_views(material, of_part)
-        yield (
-            pages[part],
-            _head(material, marks)
-            | {"turns": views, "part": part, "parts_of": pages, "per_page": TURNS_PER_PAGE, "around": around},
-        )
+    by_part = [[t for t in turns if t["turn_index"] // TURNS_PER_PAGE == part] for part in range(n_parts)]
+    lengths = [_n_messages(of_part) for of_part in by_part] if n_parts > 1 else [0]
+    starts = [0, *itertools.accumulate(lengths)]
+    for part, of_part in enumerate(by_part):
+        views, marks = turn_views(material, of_part, starts[part])
+
+        def elsewhere(rows: Iterable[Row], part: int = part) -> list[tuple[int, str]]:
+            cited = sorted({row["message_index"] for row in rows if row["message_index"] is not None})
+            found = {index: bisect.bisect_right(starts, index) - 1 for index in cited if n_parts > 1}
+            return [(index, pages[at]) for index, at in found.items() if at != part]
+
+        judged = _by_turn(material.turn_judgments)
+        views = [replace(view, elsewhere=elsewhere(judged.get(view.index, ()))) for view in views]
+        more = {"elsewhere": elsewhere(material.conversation_judgments), "around": around}
+        shown_turns = {"turns": views, "part": part, "parts_of": pages, "per_page": TURNS_PER_PAGE}
+        yield pages[part], _head(material, marks) | shown_turns | more
 
 
-def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView], dict[str, int]]:
+def _n_messages(turns: Iterable[Row]) -> int:
+    return sum(len(json.loads(turn["messages"])) for turn in turns)
+
+
+def turn_views(
+    material: Material, turns: Iterable[Row], n_before: int = 0
+) -> tuple[list[TurnView], dict[str, int]]:
     """Return the turns of one page, and the numbers of the quotes that judgments of the whole conversation cite.
 
-    A quote is marked in the turn that was judged, or, if it does not occur there, in the last earlier turn on the
-    page in which it occurs.
+    A quote is marked in the message that the judgment cites. If that is unknown, it is marked in the turn that was
+    judged, or, if it does not occur there, in the last earlier turn on the page in which it occurs. `n_before` is the
+    number of messages on earlier pages.
     """
     n_versions = len(material.transcripts)
     judged = _by_turn(material.turn_judgments)
     whole = [*material.conversation_judgments, *material.rubric_ratings]
     tools = _by_turn(material.tool_correctness)
-    spoken = {turn["turn_index"]: list(said(json.loads(turn["messages"]))) for turn in turns}
+    spoken: dict[int, list[SpokenText]] = {}
+    for turn in turns:
+        messages = json.loads(turn["messages"])
+        spoken[turn["turn_index"]] = list(said(messages, n_before))
+        n_before += len(messages)
     marks, places = _marks(spoken, {**judged, WHOLE: whole})
     views = [
         TurnView(
             index=index,
-            spoken=tuple(_marked(said, places.get((index, i), ())) for i, said in enumerate(parts)),
+            spoken=tuple(
+                _marked(
+                    said,
+                    places.get((index, i), ()),
+                    said.message if i == 0 or parts[i - 1].message != said.message else None,
+                )
+                for i, said in enumerate(parts)
+            ),
             opinions=opinions(judged.get(index, ()), n_versions, marks.get(index, {})),
             gaps=gaps(judged.get(index, ())),
             tools=tools.get(index, ()),
@@ -157,30 +189,41 @@ class SpokenText:
     text: str  # sanitised with `clean`
     is_error: bool = False
     facts: tuple[str, ...] = ()
+    message: int = 0  # index of its message in the conversation
 
 
-def said(messages: Iterable[Mapping[str, Any]]) -> Iterator[SpokenText]:
-    """Yield the messages of a turn in order; each tool call is a separate item, because judges can quote it."""
+def said(messages: Iterable[Mapping[str, Any]], n_before: int = 0) -> Iterator[SpokenText]:
+    """Yield the messages of a turn in order; each tool call is a separate item, because judges can quote it.
+
+    `n_before` is the number of messages in earlier turns. The title has the speaker's name, if the message has one.
+    """
     names: dict[str, str] = {}
-    for message in messages:
+    for at, message in enumerate(messages, n_before):
         role, content = message["role"], message.get("content")
         facts = tuple(_facts(message))
         if role == "tool":
             name = message.get("name") or names.get(message.get("tool_call_id") or "") or "a tool"
             text = texts.indented(clean(content or ""))
-            yield SpokenText("result", f"Result of {name}", text, bool(message.get("is_error")), facts)
+            yield SpokenText("result", f"Result of {name}", text, bool(message.get("is_error")), facts, at)
             continue
         kind = {"user": "user", "assistant": "agent"}.get(role, "system")
+        title = " ".join([role.capitalize() if kind == "system" else kind.capitalize(), *_named(message)])
         if content:
-            title = {"user": "User", "agent": "Agent"}.get(kind, role.capitalize())
-            yield SpokenText(kind, title, clean(content), facts=facts)
+            yield SpokenText(kind, title, clean(content), facts=facts, message=at)
         elif role == "assistant" and not message.get("tool_calls"):
-            yield SpokenText(kind, "Agent: an empty message", "", bool(message.get("is_error")), facts)
+            yield SpokenText(kind, f"{title}: an empty message", "", bool(message.get("is_error")), facts, at)
         for call in message.get("tool_calls") or ():
             names[call.get("id") or ""] = call["name"]
             by = " by the user" if role == "user" else ""
             arguments = json.dumps(call.get("arguments"), ensure_ascii=False, indent=2)
-            yield SpokenText("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"))
+            by = "".join(f" by {name}" for name in _named(message)) or by
+            yield SpokenText("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"), message=at)
+
+
+def _named(message: Mapping[str, Any]) -> list[str]:
+    """Return the name of the speaker on one line, if the message has one."""
+    name = " ".join(clean(str(message.get("name") or "")).split())
+    return [name[:LONGEST_TITLE]] if name else []
 
 
 def _facts(message: Mapping[str, Any]) -> Iterator[str]:
@@ -202,7 +245,7 @@ def _marks(
             quote = row["evidence"]
             if not quote or row["evidence_verified"] is False or quote in marks.setdefault(index, {}):
                 continue
-            place = _place(spoken, index, quote)
+            place = _place(spoken, index, quote, row.get("message_index"))
             if place is not None:
                 number = seen.setdefault((*place, quote), len(seen) + 1)
                 marks[index][quote] = number
@@ -211,15 +254,17 @@ def _marks(
     return _without_overlaps(marks, places, spoken), places
 
 
-def _place(spoken: Mapping[int, Sequence[SpokenText]], index: int, quote: str) -> tuple[int, int] | None:
+def _place(
+    spoken: Mapping[int, Sequence[SpokenText]], index: int, quote: str, message: int | None
+) -> tuple[int, int] | None:
     """Return the (turn, part) in which a quote is marked; None if it does not occur.
 
-    It is the judged turn or else the last earlier turn with the quote. For judgments of the whole conversation, it is
-    the last turn with the quote.
+    It is in the given message. If that is None, it is in the judged turn or else the last earlier turn with the quote;
+    for judgments of the whole conversation, it is in the last turn with the quote.
     """
     for turn in sorted((i for i in spoken if i <= index or index == WHOLE), reverse=True):
         for i, said in enumerate(spoken[turn]):
-            if texts.is_in(said.text, quote):
+            if message in (None, said.message) and texts.is_in(said.text, quote):
                 return turn, i
     return None
 
@@ -239,10 +284,10 @@ def _without_overlaps(
     }
 
 
-def _marked(said: SpokenText, quotes: Quotes) -> Spoken:
+def _marked(said: SpokenText, quotes: Quotes, anchor: int | None) -> Spoken:
     lines = TOOL_LINES if said.kind in ("call", "result") else texts.FOLDED_LINES
     text = shown(said.text, quotes, folded_lines=lines, is_markdown=said.kind == "agent")
-    return Spoken(said.kind, said.title, text, said.is_error, said.facts)
+    return Spoken(said.kind, said.title, text, said.is_error, said.facts, anchor)
 
 
 def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:

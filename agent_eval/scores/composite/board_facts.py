@@ -15,6 +15,7 @@ from agent_eval.tables.contract import DATES
 _RATED = (*(d.lower() for d in DIMENSIONS), *(s.lower() for s in SCENARIOS))
 _SESSION = ("agent_id", "session_id")
 _SEEN = {"n_judged": pl.Int64, "n_seen_in_part": pl.Int64, "least_seen_share": pl.Float64}
+_EARLIER = {"n_earlier_wording": pl.Int64}
 _SAMPLED = {"n_sampled": pl.Int64, "n_to_sample": pl.Int64}
 NOT_SAMPLED = "not in the judged sample (judge_sample)"
 """Reason for a conversation that was not sent to any judge model (judge/sampling.py)."""
@@ -36,7 +37,7 @@ def board_facts(
 
     Dates and evaluators are taken from the sessions that count. A dimension or scenario is null if it has no
     rating. `judged` holds the number (`n`) of effective judgments and ratings per combination of PAIR,
-    conversation_id, judge, status, reason and seen_share. `answered` holds PAIR, judge and response_model of all answers.
+    conversation_id, judge, status, reason, seen_share and earlier_profile. `answered` holds PAIR, judge and response_model of all answers.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -49,10 +50,12 @@ def board_facts(
     for scores in rated:
         rows = rows.join(scores, on=PAIR, how="left")
     rows = rows.join(_seen(judged), on=PAIR, how="left").join(_sampled(judged), on=PAIR, how="left")
+    rows = rows.join(_earlier(judged), on=PAIR, how="left")
     of_models = {} if answered is None else _several_models(answered)
     shown = (
         *_RATED,
         *_SEEN,
+        *_EARLIER,
         *_SAMPLED,
         "session_dates",
         "evaluators",
@@ -109,6 +112,14 @@ def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
             least_seen_share=share.min(),
         )
     )
+
+
+def _earlier(judged: pl.DataFrame | None) -> pl.DataFrame:
+    """Count the answers to earlier wordings of their questions; pairs without any are omitted."""
+    if judged is None or "earlier_profile" not in judged.columns:
+        return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_EARLIER})
+    kept = judged.filter(pl.col("earlier_profile").is_not_null())
+    return kept.group_by(PAIR).agg(n_earlier_wording=pl.col("n").sum().cast(pl.Int64))
 
 
 def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:

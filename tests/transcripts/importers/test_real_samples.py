@@ -1,14 +1,19 @@
 """Real files of each format give the counts of short scripts that do not use this code."""
 
+import gzip
+import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agent_eval.formats.refusals import NOT_READ, Refusal
+from agent_eval.judge.evidence import Transcript
 from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.steps import ConversationStep
 from tests.transcripts.importers.second_path import READERS, counts, one
 
 FILES = [
@@ -149,3 +154,16 @@ def test_whowhen_keeps_every_message_and_its_speaker(shared_data: Path) -> None:
     found = FORMATS["whowhen"](Source(shared_data / "whowhen/algorithm_generated.jsonl.gz", "s"))
     spoken = [m for c in found if isinstance(c, Conversation) for m in c.messages if m.role != "user"]
     assert (len(spoken), len({m.name for m in spoken})) == (1099, 191)
+
+
+def test_whowhen_runs_are_cited_at_the_step_that_people_named(shared_data: Path) -> None:
+    source = shared_data / "whowhen/algorithm_generated.jsonl.gz"
+    found = [c for c in FORMATS["whowhen"](Source(source, "s")) if isinstance(c, Conversation)]
+    with gzip.open(source, "rt") as lines:
+        for conversation, record in zip(found, map(json.loads, lines), strict=True):
+            step = record["history"][int(record["mistake_step"])]
+            index = next(i for i, m in enumerate(conversation.messages) if m.content == step["content"])
+            (label,) = cast("list[dict[str, object]]", conversation.metadata["source_scores"])
+            assert (label["message_index"], label["value"]) == (index, record["mistake_agent"])
+            place = Transcript(conversation.turns()).find(step["content"])
+            assert place == ConversationStep(index, step["name"])

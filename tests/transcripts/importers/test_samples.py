@@ -222,7 +222,14 @@ def test_whowhen_keeps_who_spoke_and_who_failed(tmp_path: Path) -> None:
     conversation = one("whowhen", tmp_path)
     speakers = {None: "user", "Planner": "assistant", "Computer_terminal": "tool", "Writer": "assistant"}
     assert [(m.name, m.role) for m in conversation.messages] == [*speakers.items()]
-    mistake = {"name": "mistake", "agent": "Writer", "step": "2", "reason": "wrong word"}
+    mistake: dict[str, object] = {
+        "name": "decisive_step",
+        "value": "Writer",
+        "agent": "Writer",
+        "step": "2",
+        "reason": "wrong word",
+    }
+    mistake["message_index"] = 3  # the question is message 0
     assert conversation.metadata["source_scores"] == [mistake]
     assert (conversation.outcome.correct, conversation.expected[0].answer) == (False, "snow")
 

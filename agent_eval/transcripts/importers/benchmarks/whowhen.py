@@ -24,7 +24,12 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
-from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+from agent_eval.transcripts.importers.shared.threads import (
+    DECISIVE_STEP,
+    MESSAGE_INDEX,
+    SOURCE_SCORES,
+    Thread,
+)
 
 NAME = "whowhen"
 EXPECTED = '{"question": …, "history": [{"content", "role", "name"}], "mistake_agent": …, "mistake_step": …}'
@@ -55,15 +60,22 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = Thread()
     for agent, prompt in mapping(record.get("system_prompt")).items():
         thread.instruct(f"{agent}:\n{text_of(prompt)}")
-    spoken = [message for value in history for message in _messages(mapping(value))]
-    if question and not any(message["role"] == "user" for message in spoken):
+    steps = [_messages(mapping(value)) for value in history]
+    if question and not any(message["role"] == "user" for step in steps for message in step):
         thread.extend([{"role": "user", "content": question}])
-    thread.extend(spoken)
+    starts = []  # index of the first message of each step
+    for step in steps:
+        starts.append(len(thread.messages))
+        thread.extend(step)
     mistake = without_nulls({key: record.get(f"mistake_{key}") for key in ("agent", "step", "reason")})
+    at = _step(mistake.get("step"))
+    if at is not None and at < len(steps) and steps[at]:
+        mistake[MESSAGE_INDEX] = starts[at]
+    blamed = text_of(mistake.get("agent")) or f"step {mistake.get('step', 'unknown')}"
     thread.metadata = without_nulls(
         {
             **{key: record.get(key) for key in _KEPT},
-            SOURCE_SCORES: [{"name": "mistake", **mistake}] if mistake else None,
+            SOURCE_SCORES: [{"name": DECISIVE_STEP, "value": blamed, **mistake}] if mistake else None,
         }
     )
     task = text_of(record.get("question_ID", record.get("question_id"))) or question
@@ -78,6 +90,12 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         if correct is None
         else {"correct": correct, "source": f"{NAME} is_correct", "basis": "declared"},
     }
+
+
+def _step(value: JsonValue) -> int | None:
+    """Return the 0-based position in `history` that `mistake_step` names, as a number or text; None if it names none."""
+    text = str(value).strip()
+    return int(text) if text.isdecimal() and text.isascii() else None
 
 
 def _messages(value: Mapping[str, JsonValue]) -> list[Fields]:
