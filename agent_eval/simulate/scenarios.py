@@ -31,7 +31,8 @@ from agent_eval.formats.yaml import Location, YamlError, read_document, read_tex
 from agent_eval.scores.tools.trajectory import MalformedCallError, Mode, match
 from agent_eval.settings.gate_spec import Level, Limit
 from agent_eval.simulate.mocks import ConversationMocks, Mock, Resolve
-from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug, describes_error
+from agent_eval.transcripts.injected_errors import describes_error
+from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug
 from agent_eval.transcripts.models import Scenario as Slot
 from agent_eval.transcripts.scenario_names import task_of
 
