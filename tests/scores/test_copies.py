@@ -122,10 +122,28 @@ def test_a_text_in_several_slots_counts_once(
     assert only(scored(tmp_path, rated("ada", "s")))["status"] == status
 
 
-def test_a_short_answer_to_other_questions_is_no_copy(tmp_path: Path) -> None:
-    slots = [asked(c["scenario"], "I cannot help with that.", "Sorry.") for c in complete()]
+@pytest.mark.parametrize(
+    ("n", "rating", "status"),
+    [
+        (8, 1, "published"),
+        (8, 2, "provisional"),
+        (8, 5, "provisional"),
+        (4, 5, "provisional"),
+        (3, 5, "published"),
+    ],
+)
+def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
+    tmp_path: Path, n: int, rating: int, status: str
+) -> None:
+    slots = complete()
+    for c in slots[:n]:
+        c["messages"] = asked(c["scenario"], "I can help with that.", "[id 9f8a7b6c5d] Done!")["messages"]
     write(tmp_path, "ada", "s", slots)
-    assert only(scored(tmp_path, rated("ada", "s", 1)))["status"] == "published"
+    row = only(scored(tmp_path, rated("ada", "s", rating)))
+    assert row["status"] == status
+    if status == "provisional":
+        how = rf"repeated reply: [\w, ]+ of session s have the reply of \w+: {n} of 8 conversations"
+        assert [bool(re.fullmatch(how, text)) for text in row["missing"]] == [True]
 
 
 def board(

@@ -120,30 +120,48 @@ def origins(said: Sequence[SlotText]) -> list[TextOrigin]:
     return found
 
 
+REPEATED = "repeated reply: "
+
+
 def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> Iterator[tuple[str, str]]:
     """Yield a session and a text for each conversation that is in a session more than once, in one slot or several.
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
+    If that text is too short to be compared as a copy, the entry begins with `REPEATED`.
     """
     for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
         of_session = [item for item in group if item[0].exact is not None]
+        half = max(len(of_session), 3) / 2
+        n_exact = Counter(one.exact for one, _ in of_session if not one.is_long)
         by_text: dict[object, list[tuple[SlotText, TextOrigin]]] = defaultdict(list)
         for one, origin in of_session:
-            by_text[origin.key if one.is_long else (one.exact, one.opening)].append((one, origin))
+            key = (
+                origin.key
+                if one.is_long
+                else (one.exact, None if n_exact[one.exact] >= half else one.opening)
+            )
+            by_text[key].append((one, origin))
         for alike in by_text.values():
             first = alike[0][0]
             others = [i for i in alike[1:] if i[0].parts != first.parts and i[1].share >= CLOSE]
-            is_half = 2 * (len(others) + 1) >= max(len(of_session), 3)
+            is_half = len(others) + 1 >= half
             copied = others if is_half else [item for item in alike[1:] if item[0].opening == first.opening]
-            if copied:
-                names = ", ".join("/".join(one.parts) for one, _ in copied)
-                share = min(origin.share for _, origin in copied)
+            if not copied:
+                continue
+            names = ", ".join("/".join(one.parts) for one, _ in copied)
+            n = f"{len(copied) + 1} of {len(of_session)} conversations"
+            if is_half and not first.is_long and any(one.opening != first.opening for one, _ in copied):
                 yield (
                     session_id,
-                    f"copied conversation: {names} of session {session_id} repeat {'/'.join(first.parts)}: "
-                    f"{len(copied) + 1} of {len(of_session)} conversations share {share:.0%} of their text; a slot that "
-                    "also serves as a test is linked, not copied",
+                    f"{REPEATED}{names} of session {session_id} have the reply of {'/'.join(first.parts)}: {n}",
                 )
+                continue
+            share = min(origin.share for _, origin in copied)
+            yield (
+                session_id,
+                f"copied conversation: {names} of session {session_id} repeat {'/'.join(first.parts)}: {n} share "
+                f"{share:.0%} of their text; a slot that also serves as a test is linked, not copied",
+            )
 
 
 def stored_texts(
