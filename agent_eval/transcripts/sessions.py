@@ -152,8 +152,8 @@ def read_session_file(folder: Path) -> Session:
             (key,) for key in value if isinstance(key, str) and key in problem
         ]  # a problem of several keys
         raise YamlError(problem, document.line_of(location or next(iter(named), ())) or 1) from error
-    if problem := session.future_date():
-        raise YamlError(f"{problem}; correct the date", document.line_of(("date",)) or 1)
+    if future := session.future_date():
+        raise YamlError(f"{future}; correct the date", document.line_of(("date",)) or 1)
     if session.session_id not in (None, folder.name):
         raise YamlError(
             f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or remove the key",
