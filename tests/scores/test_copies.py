@@ -195,6 +195,15 @@ def test_the_estimated_share_is_near_the_true_share(n: int, m: int, seed: int) -
     assert containment(a, a) == 1.0
 
 
+def test_a_short_text_is_found_within_a_long_one() -> None:
+    n_found = 0
+    for seed in range(50):
+        drawn = random.Random(seed).sample(VARIED, k=445)
+        whole = [" ".join(drawn[:45]), " ".join([*drawn[45:245], *drawn[:45], *drawn[245:]])]
+        n_found += bool(near_duplicates([s for t in whole if (s := TextSketch.of([t])) is not None]))
+    assert n_found >= 45  # 47 % before more hashes were indexed
+
+
 def test_copies_are_found_in_linear_time() -> None:
     sketches = [TextSketch.of([text(str(i % 9_000), 120)]) for i in range(10_000)]
     known = [s for s in sketches if s is not None]

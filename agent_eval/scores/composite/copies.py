@@ -16,7 +16,7 @@ from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, contain
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
 CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
-_INDEXED = 16  # smallest hashes of a text that candidates are found by
+_INDEXED = 64  # smallest hashes of a text that candidates are found by
 _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 3
 
