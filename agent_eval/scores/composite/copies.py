@@ -16,9 +16,9 @@ from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, contain
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
 CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
-_INDEXED = 64  # smallest hashes of a text that candidates are found by
+_INDEXED = 64  # smallest hashes of a text that candidates are found by; with 16, a short text in a long one is missed
 _LEAST_SHARED = 2  # of these hashes
-_MOST_CANDIDATES = 3
+_MOST_CANDIDATES = 8
 
 
 class SlotText(NamedTuple):
