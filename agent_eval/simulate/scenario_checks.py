@@ -1,22 +1,69 @@
 """Find parts of a valid scenario that can never work: names of nothing, and requirements that exclude each other."""
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from pydantic import JsonValue
 
 from agent_eval.formats.yaml import Location
 from agent_eval.scores.tools.calls import ExpectedCall, read_expected
 from agent_eval.simulate.mock_state import StateAction
 from agent_eval.simulate.mocks import Mock
 
-if TYPE_CHECKING:  # this module is used where scenarios are read
-    from agent_eval.simulate.scenarios import Assertion, BenchmarkScenario, Tool
-
 Problem = tuple[Location, str]
 _OF_LISTS = ("table", "sequence", "random")
 
 
-def scenario_problems(scenario: "BenchmarkScenario") -> Iterator[Problem]:
+class _Tool(Protocol):
+    """Describe what is checked of `scenarios.Tool`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, JsonValue]: ...
+    @property
+    def mock(self) -> Mock | None: ...
+
+
+class _Trajectory(Protocol):
+    """Describe what is checked of `scenarios.Trajectory`."""
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, JsonValue]] | None: ...
+    @property
+    def forbidden(self) -> Sequence[str | Mapping[str, JsonValue]] | None: ...
+
+
+class _Assertion(Protocol):
+    """Describe what is checked of `scenarios.Assertion`."""
+
+    @property
+    def turn(self) -> int | None: ...
+    @property
+    def trajectory(self) -> _Trajectory | None: ...
+    @property
+    def expected_tools(self) -> Sequence[Mapping[str, JsonValue]] | None: ...
+    @property
+    def forbidden_text(self) -> Sequence[str]: ...
+    @property
+    def required_text(self) -> Sequence[Sequence[str]]: ...
+
+
+class _Scenario(Protocol):
+    """Describe what is checked of `scenarios.BenchmarkScenario`."""
+
+    @property
+    def tools(self) -> Sequence[_Tool]: ...
+    @property
+    def assertions(self) -> Sequence[_Assertion]: ...
+    @property
+    def state(self) -> Mapping[str, JsonValue]: ...
+    @property
+    def unmocked(self) -> str: ...
+
+
+def scenario_problems(scenario: _Scenario) -> Iterator[Problem]:
     """Yield the location and the text of each problem."""
     for at, tool in enumerate(scenario.tools):
         schema = list(_schema_problems(tool, ("tools", at, "parameters")))
@@ -38,7 +85,7 @@ def scenario_problems(scenario: "BenchmarkScenario") -> Iterator[Problem]:
                 yield from _contradictions(assertion, other, where)
 
 
-def _schema_problems(tool: "Tool", at: Location) -> Iterator[Problem]:
+def _schema_problems(tool: _Tool, at: Location) -> Iterator[Problem]:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
@@ -58,7 +105,7 @@ def _schema_problems(tool: "Tool", at: Location) -> Iterator[Problem]:
             yield (*at, "required"), f"{where} require {name!r}; properties: {', '.join(sorted(known))}"
 
 
-def _arguments(tool: "Tool") -> Collection[str]:
+def _arguments(tool: _Tool) -> Collection[str]:
     """Return the names of a tool's arguments; none if its schema does not list them all."""
     properties, keys = tool.parameters.get("properties"), tool.parameters.keys()
     is_open = keys - {
@@ -76,7 +123,7 @@ def _arguments(tool: "Tool") -> Collection[str]:
 
 
 def _mock_problems(
-    mock: Mock, scenario: "BenchmarkScenario", known: Collection[str], at: Location
+    mock: Mock, scenario: _Scenario, known: Collection[str], at: Location
 ) -> Iterator[Problem]:
     if (action := mock.state) is not None:
         place = (*at, "state", "at")
@@ -114,7 +161,7 @@ def _puts(mock: Mock | None) -> Iterator[StateAction]:
                 yield from _puts(nested)
 
 
-def _required(assertion: "Assertion") -> Iterator[tuple[str, ExpectedCall]]:
+def _required(assertion: _Assertion) -> Iterator[tuple[str, ExpectedCall]]:
     """Yield the calls that the agent should make, with the key that names them."""
     trajectory = assertion.trajectory
     for key, calls in (
@@ -126,13 +173,13 @@ def _required(assertion: "Assertion") -> Iterator[tuple[str, ExpectedCall]]:
                 yield key, call
 
 
-def _forbidden(assertion: "Assertion") -> list[ExpectedCall]:
+def _forbidden(assertion: _Assertion) -> list[ExpectedCall]:
     named = (assertion.trajectory and assertion.trajectory.forbidden) or ()
     return read_expected([{"name": call} if isinstance(call, str) else call for call in named])
 
 
 def _call_problems(
-    call: ExpectedCall, tools: Mapping[str, "Tool"], at: Location, *, is_open: bool
+    call: ExpectedCall, tools: Mapping[str, _Tool], at: Location, *, is_open: bool
 ) -> Iterator[Problem]:
     if (tool := tools.get(call.name)) is None:
         if not is_open:
@@ -150,7 +197,7 @@ def _call_problems(
             yield at, f"requires the argument {name!r} of {call.name}, which has: {_names(known)}"
 
 
-def _contradictions(one: "Assertion", other: "Assertion", at: Location) -> Iterator[Problem]:
+def _contradictions(one: _Assertion, other: _Assertion, at: Location) -> Iterator[Problem]:
     """Yield what `one` requires and `other`, which covers the same turn or the conversation, forbids."""
     barred = _forbidden(other)
     for key, call in _required(one):

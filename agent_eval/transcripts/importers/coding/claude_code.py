@@ -395,7 +395,7 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
     if str(line.get("toolUseResult")).startswith("Error: "):
         found = [{**m, "is_error": True} if m["role"] == "tool" else m for m in found]
     is_api_error = line.get("isApiErrorMessage") is True
-    if is_api_error or message.get("model") == _SYNTHETIC:  # the program speaks in the place of the model
+    if is_api_error or message.get("model") == _SYNTHETIC:  # written by the program, not by the model
         found = [
             of_program(m, is_error=is_api_error or says_api_error(m.get("content")))
             if m["role"] == "assistant" and not m.get("tool_calls")

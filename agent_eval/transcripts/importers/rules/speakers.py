@@ -107,7 +107,7 @@ _LINES = re.compile(
 _REPLIES = re.compile(
     r"(?:No response requested\.?|\(no content\)|\[?Request interrupted by user[^\]\n]*\]?)", re.IGNORECASE
 )
-"""Texts under the agent's name that a program wrote in its place."""
+"""Texts that a program wrote under the agent's name."""
 _API_ERRORS = re.compile(
     r"(?:API Error(?:: \d{3}\b| \(|: (?:Connection|Request|Claude's response|The model)\b)|Request timed out|"
     r"Prompt is too long|Credit balance is too low|Invalid API key|OAuth (?:token|authentication) |Please run /login|"
