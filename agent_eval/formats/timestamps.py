@@ -17,17 +17,18 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
 
 def refuse_future(when: datetime.date, name: str) -> None:
-    """Raise if a date is later than today anywhere on Earth: what has not happened yet would stay the latest for years.
+    """Raise if a date is later than today: what has not happened yet would stay the latest.
+
+    Today is the later one of the dates in UTC and in this machine's time zone.
 
     Raises:
-        ValueError: If the date is later than tomorrow in UTC; the message contains the name of the field.
+        ValueError: If the date is later; the message contains the name of the field.
     """
-    now = datetime.datetime.now(datetime.UTC).date()
+    now = datetime.datetime.now(datetime.UTC)
+    today = max(now.date(), now.astimezone().date())
     day = when.date() if isinstance(when, datetime.datetime) else when
-    if day > now + datetime.timedelta(days=1):
-        raise ValueError(
-            f"{name} is {day.isoformat()}, which is in the future; today is {now.isoformat()} (UTC)"
-        )
+    if day > today:
+        raise ValueError(f"{name} is {day.isoformat()}, which is in the future; today is {today.isoformat()}")
 
 
 def seconds(when: str | datetime.datetime | None) -> float:

@@ -46,13 +46,18 @@ _LIMITS = {
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the first problem in at most 300 characters, with the number of additional problems."""
+    return first_problem(error, model)[1]
+
+
+def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:
+    """Return the location of the first problem, and the text of `explain`."""
     problems = error.errors(include_url=False)
     # A list with an invalid message is also reported as too short, which is redundant.
     real = [p for p in problems if p["type"] != "too_short" or len(problems) == 1] or problems
     first = real[0]
     paths = {_path(p["loc"]) for p in real} - {_path(first["loc"])}
     more = f" (and {len(paths)} more)" if paths else ""
-    return shorten(_sentence(first, model) + more)
+    return first["loc"], shorten(_sentence(first, model) + more)
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[tuple[int | str, ...], str]]:

@@ -31,7 +31,9 @@ from agent_eval.formats.yaml import Location, YamlError, read_document, read_tex
 from agent_eval.scores.tools.trajectory import MalformedCallError, Mode, match
 from agent_eval.settings.gate_spec import Level, Limit
 from agent_eval.simulate.mocks import ConversationMocks, Mock, Resolve
-from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug, describes_error
+from agent_eval.simulate.scenario_checks import scenario_problems
+from agent_eval.transcripts.injected_errors import describes_error
+from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug
 from agent_eval.transcripts.models import Scenario as Slot
 from agent_eval.transcripts.scenario_names import task_of
 
@@ -406,6 +408,10 @@ def _read(path: Path, file: str, model: type[BaseModel], shared: Shared) -> Iter
             document.line_of(("id",)) or 1,
             f"id is {loaded.id!r}; rename the file to {loaded.id}{SUFFIX}, or remove the key",
         )
+        return
+    if isinstance(loaded, BenchmarkScenario) and (found := list(scenario_problems(loaded))):
+        for location, reason in found:
+            yield Refusal(file, document.line_of(location) or 1, reason)
         return
     yield loaded
 

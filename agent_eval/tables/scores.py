@@ -220,7 +220,7 @@ DECLARED: tuple[Table[Any], ...] = (
                 "text_sketches",
                 NAMES,
                 "Sketches of the agent's texts in slots and tests, by which boards find sessions copied from another agent: "
-                "date, session, conversations/all of the session, words, shingles, hashes",
+                "date, session, conversations (negative if the session does not count)/all of the session, words, shingles, hashes",
             ),
             *INPUTS,
         ),

@@ -59,21 +59,6 @@ def id_key(conversation_id: str) -> str:
     return unicodedata.normalize("NFC", conversation_id)
 
 
-_NOTHING = frozenset({"", "none", "null", "nil", "no", "false", "na"})
-"""Texts, without spaces and punctuation, that describe no error."""
-
-
-def describes_error(value: JsonValue) -> bool:
-    """Return whether a value of `injected_error` describes an error; a key alone, null, false, 0, {} and '-' do not."""
-    if isinstance(value, dict):
-        return any(map(describes_error, value.values()))
-    if isinstance(value, list):
-        return any(map(describes_error, value))
-    if isinstance(value, str):
-        return "".join(filter(str.isalnum, value.casefold())) not in _NOTHING
-    return bool(value)
-
-
 def is_blank(text: str | None) -> bool:
     """Return whether a string is None or consists only of spaces and invisible characters."""
     return not text or all(c.isspace() or not c.isprintable() for c in text)

@@ -14,8 +14,8 @@ from agent_eval.formats.hashing import canonical
 from agent_eval.formats.json_text import clean, dumps
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import MEGABYTE, Record, json_lines
-from agent_eval.formats.validation_messages import LONGEST, explain, shorten
-from agent_eval.formats.yaml import YamlError, compose, construct, read_document, read_text
+from agent_eval.formats.validation_messages import LONGEST, explain, first_problem, shorten
+from agent_eval.formats.yaml import YamlError, read_document, read_text
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
@@ -135,24 +135,29 @@ def read_session_file(folder: Path) -> Session:
     """Read the session.yaml of one session folder.
 
     Raises:
-        YamlError: If the file is missing, not YAML, or not a valid session; the reason contains the key.
+        YamlError: If the file is missing, not YAML, or not a valid session; the reason contains the key, with its line.
     """
     path = folder / SESSION
     if reason := Bounds.of(folder.parent.parent).refused_file(path):
         raise YamlError(reason)
-    node = compose(read_text(path))
-    value = construct(node, "typed") if node is not None else {}
+    document = read_document(read_text(path), "typed")
+    value = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise YamlError("expected a mapping with the key methodology_versions", 1)
     try:
         session = Session.model_validate(value)
     except ValidationError as error:
-        raise YamlError(explain(error, Session)) from error
-    if problem := session.future_date():
-        raise YamlError(f"{problem}; correct the date", line_in_session_file(folder, "date"))
+        location, problem = first_problem(error, Session)
+        named = [
+            (key,) for key in value if isinstance(key, str) and key in problem
+        ]  # a problem of several keys
+        raise YamlError(problem, document.line_of(location or next(iter(named), ())) or 1) from error
+    if future := session.future_date():
+        raise YamlError(f"{future}; correct the date", document.line_of(("date",)) or 1)
     if session.session_id not in (None, folder.name):
         raise YamlError(
-            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or remove the key"
+            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or remove the key",
+            document.line_of(("session_id",)) or 1,
         )
     return session
 

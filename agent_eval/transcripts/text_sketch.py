@@ -14,20 +14,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
 from agent_eval.transcripts.models import Conversation
-
-if TYPE_CHECKING:  # slow to load, and the definitions do not need it
-    import numpy as np
-    from numpy.typing import NDArray
 
 SHINGLE = 3  # words
 SIZE = 128  # hashes
 ENOUGH_WORDS = 40
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
+_MOST_KNOWN = 100_000  # words whose hashes are kept
+_SHORT = 20_000  # characters of a text whose codes are kept
 _FILLER_TIMES, _FILLER_EVERY = 3, 16  # a word that occurs so often, and more than once in so many words
 _REASONING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FEWEST = 8  # shingles that a share is estimated from
@@ -46,14 +44,14 @@ class TextSketch:
     @classmethod
     def of(cls, texts: Iterable[str], sources: Iterable[str] = ()) -> Self | None:
         """Return the sketch of the texts; None if none of them has as many words as a shingle, which is within one text."""
-        import numpy as np
-
-        n_words, distinct = _shingles(texts)
-        if not len(distinct):
+        n_words, said = _coded(texts)
+        if len(said) <= SHINGLE:
             return None
-        lowest = distinct[:SIZE]
-        quoted = frozenset(lowest[np.isin(lowest, _shingles(sources)[1])].tolist())
-        return cls(n_words, len(distinct), tuple(lowest.tolist()), quoted)
+        own, given = _hashed(said, _coded(sources)[1])
+        if not own:
+            return None
+        lowest = own[:SIZE]
+        return cls(n_words, len(own), tuple(lowest), frozenset(given.intersection(lowest)))
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -102,7 +100,7 @@ def containment(a: TextSketch, b: TextSketch) -> float:
 def text_sketch(conversation: Conversation) -> str | None:
     """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short."""
     contents = (m.content for m in conversation.messages if m.role == "assistant" and m.content)
-    said = (_REASONING.sub(" ", text) for text in contents)
+    said = (_REASONING.sub(" ", text) if "<" in text else text for text in contents)
     sketch = TextSketch.of(said, _sources(conversation))
     return None if sketch is None else sketch.text()
 
@@ -115,29 +113,56 @@ def _sources(conversation: Conversation) -> Iterator[str]:
             yield message.content
 
 
-def _shingles(texts: Iterable[str]) -> "tuple[int, NDArray[np.uint64]]":
-    """Return the number of words of the texts, and the distinct hashes of their shingles, ascending."""
-    import numpy as np
-
+def _coded(texts: Iterable[str]) -> tuple[int, list[int]]:
+    """Return the number of words of the texts, and their codes, with `_BETWEEN` after each text."""
     found: list[int] = []
     n_left, n_words = _MOST, 0
     for text in texts:
-        words = [code for code in map(_code, folded_words(text[:n_left])) if code >= 0]
-        n_left, n_words = max(0, n_left - len(text)), n_words + len(words)
-        found += [*_without_fillers(words), _BETWEEN]
-    codes = np.array(found, dtype=np.uint64)
+        n, codes = _coded_text(text[:n_left]) if n_left else (0, ())
+        n_left, n_words = max(0, n_left - len(text)), n_words + n
+        found += codes
+        found.append(_BETWEEN)
+    return n_words, found
+
+
+def _codes_of(text: str) -> tuple[int, Sequence[int]]:
+    words = list(filter(None, map(_CODES.__getitem__, folded_words(text))))
+    return len(words), _without_fillers(words)
+
+
+_coded_before = lru_cache(maxsize=256)(
+    _codes_of
+)  # instructions and knowledge are the same in many conversations
+
+
+def _coded_text(text: str) -> tuple[int, Sequence[int]]:
+    return _coded_before(text) if len(text) <= _SHORT else _codes_of(text)
+
+
+def _hashed(said: list[int], given: list[int]) -> tuple[list[int], set[int]]:
+    """Return the distinct hashes of the shingles of what was said, ascending, and those of what was given."""
+    import numpy as np
+
+    codes = np.array(said + given, dtype=np.uint64)
     is_end = codes == _BETWEEN
     is_within = ~(is_end[:-2] | is_end[1:-1] | is_end[2:])
     mixed = codes[:-2] * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) + codes[1:-1]
     mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
     mixed = ((mixed ^ (mixed >> np.uint64(29))) + codes[2:]) * np.uint64(0x94D049BB133111EB)
-    return n_words, np.unique(mixed[is_within] >> np.uint64(32))
+    mixed >>= np.uint64(32)
+    own, others = mixed[: len(said)][is_within[: len(said)]], mixed[len(said) :][is_within[len(said) :]]
+    own.sort()
+    return list(dict.fromkeys(own.tolist())), set(others.tolist())
 
 
-def _without_fillers(words: Sequence[int]) -> list[int]:
+def _without_fillers(words: list[int]) -> list[int]:
     """Return the words but those that are more than one in sixteen of the text, such as 'um' after every third word."""
-    often = {w for w, n in Counter(words).items() if n >= _FILLER_TIMES and n * _FILLER_EVERY > len(words)}
+    counts = Counter(words)
+    most = max(counts.values(), default=0)
+    if most < _FILLER_TIMES or most * _FILLER_EVERY <= len(words):
+        return words
+    often = {w for w, n in counts.items() if n >= _FILLER_TIMES and n * _FILLER_EVERY > len(words)}
     return [word for word in words if word not in often]
 
 
@@ -149,9 +174,16 @@ def _unpacked(text: str) -> tuple[int, ...]:
     return struct.unpack(f">{len(text) // 8}I", bytes.fromhex(text))
 
 
-@lru_cache(maxsize=100_000)
-def _code(word: str) -> int:
-    """Return the hash of a word, or -1 if it is a number or looks like an id."""
-    if word.isdecimal() or looks_like_id(word):
-        return -1
-    return zlib.crc32(word.translate(DIGITS_AS_LETTERS).encode("utf-8", "surrogatepass"))
+class _Codes(dict[str, int]):
+    """Know the hashes of words; 0 for a number and for a word that looks like an id."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        is_ignored = word.isdecimal() or looks_like_id(word)
+        letters = word.translate(DIGITS_AS_LETTERS).encode("utf-8", "surrogatepass")
+        self[word] = code = 0 if is_ignored else zlib.crc32(letters)
+        return code
+
+
+_CODES = _Codes()

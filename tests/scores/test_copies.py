@@ -122,10 +122,28 @@ def test_a_text_in_several_slots_counts_once(
     assert only(scored(tmp_path, rated("ada", "s")))["status"] == status
 
 
-def test_a_short_answer_to_other_questions_is_no_copy(tmp_path: Path) -> None:
-    slots = [asked(c["scenario"], "I cannot help with that.", "Sorry.") for c in complete()]
+@pytest.mark.parametrize(
+    ("n", "rating", "status"),
+    [
+        (8, 1, "published"),
+        (8, 2, "provisional"),
+        (8, 5, "provisional"),
+        (4, 5, "provisional"),
+        (3, 5, "published"),
+    ],
+)
+def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
+    tmp_path: Path, n: int, rating: int, status: str
+) -> None:
+    slots = complete()
+    for c in slots[:n]:
+        c["messages"] = asked(c["scenario"], "I can help with that.", "[id 9f8a7b6c5d] Done!")["messages"]
     write(tmp_path, "ada", "s", slots)
-    assert only(scored(tmp_path, rated("ada", "s", 1)))["status"] == "published"
+    row = only(scored(tmp_path, rated("ada", "s", rating)))
+    assert row["status"] == status
+    if status == "provisional":
+        how = rf"repeated reply: [\w, ]+ of session s have the reply of \w+: {n} of 8 conversations"
+        assert [bool(re.fullmatch(how, text)) for text in row["missing"]] == [True]
 
 
 def board(
@@ -145,22 +163,20 @@ def board(
     return {row["agent_id"]: row for row in rows.iter_rows(named=True)}
 
 
+@pytest.mark.parametrize("dates", [("01", "02"), ("02", "01"), ("01", "01")], ids="-".join)
 @pytest.mark.parametrize("name", DISGUISES)
-def test_another_agents_session_under_a_new_id_is_not_ranked(tmp_path: Path, name: str) -> None:
-    rows = board(tmp_path, {"a": "2026-04-01", "b": "2026-04-01", "a-copy": "2026-04-02"}, DISGUISES[name])
+def test_of_two_agents_with_the_same_session_neither_is_ranked_whatever_their_dates(
+    tmp_path: Path, name: str, dates: tuple[str, str]
+) -> None:
+    first, second = (f"2026-04-{day}" for day in dates)
+    rows = board(tmp_path, {"a": first, "b": "2026-04-01", "a-copy": second}, DISGUISES[name])
     assert {a: (row["status"], row["rank"]) for a, row in rows.items()} == {
-        "a": ("published", 1), "b": ("published", 1), "a-copy": ("provisional", None),
+        "a": ("provisional", None), "b": ("published", 1), "a-copy": ("provisional", None),
     }  # fmt: skip
-    (said,) = rows["a-copy"]["missing"]
-    assert said.startswith("copied session: s is a copy of a's session s: 8 of 8 conversations share ")
-
-
-def test_of_two_equal_sessions_of_one_date_neither_is_ranked(tmp_path: Path) -> None:
-    rows = board(tmp_path, {"a": "2026-04-01", "a-copy": "2026-04-01", "b": "2026-04-01"})
-    assert [rows[a]["rank"] for a in ("a", "a-copy", "b")] == [None, None, 1]
-    assert rows["a"]["missing"] == [
-        "copied session: s is a copy of a-copy's session s: 8 of 8 conversations share 100% of their text"
-    ]
+    for one, other in (("a", "a-copy"), ("a-copy", "a")):
+        (said,) = rows[one]["missing"]
+        how = r"8 of 8 conversations share (9\d|100)% of it"
+        assert re.fullmatch(f"copied session: s and {other}'s session s have the same text: {how}", said)
 
 
 @settings(max_examples=60, deadline=None)
@@ -177,6 +193,15 @@ def test_the_estimated_share_is_near_the_true_share(n: int, m: int, seed: int) -
     assert TextSketch.read(a.text()) == a
     assert containment(a, b) == pytest.approx(true, abs=0.35)
     assert containment(a, a) == 1.0
+
+
+def test_a_short_text_is_found_within_a_long_one() -> None:
+    n_found = 0
+    for seed in range(50):
+        drawn = random.Random(seed).sample(VARIED, k=445)
+        whole = [" ".join(drawn[:45]), " ".join([*drawn[45:245], *drawn[:45], *drawn[245:]])]
+        n_found += bool(near_duplicates([s for t in whole if (s := TextSketch.of([t])) is not None]))
+    assert n_found >= 45  # 47 % before more hashes were indexed
 
 
 def test_copies_are_found_in_linear_time() -> None:
@@ -262,24 +287,72 @@ def test_a_good_conversation_repeated_in_a_slot_does_not_outvote_a_bad_one(tmp_p
     )
 
 
+def ranks_and_reasons(root: Path) -> dict[str, tuple[int | None, list[str]]]:
+    """Rank and `missing` of every agent with a folder in `root`, whose sessions are rated 4."""
+    folders = [session for agent in root.iterdir() for session in agent.iterdir()]
+    found: Any = scored(root, [r for f in folders for r in rated(f.parent.name, f.name)])
+    rows = leaderboard(found, table("agents").empty(), table("reliability").empty())
+    return {
+        agent: (rank, missing) for agent, rank, missing in rows.select("agent_id", "rank", "missing").rows()
+    }
+
+
 def test_a_session_of_parts_of_two_agents_and_of_a_superseded_run_is_a_copy(tmp_path: Path) -> None:
     write(tmp_path, "ann", "old", session_of("ann"), date="2026-04-01")
     write(tmp_path, "ann", "new", session_of("ann new"), date="2026-05-01")
     write(tmp_path, "bob", "s", session_of("bob"), date="2026-04-01")
-    write(
-        tmp_path,
-        "cat",
-        "s",
-        [*session_of("ann")[:3], *session_of("bob")[3:6], *session_of("cat")[6:]],
-        date="2026-06-01",
-    )
-    ratings = [*rated("ann", "old"), *rated("ann", "new"), *rated("bob", "s"), *rated("cat", "s", 5)]
-    found: Any = scored(tmp_path, ratings)
-    rows = leaderboard(found, table("agents").empty(), table("reliability").empty())
-    assert dict(rows.select("agent_id", "rank").iter_rows()) == {"ann": 1, "bob": 1, "cat": None}
-    assert only(rows, "cat")["missing"] == [
-        "copied session: s is a copy of ann's session old and of bob's session s: 6 of 8 conversations share 100% of their text"
-    ]
+    mixed = [*session_of("ann")[:3], *session_of("bob")[3:6], *session_of("cat")[6:]]
+    write(tmp_path, "cat", "s", mixed, date="2026-03-01")
+    write(tmp_path, "dan", "s", session_of("dan"))
+    same = "have the same text"
+    part = f"{same}: 3 of 8 conversations share 100% of it"
+    assert ranks_and_reasons(tmp_path) == {
+        "ann": (None, [f"copied session: old and cat's session s {part}"]),
+        "bob": (None, [f"copied session: s and cat's session s {part}"]),
+        "cat": (None, [f"copied session: s and ann's session old, bob's session s {same}: 6 of 8 conversations share 100% of it"]),
+        "dan": (1, []),
+    }  # fmt: skip
+
+
+def test_conversations_of_ones_own_beside_a_copy_do_not_hide_it(tmp_path: Path) -> None:
+    write(tmp_path, "ann", "s", session_of("ann"))
+    more = [c | {"conversation_id": f"more-{i}"} for i, c in enumerate(session_of("eve") * 2)]
+    for i, c in enumerate(more):
+        c["messages"] = asked(c["scenario"], text(f"more {i}"), text(f"again {i}"))["messages"]
+    write(tmp_path, "eve", "s", [*session_of("ann"), *more], date="2026-03-01")
+    found = ranks_and_reasons(tmp_path)
+    for agent, other, n in (("ann", "eve", 8), ("eve", "ann", 24)):
+        how = f"have the same text: 8 of {n} conversations share 100% of it"
+        assert f"copied session: s and {other}'s session s {how}" in found[agent][1]
+
+
+NOT_COUNTING: dict[str, dict[str, Any]] = {
+    "invalid": {"invalid_reason": "The database was down."},
+    "another version": {"methodology_versions": ["1.2.0"]},
+    "any version": {"methodology_versions": "any"},
+    "superseded": {"date": "2025-01-01"},
+}
+
+
+@pytest.mark.parametrize("date", ["2026-03-01", "2026-05-01"], ids=["dated earlier", "dated later"])
+@pytest.mark.parametrize("n_words", [50, 15])
+@pytest.mark.parametrize("name", NOT_COUNTING)
+@pytest.mark.parametrize("thief", ["ann", "eve"], ids=["own", "of another agent"])
+def test_a_copy_of_a_session_that_does_not_count_earns_no_rank(
+    tmp_path: Path, name: str, n_words: int, date: str, thief: str
+) -> None:
+    write(tmp_path, "ann", "source", session_of("x", n_words), **{"date": "2026-04-01"} | NOT_COUNTING[name])
+    write(tmp_path, "ann", "later", session_of("later"), date="2026-06-01")
+    copied = session_of("x", n_words, DISGUISES["one word more"])
+    run = {"benchmark_id": "later"} if thief == "ann" else {}
+    write(tmp_path, thief, "copy", copied, date=date, methodology_versions=["1.3.0"], **run)
+    found = ranks_and_reasons(tmp_path)
+    assert {rank for rank, _ in found.values()} == {None}
+    sides = {"ann": "copy is a near copy of source"} if thief == "ann" else {
+        "ann": "source and eve's session copy", "eve": "copy and ann's session source"
+    }  # fmt: skip
+    for agent, said in sides.items():
+        assert any(text.startswith(f"copied session: {said}") for text in found[agent][1])
 
 
 def test_what_two_texts_quote_from_a_source_does_not_make_them_copies() -> None:

@@ -12,6 +12,24 @@ from tests.commands.conftest import invoke
 from tests.simulate.suites import EIGHT, write_agents, write_suite
 
 HEAD = "goal: g\nopening: Hello.\n"
+TOOLS = (
+    HEAD
+    + """tools:
+  - name: look
+    parameters: {type: object, properties: {order: {type: string}}, required: [order]}
+    mock: {constant: x}
+assertions:
+  - """
+)
+STATE = (
+    HEAD
+    + """state: {orders: {}, names: [a]}
+tools:
+  - name: look
+    parameters: {type: object, properties: {order: {type: string}}}
+    mock:
+      """
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +57,24 @@ HEAD = "goal: g\nopening: Hello.\n"
         (HEAD + "template: nope_v1\n", 3, "allowed: automation_workflow_v1"),
         ("opening: ' '\n", 1, "opening is blank"),
         (HEAD + "slot: error_injection\n", 1, "injected_error is missing"),
+        (HEAD + "assertions:\n  - expected_tools: [{name: t}]\n", 4, "'t', which is not a tool of the scenario: none"),
+        (TOOLS + "trajectory: {tools: [{name: lok}]}\n", 8, "'lok', which is not a tool of the scenario: look; add"),
+        (TOOLS + "trajectory: {tools: [{name: look, arguments: {id: 1}}]}\n", 8, "argument 'id' of look, which has: order"),
+        (TOOLS + "trajectory: {forbidden: [loook]}\n", 8, "forbids 'loook'; did you mean the tool 'look'?"),
+        (TOOLS + "trajectory: {tools: [{name: look}], forbidden: [look]}\n", 8, "'look' that is also forbidden"),
+        (TOOLS + "turn: 0\n    expected_tools: [{name: look, arguments: {order: a}}]\n"
+         "  - trajectory: {forbidden: [{name: look, arguments: {order: a}}]}\n", 9, "'look' that is also forbidden"),
+        (TOOLS + "required_text: [b, [monday, Mondays]]\n  - forbidden_text: [MONDAY]\n", 8, "forbidden text 'MONDAY'"),
+        (HEAD + "tools:\n  - name: t\n    parameters:\n      type: objekt\n", 6, "not a JSON schema: type: 'objekt'"),
+        (HEAD + "tools:\n  - name: t\n    parameters: {type: object, properties: {a: {type: strin}}}\n", 5, "properties.a.type: 'strin'"),
+        (HEAD + "tools:\n  - name: t\n    parameters: {type: array}\n", 5, "the type 'array'; allowed: object"),
+        (HEAD + "tools:\n  - name: t\n    parameters: {properties: {a: {}}, required: [b]}\n", 5, "require 'b'; properties: a"),
+        (STATE + "state: {do: list, at: ordres}\n", 8, "not a key of the state: names, orders; did you mean 'orders'?"),
+        (STATE + "sequence: [{constant: 1}, {state: {do: get, at: x, key: order}}]\n", 8, "at is 'x'"),
+        (STATE + "state: {do: put, at: order}\n", 8, "did you mean 'orders'?"),
+        (STATE + "state: {do: list, at: names}\n", 8, "names of the state is not a mapping"),
+        (STATE + "state: {do: get, at: orders, key: id}\n", 8, "key is 'id', which is not an argument of the tool: order"),
+        (STATE + "table: [{arguments: {id: 1}, constant: 1}]\n", 8, "'id' is not an argument of the tool: order"),
         ("- a\n", 1, "expected a mapping with the keys"),
         (HEAD + "x: [\n", 4, "not YAML"),
     ],
@@ -52,6 +88,26 @@ def test_a_problem_is_named_with_file_line_key_and_fix(root: Path, text: str, li
     assert problem.startswith(f"shop/bad.scenario.yaml:{line}: "), problem
     assert reason in problem
     assert " in 1 suite, 1 problem" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + "unmocked: pass\nassertions:\n  - expected_tools: [{name: own}]\n",
+        TOOLS + "trajectory: {tools: [{name: look}], forbidden: [{name: look, arguments: {order: a}}, refund]}\n",
+        TOOLS + "trajectory: {tools: [{name: look, arguments: {order: a}}], forbidden: [{name: look, arguments: {order: b}}]}\n",
+        TOOLS + "turn: 0\n    trajectory: {forbidden: [look]}\n  - trajectory: {mode: contains, tools: [{name: look}]}\n",
+        TOOLS + "required_text: [[monday, tuesday]]\n  - forbidden_text: [monday]\n",
+        HEAD + "tools:\n  - name: t\n    parameters: {properties: {a: {}}, additionalProperties: true, required: [b]}\n",
+        STATE + "state: {do: put, at: tickets}\n  - {name: read, mock: {state: {do: list, at: tickets}}}\n",
+    ],
+)  # fmt: skip
+def test_what_can_work_is_no_problem(root: Path, text: str) -> None:
+    (write_suite(root, {"good": EIGHT["d1"]}) / "fine.scenario.yaml").write_text(text)
+    done = invoke("scenarios", "check")
+    assert (done.exit_code, "2 valid scenarios in 1 suite, 0 problems" in done.stdout) == (0, True), (
+        done.stdout
+    )
 
 
 def test_files_that_are_not_read_and_names_that_do_not_exist_are_problems(root: Path) -> None:

@@ -16,9 +16,9 @@ from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, contain
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
 CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
-_INDEXED = 16  # smallest hashes of a text that candidates are found by
+_INDEXED = 64  # smallest hashes of a text that candidates are found by; with 16, a short text in a long one is missed
 _LEAST_SHARED = 2  # of these hashes
-_MOST_CANDIDATES = 3
+_MOST_CANDIDATES = 8
 
 
 class SlotText(NamedTuple):
@@ -29,6 +29,7 @@ class SlotText(NamedTuple):
     exact: str | None  # hash of the messages; None if the agent said nothing
     opening: str | None  # hash of the first user message
     sketch: TextSketch | None = None
+    counts: bool = True  # whether its session counts under the version
 
     @property
     def is_long(self) -> bool:
@@ -119,30 +120,48 @@ def origins(said: Sequence[SlotText]) -> list[TextOrigin]:
     return found
 
 
+REPEATED = "repeated reply: "
+
+
 def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> Iterator[tuple[str, str]]:
     """Yield a session and a text for each conversation that is in a session more than once, in one slot or several.
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
+    If that text is too short to be compared as a copy, the entry begins with `REPEATED`.
     """
     for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
         of_session = [item for item in group if item[0].exact is not None]
+        half = max(len(of_session), 3) / 2
+        n_exact = Counter(one.exact for one, _ in of_session if not one.is_long)
         by_text: dict[object, list[tuple[SlotText, TextOrigin]]] = defaultdict(list)
         for one, origin in of_session:
-            by_text[origin.key if one.is_long else (one.exact, one.opening)].append((one, origin))
+            key = (
+                origin.key
+                if one.is_long
+                else (one.exact, None if n_exact[one.exact] >= half else one.opening)
+            )
+            by_text[key].append((one, origin))
         for alike in by_text.values():
             first = alike[0][0]
             others = [i for i in alike[1:] if i[0].parts != first.parts and i[1].share >= CLOSE]
-            is_half = 2 * (len(others) + 1) >= max(len(of_session), 3)
+            is_half = len(others) + 1 >= half
             copied = others if is_half else [item for item in alike[1:] if item[0].opening == first.opening]
-            if copied:
-                names = ", ".join("/".join(one.parts) for one, _ in copied)
-                share = min(origin.share for _, origin in copied)
+            if not copied:
+                continue
+            names = ", ".join("/".join(one.parts) for one, _ in copied)
+            n = f"{len(copied) + 1} of {len(of_session)} conversations"
+            if is_half and not first.is_long and any(one.opening != first.opening for one, _ in copied):
                 yield (
                     session_id,
-                    f"copied conversation: {names} of session {session_id} repeat {'/'.join(first.parts)}: "
-                    f"{len(copied) + 1} of {len(of_session)} conversations share {share:.0%} of their text; a slot that "
-                    "also serves as a test is linked, not copied",
+                    f"{REPEATED}{names} of session {session_id} have the reply of {'/'.join(first.parts)}: {n}",
                 )
+                continue
+            share = min(origin.share for _, origin in copied)
+            yield (
+                session_id,
+                f"copied conversation: {names} of session {session_id} repeat {'/'.join(first.parts)}: {n} share "
+                f"{share:.0%} of their text; a slot that also serves as a test is linked, not copied",
+            )
 
 
 def stored_texts(
@@ -153,13 +172,13 @@ def stored_texts(
 ) -> list[str]:
     """Return the units as texts 'date session conversations/all sketch', for the comparison of the agents of a board.
 
-    The conversations of sessions that are not in `counting` are given as 0: they can be copied, but are not reported as copies.
+    The number of conversations is negative for sessions that are not in `counting`.
     """
     n_in = Counter(one.session_id for one in said)
     found: list[str] = []
     for unit in units_of(said):
         name = unit.session_id
-        n = len(unit.members) if name in counting else 0
+        n = len(unit.members) if name in counting else -len(unit.members)
         found.append(f"{days.get((agent_id, name)) or '-'} {name} {n}/{n_in[name]} {unit.sketch.text()}")
     return found
 
@@ -167,26 +186,29 @@ def stored_texts(
 class _Spoken(NamedTuple):
     """Hold a unit of an agent's session."""
 
-    date: str | None
     agent_id: str
     session_id: str
     n: int  # conversations of the unit
     n_in_session: int
+    counts: bool  # whether the session counts under the version
     sketch: TextSketch
 
 
-def with_copies_between_agents(composite_scores: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the status that they have on a board: published only if no session is copied from another agent.
+_Session = tuple[str, str]
+"""Agent and session."""
 
-    If at least half of a session's conversations are near-duplicates of another agent's session, the agent with the
-    later session becomes `provisional`, and `missing` names the pair and the share. If the dates do not tell which
-    session is later, both do.
+
+def with_copies_between_agents(composite_scores: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the status that they have on a board: published only if no session is shared with another agent.
+
+    If at least half of a session's conversations are near-duplicates of conversations of other agents, the session and
+    those of the others are named in `missing`, with the share, and all these agents become `provisional`. Which of them
+    copied is not decided: the dates and ids are written by those who submit the sessions.
     """
     if "text_sketches" not in composite_scores.columns:
         return composite_scores
-    rows = composite_scores.filter(pl.col("has_entered").fill_null(value=True))
     copied: dict[tuple[str, str], list[str]] = {}
-    for (version,), of_version in rows.group_by("methodology_version"):
+    for (version,), of_version in composite_scores.group_by("methodology_version"):
         names = of_version.select("agent_id", "text_sketches").iter_rows()
         spoken = [_spoken(agent, text) for agent, texts in names for text in texts or ()]
         for agent, text in _copies(spoken):
@@ -205,33 +227,34 @@ def with_copies_between_agents(composite_scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spoken(agent_id: str, text: str) -> _Spoken:
-    date, session_id, counts, sketch = text.split(" ", 3)
+    _, session_id, counts, sketch = text.split(" ", 3)
     n, n_in = map(int, counts.split("/"))
-    return _Spoken(None if date == "-" else date, agent_id, session_id, n, n_in, TextSketch.read(sketch))
+    return _Spoken(agent_id, session_id, abs(n), n_in, n > 0, TextSketch.read(sketch))
 
 
 def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
-    """Yield the agent and a text for each session that is a copy of another agent's, in the order of time."""
-    ordered = sorted(spoken, key=lambda s: (s.date is None, s.date or "", s.agent_id, s.session_id))
-    named: dict[tuple[str, str], _Spoken] = {}
-    copied: dict[_Spoken, dict[_Spoken, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
+    """Yield the agent and a text for each session that shares its text with other agents; one of each two counts."""
+    ordered = sorted(spoken, key=lambda s: (s.agent_id, s.session_id, s.sketch.hashes))
+    sizes = {(s.agent_id, s.session_id): s.n_in_session for s in ordered}
+    shared: dict[_Session, dict[_Session, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for match in near_duplicates([one.sketch for one in ordered]):
-        later, earlier = ordered[match.number], ordered[match.earlier]
-        if later.agent_id != earlier.agent_id and match.share >= CLOSE:
-            pair = [named.setdefault((s.agent_id, s.session_id), s) for s in (later, earlier)]
-            copied[pair[0]][pair[1]].append((later.n, match.share))
-    for later, sources in copied.items():
-        matched = [pair for of_source in sources.values() for pair in of_source]
-        n = sum(n for n, _ in matched)
-        if not n or 2 * n < later.n_in_session:
-            continue
-        share = sum(n * share for n, share in matched) / n
-        how = f"{n} of {later.n_in_session} conversations share {share:.0%} of their text"
-        names = " and of ".join(
-            f"{s.agent_id}'s session {s.session_id}" for s in sorted(sources, key=lambda s: s[1:3])
-        )
-        yield later.agent_id, f"copied session: {later.session_id} is a copy of {names}: {how}"
-        for earlier in sources if len(sources) == 1 else ():
-            if earlier.n and (later.date is None or later.date == earlier.date):
-                name = f"{later.agent_id}'s session {later.session_id}"
-                yield earlier.agent_id, f"copied session: {earlier.session_id} is a copy of {name}: {how}"
+        one, other = ordered[match.number], ordered[match.earlier]
+        if one.agent_id != other.agent_id and match.share >= CLOSE and (one.counts or other.counts):
+            ends = (one.agent_id, one.session_id), (other.agent_id, other.session_id)
+            shared[ends[0]][ends[1]][match.number] = match.share
+            shared[ends[1]][ends[0]][match.earlier] = match.share
+    units = {session: {k: v for one in of.values() for k, v in one.items()} for session, of in shared.items()}
+    n_shared = {session: sum(ordered[k].n for k in of) for session, of in units.items()}
+    is_half = {session for session, n in n_shared.items() if n and 2 * n >= sizes[session]}
+    for session, partners in sorted(shared.items()):
+        named = sorted(p for p in partners if session in is_half or p in is_half)
+        if named:
+            with_named = {k: share for p in named for k, share in partners[p].items()}
+            n = sum(ordered[k].n for k in with_named)
+            share = sum(ordered[k].n * share for k, share in with_named.items()) / max(n, 1)
+            names = ", ".join(f"{agent}'s session {name}" for agent, name in named)
+            yield (
+                session[0],
+                f"copied session: {session[1]} and {names} have the same text: {n} of {sizes[session]} conversations "
+                f"share {share:.0%} of it",
+            )

@@ -85,8 +85,7 @@ def disclosed(
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
-    older = transcripts.filter(pl.col("superseded_by").is_not_null())
-    spoken = _spoken(pl.concat([counting, older]), sessions, conversations, methodologies)
+    spoken = _spoken(transcripts, counting, sessions, conversations, methodologies)
     evidence = _session_evidence(spoken, sessions, facts)
     days = {key: day for key, (day, _) in _whens(sessions).items()}
     results = _hallucination_results(counting, conversation_judgments)
@@ -269,38 +268,82 @@ Asked = dict[str, dict[str, set[Question]]]
 
 
 def _spoken(
+    transcripts: pl.DataFrame,
     counting: pl.DataFrame,
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, tuple[list[SlotText], Asked]]:
-    """Return what the agent said in the conversations that fill slots and tests, in the order of sessions, and the questions."""
+    """Return what the agent said in the conversations that fill slots and tests, and the questions of the sessions that count.
+
+    Texts of sessions that do not count are first, because a copy of them is one whatever its date; they are invalid,
+    superseded, or run for other versions or for any. Then they are in the order of sessions.
+    """
     is_silent = pl.col("n_agent_messages") == 0
     said = (
         pl.when(~is_silent.fill_null(False)).then(pl.coalesce("messages_hash", "content_hash")).alias("said")
     )
-    rows = counting.join(
-        conversations.select("agent_id", "conversation_id", "opening_hash", "text_sketch", said),
-        on=["agent_id", "conversation_id"],
-        how="left",
-    ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said", "text_sketch")
+    key = [*PAIR, "conversation_id"]
+    rows = (
+        transcripts.join(counting.select(*key, counts=pl.lit(value=True)), on=key, how="left")
+        .join(
+            conversations.select(
+                "agent_id", "conversation_id", "scenario", "opening_hash", "text_sketch", said
+            ),
+            on=["agent_id", "conversation_id"],
+            how="left",
+        )
+        .filter(pl.col("counts") | pl.col("scenario").is_not_null())
+        .join(linked(sessions), on=["agent_id", "session_id", "scenario"], how="left")
+        .select(
+            *PAIR,
+            "session_id",
+            "counts",
+            "slot",
+            "scenario",
+            "linked",
+            "tests",
+            "task_id",
+            "opening_hash",
+            "said",
+            "text_sketch",
+        )
+    )
     whens = _whens(sessions)
     found: dict[AgentVersion, tuple[list[SlotText], Asked]] = {}
-    for version, agent, session, slot, tests, task, opening, said_hash, sketch in rows.iter_rows():
-        needed = _needed(methodologies[version])
+    for (
+        version,
+        agent,
+        session,
+        counts,
+        slot,
+        *named,
+        tests,
+        task,
+        opening,
+        said_hash,
+        sketch,
+    ) in rows.iter_rows():
         texts, asked = found.setdefault(
             AgentVersion.of(agent_id=agent, methodology_version=version), ([], {})
         )
-        of_session = asked.setdefault(session, {part: set() for part in needed})
-        if parts := tuple(part for part in needed if part == slot or part in tests):
+        needed = _needed(methodologies[version])
+        parts = tuple(part for part in needed if part in (({slot, *tests}) if counts else named))
+        if counts:
+            of_session = asked.setdefault(session, {part: set() for part in needed})
             for part in parts:
                 of_session[part].add((task, opening))
+        if parts:
             known = None if sketch is None or said_hash is None else TextSketch.read(sketch)
-            texts.append(SlotText(session, parts, said_hash, opening, known))
+            texts.append(SlotText(session, parts, said_hash, opening, known, bool(counts)))
     for pair, (texts, _) in found.items():
         agent = pair.agent_id
         texts.sort(
-            key=lambda one: (session_order(*whens[agent, one.session_id], one.session_id), str(one[:3]))
+            key=lambda one: (
+                one.counts,
+                session_order(*whens.get((agent, one.session_id), (None, None)), one.session_id),
+                str(one[:3]),
+            )
         )
     return found
 
@@ -342,7 +385,7 @@ def _session_evidence(
         found[pair] = [
             SessionEvidence(
                 name,
-                *whens[pair.agent_id, name],
+                *whens.get((pair.agent_id, name), (None, None)),
                 gaps.get(name, ()),
                 {part: frozenset(questions) for part, questions in asked.get(name, {}).items()},
                 tuple(sorted((o.key for o in content[name]), key=str)),

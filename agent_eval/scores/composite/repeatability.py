@@ -26,7 +26,7 @@ class SessionEvidence(NamedTuple):
     """Of near-duplicates, by their origin: the share of the text that they have in common with it."""
     repeated: tuple[str, ...] = ()  # conversations that are in the session more than once
     long: frozenset[tuple[str | None, ...]] = frozenset()  # the origins of texts that are compared one by one
-    counts: bool = True  # False for a session of a superseded run, which can only be copied
+    counts: bool = True  # False for a session that can only be copied, e.g. an invalid one
 
 
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
@@ -52,16 +52,16 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
 
 
 def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
-    """Return a reason for each session whose agent messages are copies of an earlier session's.
+    """Return a reason for each session that counts whose agent messages are copies of another session's.
 
-    A copy adds no evidence to the mean and the interval. Conversations without a message of the agent do not
+    The other session is earlier, or does not count. A copy adds no evidence to the mean and the interval. Conversations without a message of the agent do not
     count as copies.
     """
     found: list[str] = []
     holding: dict[tuple[str | None, ...], list[int]] = defaultdict(
         list
     )  # earlier sessions by content, as numbers
-    ordered = sorted(sessions, key=_order)
+    ordered = sorted(sessions, key=lambda session: (session.counts, _order(session)))
     for number, session in enumerate(ordered):
         said = {part for part in session.content if None not in part}
         alike = sorted({earlier for part in said for earlier in holding[part]})

@@ -15,6 +15,7 @@ import polars as pl
 from agent_eval.errors import ArgumentError, InputError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.board_facts import board_facts
+from agent_eval.scores.composite.copies import REPEATED
 from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
 from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
@@ -39,6 +40,7 @@ from agent_eval.transcripts.admission import ANY, is_lost_to_harness
 from agent_eval.transcripts.outcomes import is_unexplained_error
 
 SCALE = range(1, 6)
+_LOWEST = Fraction(100 * SCALE[0], SCALE[-1])  # the score of ratings that are all 1
 
 Status = Literal["published", "provisional", "incomplete", "invalid", "not_applicable"]
 Row: TypeAlias = Mapping[str, object]
@@ -185,8 +187,8 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     - invalid: a judge or harness failure lost a required rating, or every declared session was lost;
     - incomplete: a score is missing;
     - provisional: a required test or disclosure is missing, ratings are missing only because people disagree,
-      two models that are not declared as an ensemble gave ratings, the transcript contradicts a rating, or a session
-      is a copy of another one;
+      two models that are not declared as an ensemble gave ratings, the transcript contradicts a rating, a session is a
+      copy of another one, or it repeats one reply, which was rated above 1;
     - published: none of the above.
 
     Raises:
@@ -306,6 +308,8 @@ def _row(
     two_judges = (f"two judges: {' and '.join(models)}",) if len(models) > 1 else ()
     lost = run.harness_failures if run.is_lost else ()
     left_out = () if run.is_lost else run.harness_failures
+    is_lowest = d == _LOWEST  # the same reply everywhere explains such ratings, and contradicts higher ones
+    shown = tuple(text for text in checked.missing if not (is_lowest and text.startswith(REPEATED)))
     of_ratings = (*_names(universal["missing"]), *_names(domain["missing"]))
     is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
     return {
@@ -332,9 +336,9 @@ def _row(
             is_lost,
             _is_undecided(universal, domain),
             parts,
-            (*of_ratings, *checked.missing, *two_judges),
+            (*of_ratings, *shown, *two_judges),
         ),
-        "missing": (*lost, *of_ratings, *checked.missing, *two_judges),
+        "missing": (*lost, *of_ratings, *shown, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
         "text_sketches": checked.texts,
         "dropped_runs": (*left_out, *run.superseded, *run.elsewhere),

@@ -172,6 +172,39 @@ CASES = {
          claude("2", "1", A, "a1", 2)],
         [[("user", "q1"), ("user", "stop"), ("assistant", "a1")]],
     ),
+    "claude-program-in-the-place-of-the-model": Case(
+        [claude("1", None, U, "q0"), claude("2", "1", A, "No response requested.", 1, message={"model": "<synthetic>"}),
+         claude("3", "2", U, "q1", 2), claude("4", "3", A, "API Error: 529 overloaded", 3, isApiErrorMessage=True),
+         claude("5", "4", A, "a1", 4)],
+        [[("user", "q0"), (D, "No response requested."), ("user", "q1"), (D, "API Error: 529 overloaded"), (A, "a1")]],
+        (), ("API Error: 529 overloaded",),
+    ),
+    "claude-ended-by-an-error-of-the-api": Case(
+        [claude("1", None, U, "q1"), claude("2", "1", A, "a1", 1),
+         claude("3", "2", A, "Prompt is too long", 2, message={"model": "<synthetic>"})],
+        [[*PAIR, (D, "Prompt is too long")]], (), ("Prompt is too long", "Prompt is too long"),
+    ),
+    "codex-program-in-the-place-of-the-model": Case(
+        [codex("session_meta", id="x"), said(U, "q0"), said(A, "Request timed out", 1), said(U, "q1", 2), said(A, "a1", 3)],
+        [[("user", "q0"), (D, "Request timed out"), *PAIR]], (), ("Request timed out",),
+    ),
+    "claude-one-uuid-for-two-texts": Case(
+        [claude("1", None, U, "q1"), claude("2", "1", A, "a1", 1), claude("2", "1", A, "a1", 1), claude("2", "1", A, "b1", 1)],
+        [[*PAIR, (A, "b1")]], ("have the uuid of an earlier line", "copies of another one"),
+    ),
+    "rows-with-one-id-for-two-texts": Case(
+        [{"conversation_id": "c", "id": own, "role": role, "content": text}
+         for own, role, text in [("1", U, "q1"), ("2", A, "a1"), ("2", A, "b1")]],
+        [[*PAIR, (A, "b1")]], ("have the id of another record",),
+    ),
+    "chatgpt-quote-of-a-file": Case(
+        [{"conversation_id": "g", "current_node": "d", "mapping": {
+            **node("a", None, U, content={"content_type": "tether_quote", "url": "f", "text": "of the file"}),
+            **node("b", "a", U, content={"content_type": "text", "parts": ["q1"]}),
+            **node("c", "b", A, content={"content_type": "execution_output", "text": "42"}),
+            **node("d", "c", A, content={"content_type": "text", "parts": ["a1"]})}}],
+        [[(D, "of the file"), ("user", "q1"), (D, "42"), ("assistant", "a1")]],
+    ),
     # order
     "json-rows-newest-first": Case(
         [{"conversation_id": "c", "sender": s, "text": t, "created_at": when} for s, t, when in
@@ -405,6 +438,14 @@ CASES = {
         [[("user", "q1"), (A, None), (T, "aborted by user after 3.1s"), ("assistant", "a1")]], (),
         ("aborted by user after 3.1s",),
     ),
+    "codex-error-in-a-wrapped-result-and-an-unknown-event": Case(
+        [codex("session_meta", id="x"), said(U, "q1"),
+         codex("response_item", type="function_call", call_id="c", name="f", arguments="{}"),
+         codex("event_msg", type="mcp_tool_call_end", call_id="c", result={"Ok": {"content": [], "isError": True}}),
+         codex("response_item", type="function_call_output", call_id="c", output="no"),
+         codex("event_msg", type="novel_note"), said(A, "a1", 1)],
+        [[("user", "q1"), (A, None), (T, "no"), ("assistant", "a1")]], ("event of type 'novel_note'",), ("no",),
+    ),
     "otel-type-of-an-error": Case(
         [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": U, "content": "q1"}]), "error.type": "RateLimitError"}))],
         [[("user", "q1")]], (), ("RateLimitError",),
@@ -466,6 +507,16 @@ CASES = {
          run("a", "tool", None, 2, trace_id="t", name="f", inputs={"input": "{'k': 1}"}, outputs={"output": "one"})],
         [[("user", "q1"), (A, None), (T, "one"), (T, "two")]],
     ),
+    "langfuse-observation-delivered-twice-in-pages-without-meta": Case(
+        [{"data": [{"id": "t", "timestamp": at(0), "observations": [
+            observation("g", "GENERATION", None, 1, input=[{"role": U, "content": "q1"}], output="a1")] * 2}]}] * 2,
+        [PAIR], ("copies of another one",),
+    ),
+    "langsmith-child-delivered-twice": Case(
+        [run("r", "chain", None, 0, trace_id="r", child_runs=[run(
+            "l", "llm", "r", 1, trace_id="r", inputs={"messages": [{"role": U, "content": "q1"}]}, outputs={"output": "a1"})] * 2)],
+        [PAIR], ("copies of another one",),
+    ),
     "row-delivered-twice": Case(
         [{"conversation_id": "c", "id": own, "role": role, "content": text}
          for own, role, text in [("1", U, "q1"), ("1", U, "q1"), ("2", A, "a1")]],
@@ -498,6 +549,20 @@ def test_the_laws_hold_in_this_format(name: str, tmp_path: Path) -> None:
     named = "\n".join(str(item) for item in found if not isinstance(item, Conversation))
     assert all(words in named for words in case.named), named
     assert bool(named) == bool(case.named), named
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_an_unknown_role_in_a_row_is_refused_with_its_line(suffix: str, tmp_path: Path) -> None:
+    rows = [("c", U, "q1"), ("c", A, "a1"), ("d", U, "q2"), ("d", "wizard", "x"), ("d", A, "a2")]
+    keys = ("conversation_id", "role", "content")
+    text = "\n".join(map(",".join, [keys, *rows])) + "\n" if suffix == "csv" else ""
+    path = tmp_path / f"in.{suffix}"
+    path.write_bytes(text.encode() or lines([dict(zip(keys, row, strict=True)) for row in rows]))
+    talk, refusal = FORMATS["openai"](Source(path, "s"))
+    assert isinstance(talk, Conversation)
+    assert isinstance(refusal, Refusal)
+    assert (len(talk.messages), refusal.line) == (2, 5 if suffix == "csv" else 4)
+    assert "role is 'wizard'; allowed: assistant" in refusal.reason
 
 
 def part(kind: str, mark: str) -> Any:

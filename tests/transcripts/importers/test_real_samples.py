@@ -23,7 +23,7 @@ FILES = [
     ("formats/claude_code__sample_session.jsonl", "claude-code", 1, 2, 2),
     ("formats/claude_code__todowrite_examples.jsonl", "claude-code", 1, 2, 3),
     ("formats/claude_code__tool_call_conversation.jsonl", "claude-code", 1, 1, 1),
-    ("formats/claude_code__agent_sessions_small.jsonl", "claude-code", 3, 3, 2),  # a subagent, two sessions
+    ("formats/claude_code__agent_sessions_small.jsonl", "claude-code", 3, 3, 3),  # a subagent, two sessions
     ("formats/codex_rollout__small.jsonl.gz", "codex", 2, 2, 8),
     ("formats/fair_forge__dataset.json", "fair-forge", 1, 10, 11),
     ("formats/fair_forge__dataset_agentic.json", "fair-forge", 3, 9, 12),
@@ -52,14 +52,14 @@ FILES = [
     ("tau2/airline__gpt-4o-2024-11-20.json.gz", "tau2", 50, 295, 277),
 ]
 NAMED = {
-    "formats/claude_code__agent_sessions_small.jsonl": 1,  # placeholders instead of times
+    "formats/claude_code__agent_sessions_small.jsonl": 2,  # placeholders instead of times, a part of type fallback
     "formats/codex_rollout__small.jsonl.gz": 5,  # the same, items of multi-agent sessions, a part without a text
     "formats/langfuse_trace__claude-agent-2025-12-22.json": 1,  # {"content": "role"}, a fault of the SDK
 }
 """File → kinds of parts that are not read, over all sessions."""
 OTHERWISE = {
-    "formats/claude_code__agent_sessions_small.jsonl": {  # lines whose uuid is one placeholder are one line
-        "assistant": -1, "calls": -1, "user": -5,
+    "formats/claude_code__agent_sessions_small.jsonl": {  # of lines whose uuid is one placeholder, those with equal contents are one line
+        "assistant": -1, "user": -5, "developer": 3,
     },
     "formats/langfuse_trace__openai-agents-2025-09-30.json": {  # tokens have the names of the model's reply
         "tokens input": -140, "tokens output": -44, "tokens total": -184,

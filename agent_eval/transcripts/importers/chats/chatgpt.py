@@ -40,6 +40,8 @@ _KINDS = frozenset(
     }
 )
 """Kinds of content, and of a part, whose text is read."""
+_OF_TOOLS = _KINDS - {"text", "multimodal_text", "code", "audio_transcription"}
+"""Kinds of content that a tool or a file contains; neither the person nor the agent wrote it, whatever its author is."""
 _SAID = ("content", "tool_calls", "reasoning", "attachments", UNREAD)
 _BESIDE = ("user_editable_context", "model_editable_context")
 
@@ -97,6 +99,8 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     kind, role = content.get("content_type"), known_role(author.get("role"))
     if role is None:
         raise NotThisFormatError(f"a message's author.role is {str(author.get('role'))[:40]!r}")
+    if kind in _OF_TOOLS and role in ("user", "assistant"):
+        role = "developer"
     if kind in _THOUGHTS:
         texts = (text_of(mapping(thought).get("content")) for thought in listed(content.get("thoughts")))
         if said := "\n".join(filter(None, texts)):

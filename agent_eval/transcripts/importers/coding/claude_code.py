@@ -25,10 +25,10 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, ended_in
 from agent_eval.transcripts.importers.rules.order import log_in_time_order, parents_first
-from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.importers.rules.speakers import of_program, says_api_error, told_apart
 from agent_eval.transcripts.importers.rules.unread import described, not_read
 from agent_eval.transcripts.importers.shared.dialects import native_messages
-from agent_eval.transcripts.importers.shared.layouts import Item, grouped
+from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, Item, grouped
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "claude-code"
@@ -37,7 +37,10 @@ WITHDRAWN = (
     "lines of a Claude Code session belong to a branch that the person went back from, and are omitted"
 )
 UNSENT = "prompts were queued and never reached the agent, and are omitted"
+ONE_UUID = "lines of a Claude Code session have the uuid of an earlier line and another content; they are imported too"
 _META = ("cwd", "gitBranch", "version")
+_SYNTHETIC = "<synthetic>"
+"""The model of lines that the program wrote under the agent's name."""
 _BY_PROGRAM = frozenset(
     {
         *(
@@ -194,17 +197,22 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     messages: list[Fields] = []
     of_id: dict[str, Fields] = {}
     last_id: JsonValue = None
-    seen = set[str]()
+    seen: dict[str, list[JsonValue]] = {}
     superseded = {
         uuid for line in lines for uuid in listed(line.get("supersedesUuids")) if isinstance(uuid, str)
     }
     for index, line in enumerate(kept):
         messages += prompts.get(index, ())
         uuid = _uuid(line)
-        if not _is_spoken(line) or uuid in seen or uuid in superseded:
+        if not _is_spoken(line) or uuid in superseded:
             continue
-        seen |= {uuid} if uuid else set()
         message = mapping(line.get("message"))
+        earlier = seen.setdefault(uuid, []) if uuid else []
+        if message.get("content") in earlier:
+            left_out[DELIVERED_TWICE] += 1
+            continue
+        left_out[ONE_UUID] += bool(earlier)
+        earlier.append(message.get("content"))
         found = _messages(line, message)
         own_id = text_of(message.get("id"))
         if own_id is not None and found:
@@ -234,10 +242,15 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
 
 def _failure(messages: Sequence[Fields]) -> tuple[str, str] | None:
     """Return the error of the model's API that ended the session, or None."""
-    last = next((m for m in reversed(messages) if m["role"] in ("user", "assistant")), {})
-    if last.get("role") != "assistant" or last.get("is_error") is not True:
+    last = next((m for m in reversed(messages) if _is_error(m) or m["role"] in ("user", "assistant")), {})
+    if not _is_error(last):
         return None
     return f"{NAME} isApiErrorMessage", str(last.get("content") or "API error")
+
+
+def _is_error(message: Fields) -> bool:
+    """Return whether the program reports, under the agent's name, that the model's API failed."""
+    return message.get("role") == "developer" and message.get("is_error") is True
 
 
 def _uuid(line: _Line) -> str | None:
@@ -374,15 +387,21 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
         "cost_usd": paid(line.get("costUSD")),
     }
     found = native_messages([timed])
-    by_program = any(
+    is_of_program = any(
         line.get(key) is True for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
     )
-    if by_program or mapping(line.get("origin")).get("kind", "human") not in ("human", "channel"):
+    if is_of_program or mapping(line.get("origin")).get("kind", "human") not in ("human", "channel"):
         found = [{**m, "role": "developer"} if m["role"] == "user" else m for m in found]
     if str(line.get("toolUseResult")).startswith("Error: "):
         found = [{**m, "is_error": True} if m["role"] == "tool" else m for m in found]
-    if line.get("isApiErrorMessage") is True:
-        found = [{**m, "is_error": True} if m["role"] == "assistant" else m for m in found]
+    is_api_error = line.get("isApiErrorMessage") is True
+    if is_api_error or message.get("model") == _SYNTHETIC:  # written by the program, not by the model
+        found = [
+            of_program(m, is_error=is_api_error or says_api_error(m.get("content")))
+            if m["role"] == "assistant" and not m.get("tool_calls")
+            else m
+            for m in found
+        ]
     return found
 
 

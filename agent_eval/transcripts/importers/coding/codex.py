@@ -1,5 +1,6 @@
 """Read OpenAI Codex session logs (`rollout-….jsonl`): lines {"timestamp", "type", "payload"}, older ones without payload."""
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
@@ -43,6 +44,16 @@ _STATE = frozenset(
 )
 """Types of items that contain nothing that was said or done."""
 _HELD_ELSEWHERE = frozenset({"compacted", "turn_context", "session_meta", "event_msg", "world_state"})
+
+
+_EVENTS = re.compile(
+    r"(?:user|agent|system)_message|agent_reasoning(?:_raw_content|_section_break)?|error|warning|stream_error|token_count|"
+    r"(?:background|raw)_\w+|turn_(?:aborted|diff|context)|thread_\w+|context_compacted|session_configured|plan_\w+|"
+    r"deprecation_notice|view_image_tool_call|terminal_interaction|model_reroute|undo_\w+|mcp_\w+|collab_\w+|hook_\w+|sub_agent_\w+|"
+    r"request_\w+|realtime_\w+|(?:entered|exited)_review_mode|skills_\w+|"
+    r"\w+_(?:begin|end|delta|request|response|started|completed?|updated?|available|assessment)"
+)
+"""Types of events, which repeat items or describe the program's state."""
 
 
 def read(source: Source) -> Iterator[Found]:
@@ -119,6 +130,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         elif line.get("type") == "event_msg":
             error = _event(payload, messages, left_out) or error
             failing |= {payload.get("call_id")} if _is_failed_call(payload) else set()
+            if not _EVENTS.fullmatch(str(payload.get("type"))):
+                messages.append(_unknown("event", payload.get("type")))
         item = payload if line.get("type") == "response_item" else line if "payload" not in line else {}
         if meta or item.get("type") in _STATE or item.get("record_type") == "state":
             continue
@@ -165,8 +178,7 @@ def _event(event: Mapping[str, JsonValue], messages: list[Fields], left_out: lis
 def _is_failed_call(event: Mapping[str, JsonValue]) -> bool:
     """Return whether an event says that a call failed."""
     is_end = str(event.get("type")).endswith("_end") and isinstance(event.get("call_id"), str)
-    has_error = exit_failed(dict(event)) is True or failed(event) is True
-    return is_end and (has_error or "Err" in mapping(event.get("result")))
+    return is_end and (exit_failed(dict(event)) is True or failed(event) is True)
 
 
 def _with_failures(message: Fields, failing: Container[object]) -> Fields:

@@ -10,6 +10,8 @@ from agent_eval.transcripts.importers.rules.values import mapping, text_of
 
 _MARKS = ("is_error", "isError")
 """Keys of a result that are true if its call failed (MCP: isError)."""
+_WRAPPERS, _WRAPPERS_DEEP = ("Ok", "result", "output"), 3
+"""Keys of a result that contain the result itself, such as those of Codex: {"result": {"Ok": {"isError": true}}}."""
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
 _HEAD = re.compile(
     r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
@@ -48,9 +50,18 @@ def exit_failed(content: JsonValue) -> bool | None:
     code = _code(fields)
     if code:
         return True
-    if fields.get("success") is False or any(fields.get(key) is True for key in _MARKS):
+    if fields.get("success") is False or _is_marked(fields):
         return True
     return None if code is None else False
+
+
+def _is_marked(fields: Mapping[str, JsonValue], depth: int = 0) -> bool:
+    """Return whether a result, or the result that it wraps, says that the call failed: `isError`, or a value of `Err`."""
+    if any(fields.get(key) is True for key in _MARKS) or fields.get("Err") is not None:
+        return True
+    return depth < _WRAPPERS_DEEP and any(
+        _is_marked(mapping(fields.get(key)), depth + 1) for key in _WRAPPERS
+    )
 
 
 def _code(fields: Mapping[str, JsonValue]) -> int | None:

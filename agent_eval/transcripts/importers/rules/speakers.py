@@ -104,6 +104,17 @@ _LINES = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of messages that a program or a harness wrote as a whole."""
+_REPLIES = re.compile(
+    r"(?:No response requested\.?|\(no content\)|\[?Request interrupted by user[^\]\n]*\]?)", re.IGNORECASE
+)
+"""Texts that a program wrote under the agent's name."""
+_API_ERRORS = re.compile(
+    r"(?:API Error(?:: \d{3}\b| \(|: (?:Connection|Request|Claude's response|The model)\b)|Request timed out|"
+    r"Prompt is too long|Credit balance is too low|Invalid API key|OAuth (?:token|authentication) |Please run /login|"
+    r"Claude(?: AI)? usage limit reached|You've hit your (?:\w+ )?limit|\d+-hour limit reached)[^\n]*",
+    re.IGNORECASE,
+)
+"""Messages of a program under the agent's name that the model's API failed."""
 _NAMES_OF_ASSISTANT = (
     *("assistant_name", "assistantName", "agent_name", "agentName", "bot_name", "botName"),
     *("assistant", "agent", "bot", "model"),
@@ -151,16 +162,35 @@ def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:
 
 
 def told_apart(messages: Sequence[Fields]) -> list[Fields]:
-    """Return the messages; what a program wrote under the person's name has the role developer.
+    """Return the messages; what a program wrote under the name of the person or of the agent has the role developer.
 
     A slash command that the agent answers is a prompt of the person, e.g. /review 12; a command that the program
-    itself carried out is not.
+    itself carried out is not. An error of the model's API has `is_error`, and is not a reply.
     """
+    messages = [_of_agent(m) for m in messages]
     return [
         part
         for i, m in enumerate(messages)
         for part in speakers_of(m, itertools.islice(messages, i + 1, None))
     ]
+
+
+def _of_agent(message: Fields) -> Fields:
+    text = message.get("content")
+    if message.get("role") != "assistant" or message.get("tool_calls") or not isinstance(text, str):
+        return message
+    is_program = says_api_error(text) or _REPLIES.fullmatch(text.strip())
+    return of_program(message, is_error=says_api_error(text)) if is_program else message
+
+
+def says_api_error(text: object) -> bool:
+    """Return whether a text is a program's report that the model's API failed."""
+    return isinstance(text, str) and _API_ERRORS.fullmatch(text.strip()) is not None
+
+
+def of_program(message: Fields, *, is_error: bool) -> Fields:
+    """Return a message under the agent's name as one of the program, with its error if it reports one."""
+    return {**message, "role": "developer", **({"is_error": True} if is_error else {})}
 
 
 def speakers_of(message: Fields, after: Iterable[Fields], *, is_of_coding_agent: bool = True) -> list[Fields]:

@@ -96,6 +96,9 @@ def _document(source: Source, expected: str) -> Iterator[Record | Refusal]:
 
 
 DELIVERED_TWICE = "records are copies of another one (same id, same content), and are omitted"
+ONE_ID = (
+    "records have the id of another record of the conversation and another content; all of them are imported"
+)
 _OWN_IDS = ("id", "span", "spanId", "span_id", "message_id", "messageId", "uuid")
 """Keys of a record's own id."""
 
@@ -120,6 +123,11 @@ class _Group:
         known.append(value)
         return False
 
+    @property
+    def n_of_one_id(self) -> int:
+        """Return the number of records whose id an earlier record has; 0 if the ids do not tell records apart."""
+        return sum(len(known) - 1 for known in self.by_id.values()) if len(self.by_id) > 1 else 0
+
 
 def grouped(
     source: Source, items: Callable[[], Iterator[Item]], key: Callable[[JsonValue], str | None]
@@ -127,7 +135,7 @@ def grouped(
     """Group records with equal keys into one record {"key": …, "records": […]} per key.
 
     A record that the source delivered twice, with the same id and the same content, counts once: its copies are
-    yielded as `LeftOut`. The items are read twice, so that a group can be yielded after its last record and only
+    yielded as `LeftOut`, as is a note for each record with the id of another one and another content. The items are read twice, so that a group can be yielded after its last record and only
     incomplete groups are in memory. A record without a key forms a separate group. The number of a group is the number
     of its first record.
 
@@ -161,6 +169,7 @@ def grouped(
         if left[name] == 0 and name in groups:
             group = groups.pop(name)
             held -= group.size
+            yield from [LeftOut(ONE_ID)] * group.n_of_one_id
             yield Record(group.number, {"key": name, "records": group.values}, group.size)
 
 

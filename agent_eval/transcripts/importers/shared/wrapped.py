@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record
 from agent_eval.transcripts.importers.base import Source, listed, mapping, text_of
+from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role, with_assistant_named
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed, with_known_keys
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 
@@ -87,6 +88,7 @@ def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) ->
         return
     has_names = _named(first.value) is not None
     key = _named if has_names else _all_together
+    lines: dict[tuple[str | None, str], int] = {}
     for item in grouped(source, read, key):
         if isinstance(item, Record):
             group = mapping(item.value)
@@ -94,9 +96,34 @@ def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) ->
             if has_names and not group.get("key"):
                 yield Refusal(source.file, item.number, _NO_NAME)
                 continue
-            yield Record(item.number, {**named, "messages": listed(group.get("records"))}, item.size)
+            chat: dict[str, JsonValue] = {**named, "messages": listed(group.get("records"))}
+            chat = with_assistant_named(chat, source.agent_id)
+            if (role := _unknown_role(chat)) is None:
+                yield Record(item.number, chat, item.size)
+            else:
+                lines = lines or _lines_of_roles(read, key)
+                reason = f"role is {role[:40]!r}; allowed: {', '.join(SAID_ROLES)}. Its conversation is not imported"
+                yield Refusal(source.file, lines.get((text_of(group.get("key")), role), item.number), reason)
         else:
             yield item
+
+
+def _unknown_role(chat: Mapping[str, JsonValue]) -> str | None:
+    """Return the first role of a chat's messages that is a word of unknown meaning, or None."""
+    roles = (mapping(message).get("role") for message in listed(chat.get("messages")))
+    return next((role for role in roles if isinstance(role, str) and known_role(role) is None), None)
+
+
+def _lines_of_roles(
+    read: Callable[[], Iterator[Record | Refusal]], key: Callable[[JsonValue], str | None]
+) -> dict[tuple[str | None, str], int]:
+    """Return the number of the first record with each unknown role, by the key of its conversation and the role."""
+    found: dict[tuple[str | None, str], int] = {}
+    for item in read():
+        role = mapping(item.value).get("role") if isinstance(item, Record) else None
+        if isinstance(item, Record) and isinstance(role, str) and known_role(role) is None:
+            found.setdefault((key(item.value), role), item.number)
+    return found
 
 
 def _each(items: Iterator[Record | Refusal]) -> Iterator[Item]:

@@ -23,10 +23,11 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
 from agent_eval.transcripts.importers.rules.order import in_time_order, seconds_of, sortable
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
-from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
+from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, ONE_ID, Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread, session_of
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
@@ -49,7 +50,10 @@ _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "obse
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the conversations of an export; traces with the same `sessionId` form one conversation, in time order."""
+    """Yield the conversations of an export; traces with the same `sessionId` form one conversation, in time order.
+
+    A trace that the file delivers in several records, such as overlapping pages of the API, is one trace.
+    """
     records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
@@ -58,21 +62,27 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is a Langfuse trace or observation."""
     is_trace = isinstance(value.get("observations"), list) and ("timestamp" in value or "id" in value)
     is_export = "trace" in value and "observations" in value
-    page = listed(value.get("data")) if "meta" in value else []
+    page = _page(value)
     return (
         is_trace
         or is_export
         or ("traceId" in value and "parentObservationId" in value)
-        or (bool(page) and looks_like(mapping(page[0])))
+        or any(looks_like(mapping(entry)) for entry in page[:1])
     )
+
+
+def _page(value: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the records of a page of the API, {"data": […]}, usually with `meta`; empty for any other value."""
+    entries = listed(value.get("data"))
+    is_other = "observations" in value or "traceId" in value
+    return [] if is_other or not all(isinstance(entry, dict) for entry in entries) else entries
 
 
 def _unpaged(source: Source) -> Iterator[Record | Refusal]:
     """Yield the records; a page of the API, {"data": […], "meta": {…}}, is split into its records."""
     for record in records_of(source, EXPECTED):
         value = mapping(record.value) if isinstance(record, Record) else {}
-        if isinstance(record, Record) and "meta" in value and isinstance(value.get("data"), list):
-            entries = listed(value["data"])
+        if isinstance(record, Record) and ((entries := _page(value)) or "meta" in value):
             for entry in entries:
                 yield Record(record.number, entry, record.size // len(entries))
         else:
@@ -143,25 +153,43 @@ def _whole(source: Source) -> Iterator[Record | Refusal]:
 
 
 def _session(record: Mapping[str, JsonValue]) -> str | None:
-    return text_of(mapping(record.get("trace")).get("sessionId"))
+    trace = mapping(record.get("trace"))
+    return text_of(trace.get("sessionId")) or text_of(trace.get("id"))
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     parts: list[Thread] = []
     names: list[str] = []
+    left_out: list[str] = []
+    known: dict[str, list[Mapping[str, JsonValue]]] = {}
     for record in in_time_order([*map(mapping, listed(group.get("records")))], _time):
         observations = record.get("observations")
         if not isinstance(observations, list):
             raise NotThisFormatError(f"observations is missing or not a list; expected {EXPECTED}")
         trace = mapping(record.get("trace"))
         names.append(text_of(trace.get("id")) or str(number))
-        parts.append(_thread(trace, [mapping(value) for value in observations]))
+        own = []
+        for observation in map(mapping, observations):
+            same_id = (
+                known.setdefault(f"{trace.get('id')} {name}", []) if (name := observation.get("id")) else []
+            )
+            if observation in same_id:
+                left_out.append(DELIVERED_TWICE)
+                continue
+            left_out += [ONE_ID] if same_id else []
+            same_id.append(observation)
+            own.append(observation)
+        if own or not observations:
+            parts.append(_thread(trace, own))
     whole = session_of(parts)
     if not whole.messages:
         raise NotThisFormatError("neither the trace nor any of its generations has an input or an output")
     whole.metadata["trace_ids"] = [*names]
     name = text_of(group.get("key")) or names[0]
-    return whole.fields() | {"conversation_id": ids.named(name)}
+    fields = whole.fields()
+    withdrawn = fields.get(LEFT_OUT)
+    left_out += withdrawn if isinstance(withdrawn, list) else []
+    return fields | {"conversation_id": ids.named(name), LEFT_OUT: left_out}
 
 
 def _time(record: Mapping[str, JsonValue]) -> JsonValue:

@@ -1,0 +1,70 @@
+"""Decide whether a value of `injected_error` describes an error, which makes a conversation an injection test.
+
+A key, a truth value or a sentence about the injection itself describes nothing: "true", "An error was injected." and
+"No error was injected." do not say what was wrong.
+"""
+
+import re
+
+from pydantic import JsonValue
+
+from agent_eval.formats.plain_text import folded_words
+
+_WORDS = """
+    a an the this that these those any some there here it we i was were is are be been being has have had did do does
+    not no none nothing nil null nan na n never without with yes ok okay true false on off in into at of for to by and
+    or as all
+    error errors fault faults failure failures problem problems issue issues injection injections injected inject
+    injecting introduced introduce deliberate deliberately planned made added used present absent occurred occur
+    happened enabled disabled active applied
+    conversation conversations session sessions run test tests case scenario slot errorinjection injectederror
+    applicable available provided given specified described documented recorded known unknown undefined unspecified
+    missing empty todo tbd regular normal
+    kein keine keiner keinen nichts ohne fehler ningun ninguno ninguna aucun aucune sin sans erreur
+"""
+_SAYS_NOTHING = frozenset(_WORDS.split())
+"""Words of which alone no description consists."""
+_WHAT = r"(?:errors?|faults?|failures?|problems?)"
+_DONE = r"(?:inject(?:ed)?|introduced?|planted|simulated?|applied|triggered)"
+_DENIAL = re.compile(
+    rf"""
+    ^\W*(?:(?:none|n/?a|not\ applicable)\W*[.,;:()\[\]–—-] | nothing\s*[.;] | no\s*[,;:–—-])  # "None (a normal run)"
+    | \bno\ (?:(?:deliberate|planned|artificial|further|other|actual)\ )?(?:{_WHAT}|injections?)\ (?:\w+\ ){{0,2}}{_DONE}\b
+    | \bno\ injected\ {_WHAT}\b | \bwithout\ (?:an?\ |any\ )?inject
+    | \b(?:nothing|none)\ (?:\w+\ ){{0,2}}{_DONE}\b | (?:\bnot|\bnever|n['’]t)\ (?:been\ )?{_DONE}\b
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_CODE = re.compile(r"(?:status|code|errno)$", re.IGNORECASE)
+_SWITCHES = frozenset({"injected", "isinjected", "enabled", "active", "present", "occurred", "applied"})
+"""Keys that say whether there was an error."""
+
+
+def describes_error(value: JsonValue) -> bool:
+    """Return whether a value describes an error: it is a text, or has one, that says what was wrong.
+
+    A number describes one only as a code, e.g. {"status": 503}. An object that says that nothing was injected, e.g.
+    {"injected": false}, does not.
+    """
+    if isinstance(value, dict):
+        denied = any(_letters(key) in _SWITCHES and _denies(flag) for key, flag in value.items())
+        return not denied and any(_is_code(key, one) or describes_error(one) for key, one in value.items())
+    if isinstance(value, list):
+        return any(map(describes_error, value))
+    return isinstance(value, str) and _says_something(value)
+
+
+def _says_something(text: str) -> bool:
+    return not _DENIAL.search(" ".join(text.split())) and not _SAYS_NOTHING.issuperset(folded_words(text))
+
+
+def _denies(flag: JsonValue) -> bool:
+    return flag in (False, None) or (isinstance(flag, str) and _letters(flag) in ("", "no", "false", "none"))
+
+
+def _is_code(key: str, value: JsonValue) -> bool:
+    return type(value) in (int, float) and bool(value) and bool(_CODE.search(key))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
