@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from agent_eval.judge.llm.budget import SharedBudget
+from agent_eval.judge.llm.model_facts import keep_in
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.sharing.claims import RENEW_S, ClaimTable
 from agent_eval.settings.home import Home
@@ -190,4 +191,5 @@ def open_store(home: Home, named: Path | LakeSettings | None) -> BesideStore:
 
         return CatalogBesideStore(LakeStore.of(named.address, home.root / named.data), home.data)
     file = home.root / named if named else home.data / "agent_eval.duckdb"
+    keep_in(file.with_name(f"{file.name}.models"))
     return FilesBesideStore(Store.at(file), file)
