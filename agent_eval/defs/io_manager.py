@@ -8,8 +8,9 @@ import polars as pl
 from pydantic import PrivateAttr
 
 from agent_eval.defs.dagster_internals import log_materializations, release_outputs
+from agent_eval.defs.observations import new_observations, observed, report
 from agent_eval.defs.partitions import key_frame
-from agent_eval.defs.resources import project_of_run, scope_of_run
+from agent_eval.defs.resources import is_project_in_hand, project_of_run, scope_of_run
 from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.project import Project
 from agent_eval.project.fingerprints import Fingerprints, record_of
@@ -50,6 +51,10 @@ class TableIO(dg.ConfigurableIOManager):
         run_id = context.run.run_id if context.run else ""
         self._turn.enter_context(self._store.run_section(scope_of_run(context), run_id))
         held = project_of_run(self.root, context.run)  # reads the sources before any input is loaded
+        if (
+            context.instance is not None and not is_project_in_hand()
+        ):  # the launcher has reported what it read
+            report(context.instance, new_observations(held.sources, observed(context.instance)))
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
 

@@ -17,6 +17,13 @@ from typing import Any
 from agent_eval.formats.hashing import digest
 
 _DOWNLOADS = "LITELLM_LOCAL_MODEL_COST_MAP"
+_SET_ON_IMPORT = {
+    _DOWNLOADS,
+    "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER",
+    "NO_PROXY",
+    "no_proxy",
+    "TIKTOKEN_CACHE_DIR",
+}
 _file: Path | None = None
 
 
@@ -49,8 +56,8 @@ def kept(fact: str, *of: object, ask: Callable[[], Any], is_lasting: Callable[[A
 
 
 def _environment() -> list[tuple[str, bool]]:
-    """Return the names of the variables in the environment, and whether each is empty."""
-    return sorted((name, not value) for name, value in os.environ.items())
+    """Return the names of the variables in the environment, and whether each is empty, without those set on import."""
+    return sorted((name, not value) for name, value in os.environ.items() if name not in _SET_ON_IMPORT)
 
 
 def _facts(file: Path, version: str) -> dict[str, Any]:
