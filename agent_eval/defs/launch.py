@@ -203,11 +203,17 @@ class Launch:
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the partitions of the first stage that has any to compute, and those whose inputs changed already.
 
-        The latter are computed later, together with what the runs before them change.
+        The latter are computed later, together with what the runs before them change. What reads new judgments is
+        computed in their run: it costs less than to find out in a further run that little of it changed.
         """
         for keys in self._stages.values():
             of_stage = left.filter(pl.col("asset").is_in([key.path[-1] for key in keys]))
             ready = ready_places(found, of_stage, forced)
+            judged = ready.filter(pl.col("asset") == "turn_judgments").drop("asset")
+            of_judged = of_stage.join(
+                judged, on=judged.columns, how="semi"
+            )  # other judgments: nearly all change
+            ready = pl.concat([ready, of_judged]).unique(maintain_order=True)
             waiting = of_stage.join(ready, on=left.columns, how="anti", nulls_equal=True)
             if waiting["asset"].is_in(JUDGING).any() and ready["asset"].is_in(JUDGING).any():
                 ready = ready.filter(~pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)]))
