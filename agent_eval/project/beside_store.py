@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from agent_eval.judge.llm.budget import SharedBudget
-from agent_eval.judge.llm.model_facts import keep_in
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.sharing.claims import RENEW_S, ClaimTable
+from agent_eval.judge.llm.sharing.model_facts import keep_in
 from agent_eval.settings.home import Home
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store

@@ -263,7 +263,7 @@ def record_of(
 def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> dict[tuple[object, ...], str]:
     """Return the hash of the rows of each partition, by its values in the order of `partitions.columns`.
 
-    It depends neither on the order of the rows nor on how they are cut into parts, nor on columns that are no content
+    It depends neither on the order of the rows nor on how they are cut into parts, nor on columns without content
     (`Column.is_content`): it is the sum of the hashes of the rows.
     """
     by, content = partitions.columns, sorted(c.name for c in target.columns if c.is_content)

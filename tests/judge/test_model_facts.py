@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.judge.llm import model_facts
-from agent_eval.judge.llm.model_facts import keep_in, kept
+from agent_eval.judge.llm.sharing import model_facts
+from agent_eval.judge.llm.sharing.model_facts import keep_in, kept
 
 ASKED: list[str] = []
 

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from agent_eval.judge.llm.budget import Price, Usage
-from agent_eval.judge.llm.model_facts import kept
 from agent_eval.judge.llm.redaction import redact
+from agent_eval.judge.llm.sharing.model_facts import kept
 from agent_eval.judge.llm.transport import (
     ADMIT,
     EXCHANGE,
