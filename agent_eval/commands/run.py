@@ -39,13 +39,15 @@ _FREE = ("human", "rule", "recorded", "none")
 class RunReport:
     """Hold the result of a run for the requested agents and versions."""
 
-    stale: pl.DataFrame
+    stale: pl.DataFrame  # pairs that could change: something that they are computed from was stale
     refusals: tuple[Refusal, ...]
     warnings: tuple[str, ...]
     n_asked: int  # judgments requested from a model
     n_unscored: int
     is_nothing_scored: bool = False  # a model was called in this run but scored nothing
-    n_gated: int = 0  # pairs whose gates were evaluated, including stale pairs
+    n_computed: int = 0  # pairs that were computed, because what they read did change
+    n_gated: int = 0  # pairs of which only the gates were evaluated
+    is_ingested: bool = False  # some agent's files were read
     spent: str = ""  # cost of the models as text; '' if none was called
     agents: tuple[str, ...] = ()  # requested agents; empty: all
 
@@ -91,19 +93,14 @@ def run(
         sources, stale = what_is_stale(project, wanted_agents, versions)
         wanted = list(versions) or project.registry.versions
         boards_of = wanted if boards else _newly_superseded(project, wanted)
+        computed = stale.clear()
         if not stale.is_empty() or boards_of:
-            _materialise(project, sources, stale, boards_of, say, publishes=boards)
-    pairs = stale.drop_nulls(_PAIR)
+            computed = _materialise(project, sources, stale, boards_of, say, publishes=boards)
     asked = pl.DataFrame(
         list(itertools.product(wanted_agents, wanted)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
     )
     with project.store.reading():
-        report = _report(
-            project,
-            asked,
-            pairs.filter(pl.col("asset") != "gate_results").select(_PAIR).unique(),
-            pairs.select(_PAIR).unique().height,
-        )
+        report = _report(project, asked, _pairs_of(stale), computed)
     unsent = notify_changes(project)
     return replace(report, agents=tuple(agents), warnings=(*report.warnings, *filter(None, [unsent])))
 
@@ -117,6 +114,11 @@ def what_is_stale(
     return sources, stale_places(project, Fingerprints.of(project, sources), agents, chosen)
 
 
+def _pairs_of(places: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs with a table other than the gates among these partitions."""
+    return places.filter(pl.col("asset") != "gate_results").select(_PAIR).drop_nulls().unique()
+
+
 def _materialise(
     project: Project,
     sources: Sources,
@@ -125,7 +127,8 @@ def _materialise(
     say: Callable[[str], None],
     *,
     publishes: bool,
-) -> None:
+) -> pl.DataFrame:
+    """Compute what is stale, and return the partitions that were computed."""
     from agent_eval.definitions import defs  # slow import (1 s), only if there is work
     from agent_eval.defs.launch import Launch
 
@@ -139,6 +142,7 @@ def _materialise(
         launch.purge()
         if publishes:
             say(launch.publish())  # last, so that tables are kept if the report fails
+    return launch.computed
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
@@ -150,7 +154,7 @@ def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
     return sorted({v for v, successor in stored.iter_rows() if v in versions and successor != now.get(v)})
 
 
-def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated: int) -> RunReport:
+def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, computed: pl.DataFrame) -> RunReport:
     errors = project.store.read(table("import_errors"), wanted.select("agent_id").unique())
     refusals = [Refusal(row["file"], row["line"], row["reason"]) for row in errors.iter_rows(named=True)]
     for source in (project.declared, project.with_sessions, project.human_ratings, project.verdicts):
@@ -173,7 +177,9 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
         n_asked=int(asked["n"].sum()),
         n_unscored=int(asked.filter(is_unscored)["n"].sum()),
         is_nothing_scored=_is_nothing_scored(project),
-        n_gated=n_gated,
+        n_computed=(n_computed := _pairs_of(computed).height),
+        n_gated=computed.select(_PAIR).drop_nulls().unique().height - n_computed,
+        is_ingested="sessions" in computed["asset"],
         spent=_spent(project),
     )
 

@@ -20,7 +20,7 @@ import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
 from agent_eval.defs.instance import UNFINISHED, close_abandoned_runs, close_lost_runs, what_differs
-from agent_eval.defs.observations import new_observations, observed
+from agent_eval.defs.observations import new_observations, observed, report_unreported
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
 from agent_eval.formats.hashing import digest
@@ -28,7 +28,7 @@ from agent_eval.formats.plain_text import one_line
 from agent_eval.methodology import EditedVersionError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
-from agent_eval.project.fingerprints import Fingerprints, stale_places
+from agent_eval.project.fingerprints import RUN_STATE, Fingerprints, stale_places
 from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
@@ -40,10 +40,13 @@ LISTED = 5  # maximum number of stale partitions that a tick lists
 @dg.sensor(
     minimum_interval_seconds=EVERY_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Reports new, changed and removed sessions, ratings, methodology and judge settings, by partition.",
+    description="Reports new, changed and removed sessions, ratings, methodology and judge settings, by partition, and rows of a restored store.",
 )
 def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
     """Observe sources that changed since the last observation, and add the partitions of new agents.
+
+    Rows that this instance does not know, e.g. of a restored store, are also reported; the cursor is the state of the
+    store in which all were.
 
     The sensor skips its tick while a run uses the store, because Dagster would assume that the run has already read
     any observation that is made during the run.
@@ -59,14 +62,18 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
             )
         if not is_idle:
             return dg.SkipReason(BUSY)
-        agents = project.known_agents()
-        events = new_observations(
-            read_sources(project, agents, _loaded_versions(context, project)), observed(instance)
-        )
+        sources = read_sources(project, project.known_agents(), _loaded_versions(context, project))
+        events = new_observations(sources, observed(instance))
+        state = digest(project.store.read(RUN_STATE).rows())
+        is_reported = state == context.cursor
+        if not is_reported and not events:  # what was computed from these sources is reported after them
+            report_unreported(instance, Fingerprints.of(project, sources))
+            is_reported = True
     new = sorted(set(project.with_sessions[0]) - set(instance.get_dynamic_partitions("agent")))
     return dg.SensorResult(
         asset_events=events,
         dynamic_partitions_requests=[AGENTS.build_add_request(new)] if new else [],
+        cursor=state if is_reported else context.cursor,
         skip_reason=None if events else "no source has changed",
     )
 

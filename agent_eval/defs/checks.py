@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import dagster as dg
 import polars as pl
 
+from agent_eval.defs.dagster_internals import REPORTED_BY_IO_MANAGER
 from agent_eval.formats.spill import Rows, Spilled, frames_of
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import Table, TableMismatchError, table
@@ -71,7 +72,7 @@ def checked(
         yield found[SET_ASIDE].result(contract, SET_ASIDE, dg.AssetCheckSeverity.WARN)
     if broken := [check for check in _checks_of(contract) if found[check].n_rows]:
         raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows are not changed.")
-    yield dg.Output(rows, output)
+    yield dg.Output(rows, output, metadata={REPORTED_BY_IO_MANAGER: True})
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,18 @@ A test ensures that no other module imports a name from `dagster._…`. A commen
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 
 # An observable source cannot have owners, but the asset that Definitions creates from it can: `sources` creates it.
 from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
+
+# One op stores many partitions, each with a data version of its own: the IO manager reports them (see
+# `log_materializations`), and this key in the metadata of an output keeps Dagster from adding one for all of them.
+from dagster._core.definitions.source_asset import (
+    SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION as REPORTED_BY_IO_MANAGER,
+)
 
 # The batched event log stores these types of events in the index, as Dagster does; a status event has an owner.
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
@@ -46,6 +52,7 @@ __all__ = [
     "FINISHED_STATUSES",
     "INDEX_SHARD_NAME",
     "IN_PROGRESS_RUN_STATUSES",
+    "REPORTED_BY_IO_MANAGER",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "ConfigurableClassData",
     "LocalComputeLogManager",
@@ -57,6 +64,7 @@ __all__ = [
     "create_external_asset_from_source_asset",
     "has_backfill_under_way",
     "leave_output",
+    "log_materializations",
     "release_outputs",
     "run_dev_with_webserver",
 ]
@@ -82,6 +90,10 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept every name as an a
         return getattr(importlib.import_module(_LOADED_ON_USE[name]), name)
 
 
+INCOMPLETE = "some answers are missing"
+"""The code version of a partition without some answers of judge models."""
+
+
 def add_metadata_by_partition(
     context: dg.AssetExecutionContext, asset: str, by_partition: Mapping[str, Mapping[str, Any]]
 ) -> None:
@@ -102,6 +114,43 @@ def add_metadata_by_partition(
             asset_key=dg.AssetKey(asset), partition_key=partition, metadata=metadata
         )
     vars(step)["_metadata_accumulator"] = gathered
+
+
+def log_materializations(context: dg.OutputContext, versions: Mapping[str, tuple[str, bool]]) -> None:
+    """Report one materialization per partition, each with its own data version, in one batch of events.
+
+    Dagster itself gives all partitions of a run one data version. The tags and the metadata are otherwise those that it
+    would report; `OutputContext.log_event` reports events one by one.
+
+    Args:
+        context: The context of `handle_output`.
+        versions: Data version by partition key, and whether the rows are complete. A partition with incomplete rows gets
+            another code version than that of its asset, so that Dagster shows it as stale.
+    """
+    from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key as partition_tags
+    from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata, generate_event_batch_id
+    from dagster._core.execution.plan import execute_step
+
+    step, events = getattr(context, "_step_context", None), getattr(context, "_events", None)
+    if step is None or events is None:
+        return
+    key, batch = context.asset_key, cast("Any", generate_event_batch_id)()
+    step.wipe_input_asset_version_info(key)
+    inputs = getattr(execute_step, "_get_input_provenance_data")(key, step)  # noqa: B009
+    code = getattr(execute_step, "_get_code_version")(key, step)  # noqa: B009
+    tags_of = getattr(execute_step, "_build_data_version_tags")  # noqa: B009
+    of_asset = step.get_asset_metadata(asset_key=key) or {}
+    for number, (partition, (version, is_complete)) in enumerate(versions.items(), start=1):
+        dimensions = partition_tags(partition) if isinstance(partition, dg.MultiPartitionKey) else {}
+        event = dg.AssetMaterialization(
+            key,
+            partition=partition,
+            metadata={**of_asset, **(step.get_asset_metadata(asset_key=key, partition_key=partition) or {})},
+            tags=dimensions
+            | tags_of(dg.DataVersion(version), code if is_complete else INCOMPLETE, inputs, True),
+        )
+        of_batch = DagsterEventBatchMetadata(batch, number == len(versions))
+        events.append(DagsterEvent.asset_materialization(step, event, of_batch))
 
 
 def release_outputs(context: dg.OutputContext) -> None:

@@ -7,9 +7,10 @@ import dagster as dg
 import polars as pl
 from pydantic import PrivateAttr
 
-from agent_eval.defs.dagster_internals import release_outputs
+from agent_eval.defs.dagster_internals import log_materializations, release_outputs
+from agent_eval.defs.observations import new_observations, observed, report
 from agent_eval.defs.partitions import key_frame
-from agent_eval.defs.resources import project_of_run, scope_of_run
+from agent_eval.defs.resources import is_project_in_hand, project_of_run, scope_of_run
 from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.project import Project
 from agent_eval.project.fingerprints import Fingerprints, record_of
@@ -50,6 +51,10 @@ class TableIO(dg.ConfigurableIOManager):
         run_id = context.run.run_id if context.run else ""
         self._turn.enter_context(self._store.run_section(scope_of_run(context), run_id))
         held = project_of_run(self.root, context.run)  # reads the sources before any input is loaded
+        if (
+            context.instance is not None and not is_project_in_hand()
+        ):  # the launcher has reported what it read
+            report(context.instance, new_observations(held.sources, observed(context.instance)))
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
 
@@ -60,7 +65,7 @@ class TableIO(dg.ConfigurableIOManager):
                 self._project.record_spending(run_id=context.run.run_id if context.run else "")
 
     def handle_output(self, context: dg.OutputContext, obj: Rows) -> None:
-        """Replace the rows of the partitions.
+        """Replace the rows of the partitions, and report each with the fingerprint of its rows as data version.
 
         Raises:
             EditedVersionError: If a methodology version of the partitions was edited after it was frozen.
@@ -72,13 +77,16 @@ class TableIO(dg.ConfigurableIOManager):
         if not context.has_asset_partitions:  # the table has no partitions, so rows are only added
             self._store.upsert(target, pl.concat(frames_of(obj)), run_id=context.run_id)
             return
-        partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
+        keys = context.asset_partition_keys
+        partitions = key_frame(context.asset_partitions_def, keys)
         self._refuse_edited(partitions)
         record = record_of(self._project, self._found, target.name, obj, partitions)
         if target.partition:
             self._store.replace(target, obj, partitions, run_id=context.run_id, record=record)
         else:
             self._store.upsert(target, pl.concat(frames_of(obj)), run_id=context.run_id, record=record)
+        versions = self._found.data_versions(target.name, partitions)
+        log_materializations(context, dict(zip(keys, versions, strict=True)))
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
         """Read the rows of the partitions, or the part of them that the input requests.

@@ -25,13 +25,14 @@ from agent_eval.defs.instance import (
     deferred_interrupts,
     records_in,
 )
-from agent_eval.defs.observations import new_observations, observed, remove_retired, report
+from agent_eval.defs.observations import new_observations, observed, remove_retired, report, report_unreported
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import RANGE_TAGS, use_project
 from agent_eval.errors import NotFoundError, RunError, StorageError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
+from agent_eval.project.fingerprints import Fingerprints, ready_places
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.made_from import below
@@ -44,6 +45,7 @@ JUDGING = ("transcripts", "turn_judgments", "conversation_judgments")
 """Tables that are computed for all versions of a large agent in one run, because versions share most answers."""
 _PlannedRun = tuple[str, Sequence[dg.AssetKey], str, str]
 """A run to be started: its stage, its assets, and the first and last of its partitions."""
+_PLACE = dict.fromkeys(("asset", "agent_id", "methodology_version"), pl.String())
 LONGEST_WHY = 600  # characters of the cause of a failure; an error names its fix at the end
 AUDITS = dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -116,6 +118,8 @@ class Launch:
     instance: dg.DagsterInstance
     sources: Sources
     _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
+    computed: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_PLACE))
+    """The partitions that `materialise` computed, with the key columns of run_state."""
 
     @classmethod
     def at(cls, project: Project, defs: dg.Definitions, sources: Sources) -> "Launch":
@@ -143,40 +147,95 @@ class Launch:
             yield
 
     def observe(self, *, agents: Sequence[str], versions: Sequence[str]) -> None:
-        """Report the data versions of the sources that this run reads to Dagster."""
+        """Report the data versions of the sources that this run reads to Dagster, and rows that it does not know."""
         remove_retired(self.instance)
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
         report(
             self.instance,
             new_observations(self.sources, observed(self.instance), {*agents, *versions, *pairs}),
         )
+        report_unreported(self.instance, Fingerprints.of(self.project, self.sources))
 
     def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
         """Run every stage that has stale partitions, on exactly these; yield a line per finished run.
 
-        Neighbouring partitions with the same stale assets share a run, up to `max_conversations_per_run`. The
-        conversations of a larger agent are judged in one run for all versions; its other tables are computed in one
-        run per version. The stages run in order, so an asset is computed after everything that it reads.
+        A stale partition is computed only if the rows that it reads changed, which is known when those before it were
+        computed: a change that leaves rows as they were stops there. Neighbouring partitions with the same assets share
+        a run, up to `max_conversations_per_run`. The conversations of a larger agent are judged in one run for all
+        versions; its other tables are computed in one run per version. The stages run in order, so an asset is computed
+        after everything that it reads, and clusters after all judgments.
 
         Args:
-            stale: The partitions to compute: asset, agent_id and methodology_version, as in table run_state.
+            stale: The stale partitions: asset, agent_id and methodology_version, as in table run_state.
             boards_of: Versions whose boards are computed even if they are up to date.
 
         Raises:
             UnknownPartitionError: If a requested version is not in the loaded definitions.
             RunFailedError: If a run fails; the later runs are not started.
         """
-        planned = self._planned(stale, boards_of)
-        kinds = [tuple(key.path[-1] for key in run[1]) for run in planned]
-        clustering = [run for run, kind in zip(planned, kinds, strict=True) if {*CLUSTERING} & {*kind}]
+        self._planned(stale, boards_of)  # refuses unknown versions before any work
+        forced = self._boards(boards_of)
+        left = pl.concat([stale, forced]).unique(maintain_order=True)
         seconds: list[float] = []
-        for run in planned:
-            began = time.monotonic()
-            if len(clustering) > 1 and run is clustering[0]:
-                self._register_failures(stale)
-            made = self._run(*run, is_registered=len(clustering) > 1 and run in clustering)
-            seconds.append(time.monotonic() - began)
-            yield made + place_of_several(kinds, seconds)
+        kinds: list[tuple[str, ...]] = []
+        while True:
+            found = Fingerprints.of(self.project, self.sources)
+            ready, later = self._next(found, left, forced)
+            planned = self._planned(ready, ())
+            if not planned:
+                return
+            of_now, of_later = ([_kind(run) for run in runs] for runs in (planned, self._planned(later, ())))
+            is_clustering = [bool({*CLUSTERING} & {*kind}) for kind in of_now]
+            is_registered = sum(is_clustering) > 1
+            for number, run in enumerate(planned):
+                began = time.monotonic()
+                if is_registered and is_clustering.index(True) == number:
+                    self._register_failures(ready)
+                made = self._run(*run, is_registered=is_registered and is_clustering[number])
+                seconds.append(time.monotonic() - began)
+                yield made + place_of_several([*kinds, *of_now, *of_later], seconds)
+            kinds += of_now
+            self.computed = pl.concat([self.computed, ready])
+            left = left.join(ready, on=left.columns, how="anti", nulls_equal=True)
+
+    def _next(
+        self, found: Fingerprints, left: pl.DataFrame, forced: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the partitions of the first stage that has any to compute, and those whose inputs changed already.
+
+        The latter are computed later, together with what the runs before them change. What reads new judgments is
+        computed in their run: it costs less than to find out in a further run that little of it changed.
+        """
+        for keys in self._stages.values():
+            of_stage = left.filter(pl.col("asset").is_in([key.path[-1] for key in keys]))
+            ready = ready_places(found, of_stage, forced)
+            judged = ready.filter(pl.col("asset") == "turn_judgments").drop("asset")
+            of_judged = of_stage.join(
+                judged, on=judged.columns, how="semi"
+            )  # other judgments: nearly all change
+            ready = pl.concat([ready, of_judged]).unique(maintain_order=True)
+            waiting = of_stage.join(ready, on=left.columns, how="anti", nulls_equal=True)
+            if waiting["asset"].is_in(JUDGING).any() and ready["asset"].is_in(JUDGING).any():
+                ready = ready.filter(~pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)]))
+            if not ready.is_empty():
+                rest = left.join(ready, on=left.columns, how="anti", nulls_equal=True)
+                changed = [found.is_changed(place) for place in rest.iter_rows()]
+                return ready, rest.filter(pl.Series(changed, dtype=pl.Boolean))
+        return left.clear(), left.clear()
+
+    def _boards(self, versions: Collection[str]) -> pl.DataFrame:
+        """Return the partitions of the boards of these versions, with the key columns of run_state."""
+        return pl.DataFrame(
+            [
+                (key.path[-1], None, version)
+                for stage, keys in self._stages.items()
+                if self._shape(stage) == "version"
+                for key in keys
+                for version in versions
+            ],
+            schema=_PLACE,
+            orient="row",
+        )
 
     def _register_failures(self, stale: pl.DataFrame) -> None:
         """Assign the failures of all stale pairs to clusters, before several runs compute the cluster tables."""
@@ -188,21 +247,13 @@ class Launch:
         register_failures(self.project, pairs, run_id=self.project.origin.run, watch=self.project.watch)
 
     def _planned(self, stale: pl.DataFrame, boards_of: Collection[str]) -> list[_PlannedRun]:
+        stale = pl.concat([stale, self._boards(boards_of)])
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
-        wanted = {*boards_of, *stale["methodology_version"].drop_nulls()}
-        if unknown := wanted - set(versions):
+        if unknown := {*stale["methodology_version"].drop_nulls()} - {*versions}:
             raise UnknownPartitionError(unknown, versions)
         limit = self.project.settings.max_conversations_per_run
         sizes = self.project.n_conversations(agents) if limit else {}
-        forced = [
-            {"asset": key.path[-1], "methodology_version": version}
-            for stage, keys in self._stages.items()
-            for key in keys
-            for version in boards_of
-            if self._shape(stage) == "version"
-        ]
-        every = pl.concat([stale, pl.DataFrame(forced, schema=stale.schema)])
         planned: list[_PlannedRun] = []
         for stage in self._stages:
             if self._shape(stage) == "agent":
@@ -215,7 +266,7 @@ class Launch:
             elif self._shape(stage) == "version":
                 planned += [
                     (stage, assets, stretch[0], stretch[-1])
-                    for assets, rows in self._together(every, stage)
+                    for assets, rows in self._together(stale, stage)
                     for stretch in stretches(set(rows["methodology_version"]), versions)
                 ]
             elif self._shape(stage) == "agent x version":
@@ -336,6 +387,11 @@ class Launch:
         if not result.success:
             raise RunFailedError(result.run_id, made, cause_of_failure(result))
         return made
+
+
+def _kind(run: _PlannedRun) -> tuple[str, ...]:
+    """Return the names of the assets of a planned run."""
+    return tuple(key.path[-1] for key in run[1])
 
 
 def place_of_several(kinds: Sequence[tuple[str, ...]], seconds: Sequence[float]) -> str:

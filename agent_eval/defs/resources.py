@@ -38,6 +38,11 @@ def use_project(project: Project, sources: Sources) -> Iterator[None]:
         _IN_HAND.reset(token)
 
 
+def is_project_in_hand() -> bool:
+    """Return whether runs of this process use a project object that `use_project` provides."""
+    return _IN_HAND.get() is not None
+
+
 def is_automatic(run: dg.DagsterRun) -> bool:
     """Return whether a sensor or a schedule started the run."""
     return bool({"dagster/sensor_name", "dagster/schedule_name"} & run.tags.keys())

@@ -15,6 +15,7 @@ import polars as pl
 from agent_eval.judge.llm.budget import SharedBudget
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.sharing.claims import RENEW_S, ClaimTable
+from agent_eval.judge.llm.sharing.model_facts import keep_in
 from agent_eval.settings.home import Home
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store
@@ -189,5 +190,18 @@ def open_store(home: Home, named: Path | LakeSettings | None) -> BesideStore:
         from agent_eval.storage.lake import LakeStore  # needs the extra `cluster`
 
         return CatalogBesideStore(LakeStore.of(named.address, home.root / named.data), home.data)
-    file = home.root / named if named else home.data / "agent_eval.duckdb"
+    file = _store_file(home, named)
     return FilesBesideStore(Store.at(file), file)
+
+
+def keep_model_facts(home: Home, named: Path | LakeSettings | None) -> None:
+    """Keep what litellm says of models in a file beside the store; with a lake, it is not kept."""
+    if isinstance(named, LakeSettings):
+        keep_in(None)
+    else:
+        file = _store_file(home, named)
+        keep_in(file.with_name(f"{file.name}.models"))
+
+
+def _store_file(home: Home, named: Path | None) -> Path:
+    return home.root / named if named else home.data / "agent_eval.duckdb"

@@ -1,11 +1,17 @@
 """Determine which table partitions are up to date by comparing stored fingerprints with current ones.
 
-A fingerprint is a hash of the package version, the data versions of the sources that were read, and the fingerprints
-of the tables that were read. A run stores it with the rows that it writes (table run_state). A partition is up to
-date if its stored fingerprint equals the one computed from the current files and settings, so the result depends
-neither on the order of events nor on what started the run. See docs/decisions/0012.
+A run stores two hashes with the rows of a partition (table run_state):
+
+- The fingerprint of its **inputs**: the package version, the data versions of the sources that were read, and the
+  fingerprints of the rows that were read. A partition is up to date if it equals the one computed from the current
+  files, settings and stored rows, so the result depends neither on the order of events nor on what started the run.
+- The fingerprint of its **rows**, which what reads them depends on. If a change leaves the rows as they were, it stops
+  there: a comment in session.yaml is ingested and makes nothing else stale.
+
+See docs/decisions/0012.
 """
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +20,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.formats.hashing import digest
-from agent_eval.formats.spill import Rows
+from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.project.data_versions import Sources, open_judgments
 from agent_eval.project.gates import baselines
@@ -22,12 +28,14 @@ from agent_eval.project.project import Project
 from agent_eval.storage import Replacement
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.made_from import MADE_FROM, SOURCES, Shape, shape_of
+from agent_eval.tables.contract import Table
+from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
 
 RUN_STATE = table("run_state")
 Place = tuple[str, str | None, str | None]
 """A partition of a table: the table's name, the agent and the version (None if the table has no such dimension)."""
 
+NO_ROWS = "no rows"
 _KEY = ["asset", "agent_id", "methodology_version"]
 _PAIR = ["agent_id", "methodology_version"]
 
@@ -42,48 +50,70 @@ class Fingerprints:
     sources: Sources
     agents: tuple[str, ...]
     stored: dict[Place, str] = field(repr=False)
+    """The fingerprint of the rows of each stored partition."""
     baselines: Mapping[tuple[str | None, str | None], AgentVersion] = field(default_factory=dict, repr=False)
     """The pair that the gates of a pair compare it with, if the gates name a baseline."""
+    computed_from: dict[Place, str] = field(default_factory=dict, repr=False)
+    """The fingerprint of the inputs that the rows of each stored partition were computed from."""
 
     @classmethod
     def of(cls, project: Project, sources: Sources) -> "Fingerprints":
-        """Read the stored fingerprints of a project."""
-        rows = project.store.read(RUN_STATE).select(*_KEY, "fingerprint")
+        """Read the stored fingerprints of a project; rows that an earlier release stored have none."""
+        rows = project.store.read(RUN_STATE).drop_nulls(["asset", "rows_fingerprint"])
         agents = tuple(project.with_sessions[0])
         return cls(
             sources=sources,
             agents=agents,
             baselines=baselines(project, agents),
-            stored={
-                (asset, agent, version): mark for asset, agent, version, mark in rows.iter_rows() if asset
-            },
+            stored={tuple(row): mark for *row, mark in rows.select(*_KEY, "rows_fingerprint").iter_rows()},
+            computed_from={tuple(row): mark for *row, mark in rows.select(*_KEY, "fingerprint").iter_rows()},
         )
 
     def made_now(self, place: Place) -> str:
-        """Return the fingerprint of rows computed from the stored inputs."""
+        """Return the fingerprint of the stored inputs of a partition."""
         return self._of(place, self.stored)
 
+    def is_changed(self, place: Place) -> bool:
+        """Return whether a partition was computed from other inputs than the stored ones, or not at all."""
+        return self.computed_from.get(place) != self.made_now(place)
+
+    def data_versions(self, asset: str, partitions: pl.DataFrame) -> list[tuple[str, bool]]:
+        """Return the fingerprint of the rows of each partition, and whether it was computed from the stored inputs.
+
+        It was not if some answers are missing. A partition of an agent without sessions has no rows.
+        """
+        places = [
+            (asset, key.get("agent_id"), key.get("methodology_version"))
+            for key in partitions.iter_rows(named=True)
+        ]
+        return [(self.stored.get(p, NO_ROWS), p not in self.stored or not self.is_changed(p)) for p in places]
+
     def wanted(self, agents: Collection[str], versions: Collection[str]) -> pl.DataFrame:
-        """Return the rows of run_state that a run of all these agents and versions would store.
+        """Return the rows of run_state that a run of all these agents and versions would store, without those of rows.
+
+        A stale partition counts as changed for what reads it. Whether its rows are other rows is known when it was
+        computed (`ready_places`).
 
         An agent without sessions has no rows. Boards use the stored rows of all other agents. A table of pairs that reads
         a table of versions includes the other agents that have rows: the run can change what they read.
         """
         present = [agent for agent in sorted(agents) if agent in self._with_sessions]
-        known = {place: mark for place, mark in self.stored.items() if place[1] in (None, *self.agents)}
-        made: dict[Place, str] = {}
+        rows = {place: mark for place, mark in self.stored.items() if place[1] in (None, *self.agents)}
+        inputs: dict[Place, str] = {}
         for asset in MADE_FROM:
             of_all = _reads_all_agents(asset)
             for place in _places(asset, sorted(self.agents) if of_all else present, sorted(versions)):
-                if self._is_known(place) or (of_all and place in self.stored and self._has_version(place)):
-                    known[place] = made[place] = self._of(place, known)
-        return RUN_STATE.frame(_named(place) | {"fingerprint": mark} for place, mark in made.items())
+                if self.is_known(place) or (of_all and place in self.stored and self._has_version(place)):
+                    inputs[place] = self._of(place, rows)
+                    if inputs[place] != self.computed_from.get(place):
+                        rows[place] = digest("rows that are computed from", inputs[place])
+        return RUN_STATE.frame(_named(place, fingerprint=mark) for place, mark in inputs.items())
 
     @cached_property
     def _with_sessions(self) -> frozenset[str]:
         return frozenset(self.agents)
 
-    def _is_known(self, place: Place) -> bool:
+    def is_known(self, place: Place) -> bool:
         """Return whether the sources of the partition's agent and version were read."""
         _, agent, _ = place
         return (agent is None or agent in self.sources.agent_sessions) and self._has_version(place)
@@ -91,35 +121,37 @@ class Fingerprints:
     def _has_version(self, place: Place) -> bool:
         return place[2] is None or place[2] in self.sources.scoring_spec
 
-    def _of(self, place: Place, tables: Mapping[Place, str]) -> str:
-        asset, agent, version = place
+    def _of(self, place: Place, rows: Mapping[Place, str]) -> str:
+        """Return the fingerprint of the inputs of a partition, where `rows` has those of the rows of tables."""
+        sources = self.sources.by_name()
         read = [
-            (parent, mark)
-            for parent in MADE_FROM[asset]
-            for mark in self._read(parent, shape_of(asset), agent, version, tables)
+            (name, sources[name].get(key) if isinstance(key, str) else rows.get(key))
+            for name, key in self._inputs(place)
         ]
+        return digest(__version__, list(table(place[0]).schema), place[0], read)
+
+    def parents(self, place: Place) -> Iterator[Place]:
+        """Yield the partitions of tables that a partition reads."""
+        return (key for _, key in self._inputs(place) if not isinstance(key, str))
+
+    def _inputs(self, place: Place) -> Iterator[tuple[str, str | Place]]:
+        """Yield what a partition reads: sources with the key of their partition, and partitions of tables.
+
+        Of each parent these are its own partition of the agent and version, or those of all agents. A parent is looked
+        up by its own partitions: one that has none per agent is read by the version alone.
+        """
+        asset, agent, version = place
+        for parent in MADE_FROM[asset]:
+            shape = shape_of(parent)
+            is_by_version, of_version = shape_of(asset) == "version", None if shape == "agent" else version
+            for each in (None,) if shape == "version" else self.agents if is_by_version else (agent,):
+                if parent in SOURCES:
+                    yield parent, {"agent": each, "version": version}.get(shape) or f"{each}|{version}"
+                else:
+                    yield parent, (parent, each, of_version)
         compared = self.baselines.get((agent, version)) if asset == "gate_results" else None
         if compared is not None:
-            read += [(name, tables.get((name, *_partition(name, *compared)))) for name in COMPARED]
-        return digest(__version__, list(table(asset).schema), asset, read)
-
-    def _read(
-        self, parent: str, by: Shape, agent: str | None, version: str | None, tables: Mapping[Place, str]
-    ) -> Iterator[str | None]:
-        """Yield the fingerprints of the parent's partitions that a partition reads.
-
-        These are the parent's own partition of the agent and version, or those of all agents. A parent is looked up by
-        its own partitions: one that has none per agent is read by the version alone.
-        """
-        shape = shape_of(parent)
-        of_version = None if shape == "agent" else version
-        every = (None,) if shape == "version" else self.agents if by == "version" else (agent,)
-        for each in every:
-            if parent in SOURCES:
-                key = {"agent": each, "version": version}.get(shape) or f"{each}|{version}"
-                yield self.sources.by_name()[parent].get(key)
-            else:
-                yield tables.get((parent, each, of_version))
+            yield from ((name, (name, *_partition(name, *compared))) for name in COMPARED)
 
 
 def _partition(name: str, agent: str, version: str) -> tuple[str | None, str | None]:
@@ -146,14 +178,18 @@ def stale_places(
 ) -> pl.DataFrame:
     """Return the stale partitions: those that differ from `wanted`, and all partitions of agents without sessions.
 
+    A partition is also stale if it reads a stale one; a run may find that the rows that it reads did not change.
+
     Returns:
         One row per table and partition, with the key columns of run_state.
     """
     wanted = found.wanted(agents, versions)
-    stored = RUN_STATE.frame(_named(place) | {"fingerprint": mark} for place, mark in found.stored.items())
-    changed = wanted.join(stored, on=wanted.columns, how="anti", nulls_equal=True).select(_KEY)
+    stored = RUN_STATE.frame(_named(place, fingerprint=mark) for place, mark in found.computed_from.items())
+    by = [*_KEY, "fingerprint"]
+    changed = wanted.join(stored, on=by, how="anti", nulls_equal=True).select(_KEY)
     held = project.store.read(table("agents"), columns=["agent_id"])["agent_id"].to_list()
-    gone = ({*held, *stored["agent_id"].drop_nulls()} - {*found.agents}) & {*agents}
+    of_state = project.store.read(RUN_STATE, columns=["agent_id"])["agent_id"].drop_nulls()
+    gone = ({*held, *of_state} - {*found.agents}) & {*agents}
     emptied = [
         _named(place)
         for asset in MADE_FROM
@@ -163,8 +199,38 @@ def stale_places(
     return pl.concat([changed, pl.DataFrame(emptied, schema=changed.schema)])
 
 
-def _named(place: Place) -> dict[str, str | None]:
-    return dict(zip(_KEY, place, strict=True))
+def ready_places(found: Fingerprints, stale: pl.DataFrame, forced: pl.DataFrame) -> pl.DataFrame:
+    """Return the stale partitions that are to be computed next: an input changed, and none will change before them.
+
+    Args:
+        found: The fingerprints as stored now.
+        stale: The stale partitions that were not computed yet, with the key columns of run_state.
+        forced: The partitions among them that are computed even if no input changed.
+
+    Returns:
+        Rows of `stale`. A partition that reads stale partitions is only among them if all of those are: one run
+        computes them in order. If there are none, the rest of `stale` turned out to be up to date.
+    """
+    always = {*forced.select(_KEY).rows()}
+    ready: dict[Place, None] = {}
+    waiting = set[Place]()
+    for place in sorted(stale.select(_KEY).rows(), key=lambda row: _ORDER[row[0]]):  # parents first
+        is_gone = place[1] is not None and place[1] not in found.agents
+        parents = {*found.parents(place)}
+        if not (is_gone or place in always or found.is_changed(place)):
+            waiting |= {place} if parents & (waiting | ready.keys()) else set()
+        elif parents & waiting:
+            waiting.add(place)
+        else:
+            ready[place] = None
+    return pl.DataFrame([*ready], schema=stale.select(_KEY).schema, orient="row")
+
+
+_ORDER = {asset: number for number, asset in enumerate(MADE_FROM)}
+
+
+def _named(place: Place, **marks: str) -> dict[str, str | None]:
+    return dict(zip(_KEY, place, strict=True)) | marks
 
 
 def record_of(
@@ -172,20 +238,44 @@ def record_of(
 ) -> Replacement:
     """Return the rows of run_state for partitions that are being written, and update `found`.
 
-    An agent without sessions has no rows. If a judge's answer is missing, the stored fingerprint equals no computed
-    one, so the partition and all partitions computed from it stay stale.
+    An agent without sessions has no rows. If a judge's answer is missing, the stored fingerprint of the inputs equals
+    no computed one, so the partition stays stale.
     """
     lacking = set(open_judgments(project, asset, made).iter_rows())
-    places: list[Place] = [
-        (asset, key.get("agent_id"), key.get("methodology_version"))
+    of_rows = rows_fingerprints(table(asset), made, partitions)
+    places: dict[Place, str] = {
+        (asset, key.get("agent_id"), key.get("methodology_version")): of_rows[tuple(key.values())]
         for key in partitions.iter_rows(named=True)
-    ]
+    }
     rows = []
-    for place in places:
+    for place, row_mark in places.items():
         found.stored.pop(place, None)
+        found.computed_from.pop(place, None)
         if place[1] is None or place[1] in found.agents:
             mark = found.made_now(place)
-            found.stored[place] = digest(mark, "answers are lacking") if place[1:] in lacking else mark
-            rows.append(_named(place) | {"fingerprint": found.stored[place]})
+            found.computed_from[place] = digest(mark, "answers are lacking") if place[1:] in lacking else mark
+            found.stored[place] = row_mark
+            rows.append(_named(place, fingerprint=found.computed_from[place], rows_fingerprint=row_mark))
     keys = RUN_STATE.frame(map(_named, places)).select(_KEY)
     return Replacement(RUN_STATE, RUN_STATE.frame(rows), keys)
+
+
+def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> dict[tuple[object, ...], str]:
+    """Return the hash of the rows of each partition, by its values in the order of `partitions.columns`.
+
+    It depends neither on the order of the rows nor on how they are cut into parts, nor on columns without content
+    (`Column.is_content`): it is the sum of the hashes of the rows.
+    """
+    by, content = partitions.columns, sorted(c.name for c in target.columns if c.is_content)
+    sums = dict.fromkeys(partitions.iter_rows(), (0, 0))
+    for frame in frames_of(rows):
+        names = [name for name in content if name in frame.columns]
+        texts = frame.select(*by, pl.struct(names).struct.json_encode().alias("row as JSON"))
+        for *key, text in texts.iter_rows():
+            n, total = sums.get(tuple(key), (0, 0))
+            of_row = hashlib.blake2b(text.encode(), digest_size=32).digest()
+            sums[tuple(key)] = (n + 1, (total + int.from_bytes(of_row)) % _MODULUS)
+    return {key: digest(n, str(total)) for key, (n, total) in sums.items()}
+
+
+_MODULUS = 1 << 256

@@ -38,7 +38,7 @@ from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
 from agent_eval.project.answers import AnswerCache
-from agent_eval.project.beside_store import BesideStore, Caps, open_store
+from agent_eval.project.beside_store import BesideStore, Caps, keep_model_facts, open_store
 from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.simulate.agents.endpoints import Allowed
@@ -99,7 +99,9 @@ class Project:
         """Open the project that contains `start` (default: the working directory), found by the root rule."""
         root = find_root(Path(start) if start else None)
         settings = read_settings(root)
-        return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
+        home = Home(root=root, data=root / settings.data_dir)
+        keep_model_facts(home, settings.store)
+        return cls(home=home, settings=settings)
 
     @classmethod
     def open_or_packaged(cls) -> "Project":

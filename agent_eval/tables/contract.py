@@ -56,6 +56,8 @@ class Column:
 
     Columns with a closed vocabulary have type `pl.Enum`, points in time `TIME`, and dates `DATE`. If `rank_of` names a
     column with an ordered vocabulary, `Table` computes this column as the rank of that column's word, from 1.
+    `is_content` is False for what only describes how a row was made, e.g. the time and the cost of an answer: a change
+    of it does not make stale what is computed from the table (`project.fingerprints`).
     """
 
     name: str
@@ -63,6 +65,7 @@ class Column:
     meaning: str
     nullable: bool = True
     rank_of: str | None = None
+    is_content: bool = True
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ DECLARED: tuple[Table[Any], ...] = (
     ),
     Table(
         "run_state",
-        "one row per table and partition, with the inputs that its rows were computed from",
+        "one row per table and partition: what its rows were computed from, and what they are",
         ("asset", "agent_id", "methodology_version"),
         (
             Column("asset", S, "Name of the table"),
@@ -51,8 +51,14 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "fingerprint",
                 S,
-                "Hash of the package version and the inputs: data versions of sources and fingerprints of tables",
+                "Hash of the package version and the inputs: data versions of sources, rows_fingerprint of tables",
                 nullable=False,
+            ),
+            Column(
+                "rows_fingerprint",
+                S,
+                "Hash of the rows in any order, without times, costs and tokens of answers; null if an earlier release "
+                "stored the row",
             ),
         ),
         BY_PAIR,

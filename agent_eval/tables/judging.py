@@ -150,7 +150,7 @@ DECLARED: tuple[Table[Any], ...] = (
                 nullable=False,
             ),
             Column("rater", S, "Person, model or rule that rated"),
-            Column("rated_at", TIME, "Time of the rating, ISO 8601"),
+            Column("rated_at", TIME, "Time of the rating, ISO 8601", is_content=False),
             Column(
                 "is_effective",
                 B,

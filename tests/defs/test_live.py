@@ -1,6 +1,8 @@
 """A live UI with its daemon on the sample: by clicks, and what changes in the files reaches the boards and moves nothing else."""
 
+import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -154,8 +156,12 @@ def remove_an_agent(root: Path) -> None:
 
 
 def edit_a_session(root: Path) -> None:
-    session = next((root / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
-    session.write_text(session.read_text() + "# looked at again\n")
+    """Change what no score depends on, but what the tables store: each time another remark on one conversation."""
+    file = next((root / "data" / "sessions" / "quill-help").glob("*/conversations.jsonl"))
+    first, *others = file.read_text().splitlines(keepends=True)
+    record = json.loads(first)
+    record["metadata"] = record.get("metadata", {}) | {"looked at": time.time_ns()}
+    file.write_text("".join([json.dumps(record) + "\n", *others]))
 
 
 def rate(root: Path) -> None:

@@ -1,13 +1,15 @@
 """Optimal matchings, against trying all."""
 
 import itertools
+import random
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
-from agent_eval.scores.tools.matching import best_matching, best_pairs, best_total, in_order
+from agent_eval.scores.tools.matching import assigned, best_matching, best_pairs, best_total, in_order
 
 Matching = list[tuple[int, int]]
 WORTHS = st.integers(1, 4).flatmap(
@@ -72,3 +74,12 @@ def test_a_thousand_calls_of_one_tool_are_matched_without_delay() -> None:
     n = 20
     worth = [[int(i == j) for j in range(1000)] for i in range(n)]
     assert in_order([(range(n), range(1000), worth)]) == {(i, i) for i in range(n)}
+
+
+def test_a_small_matching_is_that_of_scipy_also_among_equal_ones() -> None:
+    draw = random.Random(46)
+    for _ in range(1000):
+        n_rows, n_columns, most = draw.randint(1, 7), draw.randint(1, 7), draw.choice((0, 1, 3, 100))
+        worth = [[draw.randint(0, most) for _ in range(n_columns)] for _ in range(n_rows)]
+        rows, columns = linear_sum_assignment(worth, maximize=True)
+        assert assigned(worth) == list(zip(rows.tolist(), columns.tolist(), strict=True)), worth

@@ -48,15 +48,16 @@ def print_run(
         )
     if (more := len(report.refusals) - SHOWN) > 0:
         err.print(f"… and {more} more.")
-    made = (
-        f"{count_of(report.stale.height, 'agent × version pair')} brought up to date"
-        if report.stale.height
-        else "Nothing was stale"
-    )
+    if report.n_computed:
+        made = f"{count_of(report.n_computed, 'agent × version pair')} brought up to date"
+    elif report.is_ingested:
+        made = "Files were read again; nothing that is computed from them changed"
+    else:
+        made = "Nothing was stale"
     err.print(f"{made}.", markup=False)
-    if (n := report.n_gated - report.stale.height) > 0:
+    if report.n_gated:
         err.print(
-            f"Re-evaluated the gates of {count_of(n, 'more agent/version pair')} because the gate configuration changed.",
+            f"Re-evaluated the gates of {count_of(report.n_gated, 'more agent/version pair')} because the gate configuration changed.",
             markup=False,
         )
     if (judge := project.own_judge) is not None and judge.mode == "per_metric":

@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
+from agent_eval.judge.llm.sharing.model_facts import kept
 from agent_eval.judge.llm.transport import (
     ADMIT,
     EXCHANGE,
@@ -267,7 +269,8 @@ class LiteLLMClient:
 
     async def close(self) -> None:
         """Close litellm's connections."""
-        await imported().close_litellm_async_clients()
+        if "litellm" in sys.modules:  # else no call was made
+            await imported().close_litellm_async_clients()
 
 
 def price_of(model: str) -> Price | None:
@@ -290,20 +293,43 @@ def _info(model: str) -> Mapping[str, Any]:
     For some providers litellm asks a server. It is asked once per process, within `INFO_S`.
     """
     if model not in _INFO:
-        litellm = imported()
-        token = EXCHANGE.set(Exchange(MEGABYTE, time.monotonic() + INFO_S))
-        try:
-            _INFO[model] = litellm.get_model_info(model)
-        except Exception:  # for an unknown model, litellm raises a bare Exception
-            _INFO[model] = {}
-        finally:
-            EXCHANGE.reset(token)
+        _INFO[model] = kept(
+            "info", model, ask=lambda: _asked_info(model), is_lasting=lambda _: _is_listed(model)
+        )
     return _INFO[model]
+
+
+def _is_listed(model: str) -> bool:
+    """Return whether litellm lists a model of a provider that it does not ask about its models."""
+    litellm = imported()
+    try:
+        name, provider, *_ = litellm.get_llm_provider(model)
+    except Exception:  # unknown provider
+        return False
+    listed = {model, name, f"{provider}/{name}"} & litellm.model_cost.keys()
+    return provider in _SERVERS or (bool(listed) and provider not in _LOCAL_PROVIDERS)
+
+
+def _asked_info(model: str) -> Mapping[str, Any]:
+    litellm = imported()
+    token = EXCHANGE.set(Exchange(MEGABYTE, time.monotonic() + INFO_S))
+    try:
+        return dict(litellm.get_model_info(model))
+    except Exception:  # for an unknown model, litellm raises a bare Exception
+        return {}
+    finally:
+        EXCHANGE.reset(token)
 
 
 @functools.cache
 def caches_marked_blocks(model: str) -> bool:
     """Return whether the provider caches only marked blocks: Anthropic, or Bedrock and Vertex for Claude models."""
+    return bool(
+        kept("marked blocks", model, ask=lambda: _caches_marked_blocks(model), is_lasting=lambda _: True)
+    )
+
+
+def _caches_marked_blocks(model: str) -> bool:
     try:
         name, provider, *_ = imported().get_llm_provider(model)
     except Exception:  # unknown model: the call itself reports the error
@@ -320,6 +346,17 @@ def problem_of(model: str, *, is_listed: bool = False) -> str | None:
     """
     if is_imported(model):
         return f"Judge model {model!r}: names that begin with {IMPORTED!r} are of other tools' judges. Write provider/model"
+    problem: str | None = kept(
+        "problem",
+        model,
+        is_listed,
+        ask=lambda: _asked_problem(model, is_listed=is_listed),
+        is_lasting=lambda found: found is None,
+    )
+    return problem
+
+
+def _asked_problem(model: str, *, is_listed: bool) -> str | None:
     litellm = imported()
     try:
         name, provider, *_ = litellm.get_llm_provider(model)

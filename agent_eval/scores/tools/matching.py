@@ -11,6 +11,8 @@ from itertools import combinations
 
 Worth = Sequence[Sequence[int]]  # one row per expected call, one column per used call; ≥ 0
 Pair = tuple[int, int]
+_SMALL = 400  # cells of a matrix; scipy is faster for a larger one, and is loaded for it
+_FAR = 1 << 62
 _STEPS = 20_000  # limit of the search for order; beyond it, the best order found so far is used
 
 
@@ -25,10 +27,57 @@ def best_matching(worth: Worth) -> list[Pair]:
         return []
     if len(worth) == 1:
         return [(0, max(range(len(worth[0])), key=worth[0].__getitem__))]
-    from scipy.optimize import linear_sum_assignment  # imported only if needed, because it is slow
+    if len(worth) * len(worth[0]) <= _SMALL:
+        return assigned(worth)
+    from scipy.optimize import (
+        linear_sum_assignment,  # imported only if needed: it takes as long as a small run
+    )
 
     rows, columns = linear_sum_assignment(worth, maximize=True)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def assigned(worth: Worth) -> list[Pair]:
+    """Return the matching that `scipy.optimize.linear_sum_assignment` returns, without loading scipy.
+
+    Same algorithm, with the same choice among equal matchings: shortest augmenting paths (Crouse 2016, "On implementing
+    2D rectangular assignment algorithms"). `worth` has at least one row and one column.
+    """
+    if len(worth) > len(worth[0]):
+        return sorted((i, j) for j, i in assigned(list(zip(*worth, strict=True))))
+    n_rows, n_columns = len(worth), len(worth[0])
+    of_row, of_column = [0] * n_rows, [0] * n_columns  # dual variables
+    row_at, column_at, came_from = [-1] * n_columns, [-1] * n_rows, [-1] * n_columns
+    for start in range(n_rows):
+        lengths, left = [_FAR] * n_columns, list(range(n_columns - 1, -1, -1))
+        rows, columns, row, length = set[int](), set[int](), start, 0
+        while True:
+            rows.add(row)
+            nearest, at = _FAR, -1
+            for place, j in enumerate(left):
+                reduced = length - worth[row][j] - of_row[row] - of_column[j]
+                if reduced < lengths[j]:
+                    lengths[j], came_from[j] = reduced, row
+                if lengths[j] < nearest or (lengths[j] == nearest and row_at[j] == -1):
+                    nearest, at = lengths[j], place
+            length, end = nearest, left[at]
+            columns.add(end)
+            left[at] = left[-1]
+            left.pop()
+            if row_at[end] == -1:
+                break
+            row = row_at[end]
+        of_row[start] += length
+        for i in rows - {start}:
+            of_row[i] += length - lengths[column_at[i]]
+        for j in columns:
+            of_column[j] -= length - lengths[j]
+        while True:
+            row = came_from[end]
+            row_at[end], column_at[row], end = row, end, column_at[row]
+            if row == start:
+                break
+    return list(enumerate(column_at))
 
 
 def best_pairs(worth: Worth) -> set[Pair]:

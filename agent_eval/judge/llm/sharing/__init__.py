@@ -1,1 +1,1 @@
-"""Divide the questions of a run among several workers, so that each question is asked only once."""
+"""Divide the questions of a run among several workers, and keep what processes share: each question is asked once."""
