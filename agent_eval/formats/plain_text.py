@@ -84,3 +84,8 @@ def escaped_json(text: str) -> str:
 
 
 _JSON = {i: f"\\u{i:04x}" for i in _UNPRINTABLE if i >= 127}  # others are escaped or whitespace
+
+
+def on_one_line(text: str) -> str:
+    """Return a text as quotes are compared: with single spaces and composed accents."""
+    return " ".join(unicodedata.normalize("NFC", text).split())

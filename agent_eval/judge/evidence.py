@@ -1,4 +1,4 @@
-"""Find the message in which a judge's quote occurs. Differences in whitespace are ignored."""
+"""Find the message in which a judge's quote occurs. Whitespace and the encoding of accents are ignored."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from agent_eval.formats.plain_text import on_one_line
 from agent_eval.judge.protocol import n_turns_up_to
 from agent_eval.transcripts.models import Message, Turn
 from agent_eval.transcripts.steps import ConversationStep, steps_of
@@ -42,7 +43,7 @@ class Transcript:
         If several messages contain the quote, it is the one in the latest turn; in a turn, the agent's messages come
         before those of the user, the operator and tools, and earlier ones before later ones.
         """
-        wanted = _plain(quote)
+        wanted = on_one_line(quote)
         seen = self._texts if last_turn is None else self._texts[: n_turns_up_to(self.turns, last_turn)]
         places = (at for texts in reversed(seen) for at, text in texts if wanted in text)
         at = next(places, None) if wanted else None
@@ -61,7 +62,9 @@ class Transcript:
         start = 0
         for turn in self.turns:
             order = sorted(enumerate(turn.messages, start), key=lambda pair: pair[1].role != "assistant")
-            texts.append([(i, _plain(t)) for i, m in order for form in forms for t in quotable([m], form)])
+            texts.append(
+                [(i, on_one_line(t)) for i, m in order for form in forms for t in quotable([m], form)]
+            )
             start += len(turn.messages)
         return texts
 
@@ -79,7 +82,3 @@ def quotable(messages: Iterable[Message], personal: "TextRedactor | None" = None
                 yield call_text(call.name, call.arguments)
             else:
                 yield call_text(personal.hide(call.name), personal.hide_in(call.arguments))
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())

@@ -12,6 +12,7 @@ from typing import cast
 import polars as pl
 
 from agent_eval.errors import NotFoundError
+from agent_eval.formats.plain_text import on_one_line
 from agent_eval.formats.timestamps import as_text
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
 from agent_eval.metrics.base import NO_FAILURE
@@ -436,11 +437,11 @@ def _turn(turn: Row, judgments: Sequence[Row], messages: Sequence[Row]) -> Node:
 
 def _cited(row: Row, messages: Sequence[Row]) -> Node:
     """Return the message that a judgment cites, with its quote between » and « and some of the text around it."""
-    index, quote = cast("int", row["message_index"]), " ".join(str(row["evidence"]).split())
+    index, quote = cast("int", row["message_index"]), on_one_line(str(row["evidence"]))
     message = messages[index]
     calls = cast("Iterable[Row]", message.get("tool_calls") or ())
     called = (f"{call['name']}({json.dumps(call.get('arguments'), ensure_ascii=False)})" for call in calls)
-    texts = [" ".join(str(text).split()) for text in (message.get("content") or "", *called)]
+    texts = [on_one_line(str(text)) for text in (message.get("content") or "", *called)]
     before, _, after = next((text.partition(quote) for text in texts if quote in text), ("", "", ""))
     head = f"…{before[-_AROUND:]}" if len(before) > _AROUND else before
     tail = f"{after[:_AROUND]}…" if len(after) > _AROUND else after

@@ -31,6 +31,11 @@ def test_whitespace_is_no_part_of_a_quote() -> None:
     assert TRANSCRIPT.holds(" Found\n it.")
 
 
+def test_composed_and_decomposed_accents_are_the_same() -> None:
+    for said, quoted in (("cafe\u0301", "caf\u00e9"), ("caf\u00e9", "cafe\u0301")):
+        assert Transcript(conversation(user("Where?"), agent(f"In the {said}.")).turns()).holds(quoted)
+
+
 def test_a_turn_cannot_be_judged_by_what_came_after_it() -> None:
     assert not TRANSCRIPT.holds("Bye", last_turn=0)
     assert TRANSCRIPT.holds("Found it", last_turn=1)

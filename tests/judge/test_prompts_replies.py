@@ -317,6 +317,19 @@ def test_a_reply_with_another_code_is_unreadable(code: object) -> None:
     assert "another question" in problem(answered(asking(HELPFULNESS), question_code=code))
 
 
+@pytest.mark.parametrize("write", ["-".join, " ".join, lambda code: [code], lambda code: {"code": code}])
+def test_a_code_in_another_form_or_place_is_compared_too(write: Any) -> None:
+    prompt = asking(HELPFULNESS)
+    for code, is_right in ((str(prompt.question_code), True), ("BCDFGHJ", False)):
+        given = write(code)
+        in_part = {"helpfulness": GOOD | {"Question-Code": given}}
+        for reply in (answered(prompt, question_code=given), json.dumps(in_part)):
+            if is_right:
+                assert read_reply(prompt, reply)
+            else:
+                assert "another question" in problem(reply)
+
+
 def test_the_code_is_of_the_question_alone_and_in_no_key() -> None:
     prompt, other = asking(HELPFULNESS), asking(AGENT_BEHAVIOR_FAILURE)
     assert prompt.question_code == asking(HELPFULNESS).question_code != other.question_code

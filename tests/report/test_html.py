@@ -246,7 +246,10 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
         for at in cited
     )
     judgment = frames["turn_judgments"].filter(pl.col("status") == "scored").head(1)
-    judged = judgment.with_columns(**place, message_index=pl.lit(0, pl.Int64), speaker=pl.lit("Ada"))
+    judged = pl.concat(
+        judgment.with_columns(**place | {"turn_index": pl.lit(i, pl.Int64)}, message_index=pl.lit(0, pl.Int64), speaker=pl.lit("Ada"))
+        for i in (219, 220, 221)
+    )  # fmt: skip
     cluster = frames["error_clusters"].filter(pl.col("agent_id") == "pilot-chat").head(1)
     clusters = cluster.with_columns(
         cluster_id=pl.lit(failure["cluster_id"][0]), methodology_version=pl.lit("1.3.0")
@@ -260,7 +263,10 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
     assert {anchor for _, anchor in deep} == anchors
     assert all(anchor in found[path].ids for path, anchor in deep)
     (part,) = {path for path, _ in deep}
-    assert "message-0" in {anchor for path, anchor in found[part].targets() if path != part}
+    to_earlier = [path for path, anchor in found[part].targets() if anchor == "message-0"]
+    assert part not in to_earlier  # every judgment links to the message itself, the page has one place for it
+    assert len(to_earlier) == 4
+    assert sorted(found[part].ids).count("message-0") == 1
 
 
 def test_what_has_gone_since_a_board_was_made_leaves_no_dead_link(

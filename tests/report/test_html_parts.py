@@ -62,6 +62,11 @@ def test_a_quote_is_marked_whatever_its_whitespace() -> None:
     assert shown("It costs\n  EUR 4.90 in all", [(3, "costs EUR 4.90")]).pieces == pieces
 
 
+def test_a_quote_is_marked_whether_its_accents_are_composed_or_not() -> None:
+    for said, quoted in (("The cafe\u0301 opens.", "caf\u00e9"), ("The caf\u00e9 opens.", "cafe\u0301")):
+        assert is_in(said, quoted)
+
+
 def test_of_quotes_that_overlap_the_first_is_marked() -> None:
     marks = [p.mark for p in shown("one two three", [(1, "two three"), (2, "one two")]).pieces]
     assert marks == [2, None]

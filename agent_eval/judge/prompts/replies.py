@@ -120,7 +120,7 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
         reply = _mended(prompt, bare, text)
     if not isinstance(reply, dict):
         raise ReplyError("It was not one JSON object.", text)
-    if prompt.question_code and is_of_another_question(reply.get(QUESTION_CODE), prompt.question_code):
+    if prompt.question_code and is_of_another_question(reply, prompt.question_code):
         raise ReplyError(_OF_ANOTHER, text)
     record = prompt.messages[-1]["content"]
     keys = _reason_keys(record)

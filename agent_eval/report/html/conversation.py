@@ -4,7 +4,7 @@ import bisect
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -59,9 +59,10 @@ class TurnView:
     opinions: Sequence[Opinion]
     gaps: Sequence[Gap]
     tools: Sequence[Row]
-    elsewhere: Sequence[
-        tuple[int, str]
-    ] = ()  # messages that the judgments cite on other pages, with their paths
+    elsewhere: Mapping[int, str] = field(default_factory=dict)
+    """Paths of the pages of the messages that the judgments cite on other pages."""
+    anchors: Mapping[int, str] = field(default_factory=dict)
+    """Those of them that no earlier turn of the page cites: they have a place on this page too, for links to it."""
 
 
 def source_file(conversation: Row) -> str:
@@ -125,14 +126,21 @@ def conversation_pages(
     for part, of_part in enumerate(by_part):
         views, marks = turn_views(material, of_part, starts[part])
 
-        def elsewhere(rows: Iterable[Row], part: int = part) -> list[tuple[int, str]]:
-            cited = sorted({row["message_index"] for row in rows if row["message_index"] is not None})
+        def elsewhere(rows: Iterable[Row], part: int = part) -> dict[int, str]:
+            cited = {row["message_index"] for row in rows if row["message_index"] is not None}
             found = {index: bisect.bisect_right(starts, index) - 1 for index in cited if n_parts > 1}
-            return [(index, pages[at]) for index, at in found.items() if at != part]
+            return {index: pages[at] for index, at in found.items() if at != part}
 
         judged = _by_turn(material.turn_judgments)
-        views = [replace(view, elsewhere=elsewhere(judged.get(view.index, ()))) for view in views]
-        more = {"elsewhere": elsewhere(material.conversation_judgments), "around": around}
+        anchored = dict[int, str]()
+        for i, view in enumerate(views):
+            cited = elsewhere(judged.get(view.index, ()))
+            new = {index: path for index, path in cited.items() if index not in anchored}
+            views[i] = replace(view, elsewhere=cited, anchors=new)
+            anchored |= new
+        whole = elsewhere(material.conversation_judgments)
+        new = {index: path for index, path in whole.items() if index not in anchored}
+        more = {"elsewhere": whole, "anchors": new, "around": around}
         shown_turns = {"turns": views, "part": part, "parts_of": pages, "per_page": TURNS_PER_PAGE}
         yield pages[part], _head(material, marks) | shown_turns | more
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -90,8 +91,11 @@ def _places(text: str, number: int, quote: str) -> Iterator[tuple[int, int, int]
 
 
 def _pattern(quote: str) -> re.Pattern[str] | None:
-    words: Sequence[str] = re.findall(r"\w+|[^\w\s]", clean(quote))
-    return re.compile(r"\s*".join(map(re.escape, words))) if words else None
+    """Return a pattern that ignores whitespace, and whether accents are composed or decomposed."""
+    cleaned = clean(quote)
+    forms = [cleaned, *(unicodedata.normalize(form, cleaned) for form in ("NFC", "NFD"))]
+    ways = dict.fromkeys(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", form))) for form in forms)
+    return re.compile("|".join(ways)) if all(ways) else None
 
 
 def _pieces(text: str, spans: Iterable[tuple[int, int, int]]) -> Iterator[Piece]:
