@@ -111,7 +111,9 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
     pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     pairs = pairs.with_columns(methodology_version=pl.lit(version))
     clusters = project.store.read(table("error_clusters"), pairs)
-    rows = most_severe_first(clusters.filter(cluster_id=cluster), "n_turns")
+    rows = most_severe_first(
+        clusters.filter(pl.col("cluster_id").str.to_lowercase() == cluster.lower()), "n_turns"
+    )
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster)).to_dicts()
     if not failures:
