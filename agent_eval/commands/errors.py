@@ -1,6 +1,7 @@
 """Implement `agent-eval errors`: show error clusters, their frequency and their trend."""
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -128,8 +129,16 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
         except NotExportableError as problem:
             problems.append(problem)
             continue
-        return _written(project, out, scenario, failure["agent_id"])
+        file = _written(project, out, scenario, failure["agent_id"])
+        if n_attachments := _n_attachments(turns, failure["turn_index"]):
+            out.print(f"Not repeated: {count_of(n_attachments, 'attachment')} of the user.")
+        return file
     raise problems[0]
+
+
+def _n_attachments(turns: Sequence[dict[str, Any]], last: int) -> int:
+    repeated = [m for turn in turns if turn["turn_index"] <= last for m in json.loads(turn["messages"])]
+    return sum(len(m.get("attachments") or ()) for m in repeated if m["role"] == "user")
 
 
 def _written(project: Project, out: Console, scenario: dict[str, Any], agent: str) -> Path:
