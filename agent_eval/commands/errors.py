@@ -1,6 +1,7 @@
 """Implement `agent-eval errors`: show error clusters, their frequency and their trend."""
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -111,7 +112,9 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
     pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     pairs = pairs.with_columns(methodology_version=pl.lit(version))
     clusters = project.store.read(table("error_clusters"), pairs)
-    rows = most_severe_first(clusters.filter(cluster_id=cluster), "n_turns")
+    rows = most_severe_first(
+        clusters.filter(pl.col("cluster_id").str.to_lowercase() == cluster.lower()), "n_turns"
+    )
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster)).to_dicts()
     if not failures:
@@ -126,8 +129,16 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
         except NotExportableError as problem:
             problems.append(problem)
             continue
-        return _written(project, out, scenario, failure["agent_id"])
+        file = _written(project, out, scenario, failure["agent_id"])
+        if n_attachments := _n_attachments(turns, failure["turn_index"]):
+            out.print(f"Not repeated: {count_of(n_attachments, 'attachment')} of the user.")
+        return file
     raise problems[0]
+
+
+def _n_attachments(turns: Sequence[dict[str, Any]], last: int) -> int:
+    repeated = [m for turn in turns if turn["turn_index"] <= last for m in json.loads(turn["messages"])]
+    return sum(len(m.get("attachments") or ()) for m in repeated if m["role"] == "user")
 
 
 def _written(project: Project, out: Console, scenario: dict[str, Any], agent: str) -> Path:

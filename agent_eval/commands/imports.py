@@ -161,7 +161,7 @@ def try_import(out: Console, err: Console, *, format_name: str, paths: Sequence[
     with standard_input(paths) as stdin, TemporaryDirectory(prefix="agent-eval-") as folder:
         files = input_files(paths, stdin)
         found = import_files(format_name, files, sessions_folder=Path(folder), agent_id=agent_id)
-        reports = list(_announced(err, found, agent_id, is_alone=False))
+        reports = list(_announced(err, found, agent_id, is_alone=False, is_try=True))
     for one in reports:
         if (report := one.report) is None:
             continue
@@ -214,7 +214,7 @@ def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
 
 
 def _announced(
-    err: Console, reports: Iterable[FileReport], agent_id: str, *, is_alone: bool
+    err: Console, reports: Iterable[FileReport], agent_id: str, *, is_alone: bool, is_try: bool = False
 ) -> Iterator[FileReport]:
     """Yield the reports, and print the rejected, omitted and removed records of each file."""
     for one in reports:
@@ -238,7 +238,7 @@ def _announced(
             )
         for note in report.notes:
             err.print(one_line(note), markup=False, soft_wrap=True)
-        if not report.n_imported and report.is_changed and not report.continued:
+        if not report.n_imported and report.is_changed and not report.continued and not is_try:
             said = _kept(agent_id, report.session_id, report.n_refused)
             err.print(one_line(said), markup=False, soft_wrap=True)
         if report.n_removed:

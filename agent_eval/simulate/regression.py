@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from agent_eval.errors import InputError
 from agent_eval.formats.validation_messages import explain
+from agent_eval.scores.tools.calls import ExpectedCall, read_expected
+from agent_eval.simulate.scenario_checks import scenario_problems
 from agent_eval.simulate.scenarios import BenchmarkScenario
 
 SUITE_OF_REGRESSIONS = "regressions"
@@ -56,7 +58,7 @@ def regression(failure: Row, cluster: Row, conversation: Row, turns: Sequence[Ro
         "knowledge": json.loads(conversation["knowledge"] or "null"),
         "injected_error": json.loads(conversation["injected_error"] or "null"),
         "turns": [{"say": texts} for texts in groups[1:]],
-        "tools": _tools(conversation, messages),
+        "tools": _tools(conversation, messages, assertions),
         "assertions": assertions,
     }
     scenario: dict[str, Any] = {
@@ -71,11 +73,13 @@ def regression(failure: Row, cluster: Row, conversation: Row, turns: Sequence[Ro
     if not assertions:
         scenario["fail_on_error_severity"] = cluster["severity"]
     try:
-        BenchmarkScenario.model_validate(scenario)
+        problems = list(scenario_problems(BenchmarkScenario.model_validate(scenario)))
     except ValidationError as error:
         raise NotExportableError(
             conversation["conversation_id"], explain(error, BenchmarkScenario)
         ) from error
+    if problems:
+        raise NotExportableError(conversation["conversation_id"], problems[0][1])
     return scenario
 
 
@@ -103,7 +107,8 @@ def _spoken(turns: Sequence[Row]) -> tuple[list[list[str]], dict[int, int]]:
         elif not groups:
             groups.append([])  # the agent speaks first
         number_of[turn["turn_index"]] = len(groups) - 1
-        is_answered = any(message["role"] == "assistant" for message in messages)
+        replied = any(message["role"] == "assistant" for message in messages)
+        is_answered = replied or (is_answered and not texts)
     return groups, number_of
 
 
@@ -116,7 +121,9 @@ def _ground_truth(conversation: Row, number_of: Mapping[int, int]) -> Iterator[d
         at = {"turn": number_of[turn]}
         if expected.get("tools"):
             in_order = {"in_order": True} if expected.get("tool_sequence_matters") else {}
-            yield {**at, "expected_tools": expected["tools"], **in_order}
+            by_agent = [tool for tool in expected["tools"] if tool.get("requestor") != "user"]
+            if by_agent:
+                yield {**at, "expected_tools": by_agent, **in_order}
         if expected.get("answer"):
             yield {**at, "expected_answer": expected["answer"]}
         for required in expected.get("assertions") or ():
@@ -127,6 +134,14 @@ def _ground_truth(conversation: Row, number_of: Mapping[int, int]) -> Iterator[d
                     yield {**at, name: required[name]}
             if "forbidden_text" not in required and "required_text" not in required:
                 yield {**at, "trajectory": required}
+
+
+def _required_calls(assertions: Sequence[Row]) -> Iterator[ExpectedCall]:
+    """Yield the calls that the agent should make."""
+    for assertion in assertions:
+        yield from read_expected(
+            assertion.get("expected_tools") or assertion.get("trajectory", {}).get("tools") or []
+        )
 
 
 def _never_again(failure: Row, until: Sequence[Row], last: int) -> Iterator[dict[str, Any]]:
@@ -166,23 +181,27 @@ def _is_repeated(call: Row, until: Sequence[Row]) -> bool:
     return calls.count((call["name"], call.get("arguments"))) > 1
 
 
-def _tools(conversation: Row, messages: Sequence[Row]) -> list[Any]:
-    """Return the declared and the called tools; each answers recorded calls with their results, in their order."""
+def _tools(conversation: Row, messages: Sequence[Row], assertions: Sequence[Row]) -> list[Any]:
+    """Return the declared, the called and the required tools; each answers recorded calls with their results, in their order."""
     declared = {}
     for tool in json.loads(conversation["tools"] or "[]"):
         function = tool.get("function") if isinstance(tool.get("function"), dict) else tool
         if function.get("name"):
             declared[str(function["name"])] = function
+    for call in _required_calls(assertions):
+        parameters = {"type": "object", "properties": {name: {} for name in call.asked}}
+        declared.setdefault(call.name, {"parameters": parameters} if call.asked else {})
     results: dict[str, dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
     calls: dict[object, tuple[str, Any]] = {}
     for message in messages:
-        for call in message.get("tool_calls") or ():
+        for call in (message.get("tool_calls") or ()) if message["role"] == "assistant" else ():
             calls[call.get("id")] = (call["name"], call.get("arguments"))
             results.setdefault(call["name"], {})
         if message["role"] == "tool" and message.get("tool_call_id") in calls:
             name, arguments = calls[message["tool_call_id"]]
-            given = arguments if isinstance(arguments, dict) else {}
-            answers = results[name].setdefault(json.dumps(given, sort_keys=True), (given, []))[1]
+            if not isinstance(arguments, dict):
+                continue  # the result of a call that could not be read; without arguments, it would answer any call
+            answers = results[name].setdefault(json.dumps(arguments, sort_keys=True), (arguments, []))[1]
             text = str(message.get("content") or "")
             answers.append({"error": text} if message.get("is_error") else {"constant": text})
     return [_tool(name, declared.get(name, {}), results.get(name, {})) for name in {**declared, **results}]

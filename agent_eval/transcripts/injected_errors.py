@@ -20,9 +20,11 @@ _WORDS = """
     conversation conversations session sessions run test tests case scenario slot errorinjection injectederror
     applicable available provided given specified described documented recorded known unknown undefined unspecified
     missing empty todo tbd regular normal
+    es wurde wurden eingefugt injiziert geen fout fouten nessun errore nenhum erro
+    нет ошибка ошибки ошибок без なし 無し エラーなし 无 没有错误 无错误
     kein keine keiner keinen nichts ohne fehler ningun ninguno ninguna aucun aucune sin sans erreur
 """
-_SAYS_NOTHING = frozenset(_WORDS.split())
+_SAYS_NOTHING = frozenset(folded_words(_WORDS))
 """Words of which alone no description consists."""
 _WHAT = r"(?:errors?|faults?|failures?|problems?)"
 _DONE = r"(?:inject(?:ed)?|introduced?|planted|simulated?|applied|triggered)"
@@ -35,7 +37,16 @@ _DENIAL = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_CODE = re.compile(r"(?:status|code|errno)$", re.IGNORECASE)
+_MEASURE = re.compile(r"(?:status|code|errno|http)$|^(?:latency|delay|timeout)", re.IGNORECASE)
+"""Keys of a number that says what was wrong."""
+_OF_A_PLACE = frozenset(
+    (
+        *("turn", "turns", "step", "user", "agent", "tool", "call", "message", "index", "id", "kind", "type"),
+        *("detected", "handled", "recovered", "passed"),
+    )
+)
+"""Words of keys that say where an error is, or what came of it."""
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SWITCHES = frozenset({"injected", "isinjected", "enabled", "active", "present", "occurred", "applied"})
 """Keys that say whether there was an error."""
 
@@ -43,12 +54,15 @@ _SWITCHES = frozenset({"injected", "isinjected", "enabled", "active", "present",
 def describes_error(value: JsonValue) -> bool:
     """Return whether a value describes an error: it is a text, or has one, that says what was wrong.
 
-    A number describes one only as a code, e.g. {"status": 503}. An object that says that nothing was injected, e.g.
+    A number describes one only as a code or a time, e.g. {"status": 503}, and true only under a key that says what was
+    wrong, e.g. {"tool_unavailable": true}. An object that says that nothing was injected, e.g.
     {"injected": false}, does not.
     """
     if isinstance(value, dict):
         denied = any(_letters(key) in _SWITCHES and _denies(flag) for key, flag in value.items())
-        return not denied and any(_is_code(key, one) or describes_error(one) for key, one in value.items())
+        return not denied and any(
+            _is_code(key, one) or _is_named(key, one) or describes_error(one) for key, one in value.items()
+        )
     if isinstance(value, list):
         return any(map(describes_error, value))
     return isinstance(value, str) and _says_something(value)
@@ -63,7 +77,12 @@ def _denies(flag: JsonValue) -> bool:
 
 
 def _is_code(key: str, value: JsonValue) -> bool:
-    return type(value) in (int, float) and bool(value) and bool(_CODE.search(key))
+    return type(value) in (int, float) and bool(value) and bool(_MEASURE.search(key))
+
+
+def _is_named(key: str, value: JsonValue) -> bool:
+    words = folded_words(_CAMEL.sub(" ", key).replace("_", " "))
+    return value is True and not (_SAYS_NOTHING | _OF_A_PLACE).issuperset(words)
 
 
 def _letters(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 import polars as pl
 import pytest
 
-from agent_eval.commands.terminal.output import print_csv
+from agent_eval.commands.terminal.output import consoles, print_csv
 
 HOSTILE = [
     "=1+1", "=HYPERLINK(\"http://evil.test\",\"x\")", "+1+cmd|' /C calc'!A0", "-2+3+cmd", "@SUM(A1)", " =1+1", "\t=1", "\r=1",
@@ -45,3 +45,10 @@ def test_other_texts_and_numbers_stay(capsys: pytest.CaptureFixture[str]) -> Non
 def test_lists_are_joined_before(capsys: pytest.CaptureFixture[str]) -> None:
     print_csv(pl.DataFrame({"missing": [["=1", "b"]]}))
     assert capsys.readouterr().out == "missing\n'=1; b\n"
+
+
+def test_an_id_between_colons_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for console in consoles():
+        console.print("conversation cx:abc: said :smile:", markup=False)
+    printed = capsys.readouterr()
+    assert printed.out == printed.err == "conversation cx:abc: said :smile:\n"

@@ -287,6 +287,22 @@ def test_a_good_conversation_repeated_in_a_slot_does_not_outvote_a_bad_one(tmp_p
     )
 
 
+@pytest.mark.parametrize("n_words", [4, 50])
+def test_equal_trials_of_every_question_of_a_slot_are_no_copies(tmp_path: Path, n_words: int) -> None:
+    session = session_of("ada")
+    [d2] = [c for c in session if c["scenario"] == "D2"]
+    d2["messages"] = asked("D2", text("x", n_words))["messages"]
+    again = [d2 | {"conversation_id": f"trial-{i}"} for i in range(2)]
+    write(tmp_path, "ada", "s", [*session, *again])
+    more = [
+        r | {"conversation_id": f"trial-{i}", "line": 90 + 3 * i + j}
+        for i in range(2)
+        for j, r in enumerate(r for r in rated("ada", "s") if r["target"] == "D2")
+    ]
+    row = only(scored(tmp_path, [*rated("ada", "s"), *more]))
+    assert (row["status"], row["missing"]) == ("published", [])
+
+
 def ranks_and_reasons(root: Path) -> dict[str, tuple[int | None, list[str]]]:
     """Rank and `missing` of every agent with a folder in `root`, whose sessions are rated 4."""
     folders = [session for agent in root.iterdir() for session in agent.iterdir()]

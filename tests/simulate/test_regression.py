@@ -106,6 +106,35 @@ def test_declared_truth_of_the_repeated_turns_is_required_too() -> None:
     ]
 
 
+def test_a_required_tool_that_the_agent_never_called_is_a_tool_of_the_scenario() -> None:
+    refused = turn(0, said("user", "Refund 7."), said("assistant", "It is free."))
+    tools = [{"name": "refund", "arguments": {"order": "7"}}, {"name": "toggle", "requestor": "user"}]
+    expected = json.dumps([{"turn_index": 0, "tools": tools}])
+    scenario = regression(FAILURE | {"turn_index": 0}, CLUSTER, EMPTY | {"expected": expected}, [refused])
+
+    def good(request: dict[str, Any]) -> Any:
+        is_first = request["messages"][-1]["role"] == "user"
+        return call("refund", {"order": "7"}, "k") if is_first else "It is done."
+
+    assert simulate(scenario, replays([refused])).outcome == "failed"
+    assert simulate(scenario, good).outcome == "passed"
+
+
+def test_calls_of_the_user_and_calls_that_could_not_be_read_answer_no_call_of_the_agent() -> None:
+    turns = [
+        turn(0, said("user", "Toggle it."), said("assistant", "Please toggle.")),
+        turn(1, said("user", "", tool_calls=[{"id": "u", "name": "toggle", "arguments": {}}]),
+             said("tool", "on", tool_call_id="u")),
+        turn(2, said("user", "Done."),
+             said("assistant", "", tool_calls=[{"id": "k", "name": "refund", "arguments": "{order"}]),
+             said("tool", "bad JSON", tool_call_id="k", is_error=True), said("assistant", "It is free.")),
+    ]  # fmt: skip
+    scenario = regression(FAILURE, CLUSTER, EMPTY, turns)
+    assert (scenario["opening"], scenario["turns"]) == (["Toggle it."], [{"say": ["Done."]}])
+    assert scenario["tools"] == [{"name": "refund"}]
+    assert scenario["assertions"] == [{"turn": 1, "forbidden_text": ["It is free."]}]
+
+
 @pytest.mark.parametrize("first", [said("assistant", "Hi"), said("user", " ")])
 def test_a_conversation_that_no_user_begins_is_refused(first: dict[str, Any]) -> None:
     with pytest.raises(NotExportableError, match="does not begin with a message of a user"):
@@ -139,6 +168,7 @@ def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: py
     rows = json.loads(invoke("errors", "--json").stdout)
     cluster = rows[0]["cluster_id"]
     folder = sample_copy / "data" / "scenarios" / "regressions"
+    assert invoke("errors", "--export", cluster.lower()).exit_code == 0
     for _ in range(2):  # the second time, nothing changes
         result = invoke("errors", "--export", cluster)
         assert result.exit_code == 0, result.output

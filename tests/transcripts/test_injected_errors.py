@@ -15,7 +15,8 @@ NOTHING: tuple[Any, ...] = (
     "No, the customer only asks for the price.", "without any injected fault", "Kein Fehler", "TODO", "unknown", "TBD",
     {"kind": None}, {"kind": "none"}, [{"at": ""}], {"injected": True}, {"error": True, "turn": 3}, {"turn_index": 2},
     {"injected": False, "kind": "timeout"}, {"is_injected": "no", "tool": "get_order"}, {"description": "No error was injected"},
-    {"status": 0}, {"error": {"injected": True}},
+    {"status": 0}, {"error": {"injected": True}}, {"isInjected": True}, {"recovered": True}, {"timeout": False},
+    "Es wurde kein Fehler eingefügt.", "нет ошибки", "エラーなし", "没有错误", "geen",
 )  # fmt: skip
 DESCRIBED: tuple[Any, ...] = (
     "x", "a broken date", "timeout", "The order number is impossible.", "The date does not exist.", "Order not found",
@@ -23,6 +24,8 @@ DESCRIBED: tuple[Any, ...] = (
     "The tool returns nothing, without an error", "No. 1042 is not an order", "Error 503", "Ein Fehler im Datum",
     "An error was injected into the result of get_order", "get_order returned an empty list", "期日が存在しない",
     "the result of the tool is null", {"kind": {"at": ["D1"]}}, {"status": 503}, {"http_status_code": 500.0},
+    {"tool_unavailable": True}, {"malformedJson": True}, {"timeout": True}, {"latency_ms": 30000}, {"delay": 30},
+    "Нет ответа от сервера", "没有库存", "Es wurde ein falsches Datum genannt.",
     {"injected": True, "kind": "timeout"}, ["", "a closed account"], {"where": "first user message", "value": "31 June"},
 )  # fmt: skip
 

@@ -28,7 +28,8 @@ def consoles() -> tuple[Console, Console]:
 
     If the output is not a terminal, colours are disabled and the width is COLUMNS or 160.
     """
-    out, err = SafeConsole(highlight=False), SafeConsole(stderr=True, highlight=False)
+    out = SafeConsole(highlight=False, emoji=False)
+    err = SafeConsole(stderr=True, highlight=False, emoji=False)
     for console in (out, err):
         if not console.is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
             console.width = 160

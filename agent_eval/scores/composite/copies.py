@@ -127,6 +127,7 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
     """Yield a session and a text for each conversation that is in a session more than once, in one slot or several.
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
+    Trials of a slot that all say the same are not named.
     If that text is too short to be compared as a copy, the entry begins with `REPEATED`.
     """
     for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
@@ -141,11 +142,17 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
                 else (one.exact, None if n_exact[one.exact] >= half else one.opening)
             )
             by_text[key].append((one, origin))
+        sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
+        for alike in by_text.values():
+            for parts, n_alike in Counter(one.parts for one, _ in alike).items():
+                sizes[parts].add(n_alike)
         for alike in by_text.values():
             first = alike[0][0]
             others = [i for i in alike[1:] if i[0].parts != first.parts and i[1].share >= CLOSE]
             is_half = len(others) + 1 >= half
-            copied = others if is_half else [item for item in alike[1:] if item[0].opening == first.opening]
+            copied = others if is_half else [i for i in alike[1:] if i[0].opening == first.opening]
+            if {one.parts for one, _ in copied} == {first.parts} and len(sizes[first.parts]) == 1:
+                continue  # trials: each conversation of the slot was held equally often, so that no mean changes
             if not copied:
                 continue
             names = ", ".join("/".join(one.parts) for one, _ in copied)

@@ -179,6 +179,16 @@ CASES = {
         [[("user", "q0"), (D, "No response requested."), ("user", "q1"), (D, "API Error: 529 overloaded"), (A, "a1")]],
         (), ("API Error: 529 overloaded",),
     ),
+    "claude-reply-of-the-model-that-begins-like-one-of-the-program": Case(
+        [claude("1", None, U, "q1"),
+         claude("2", "1", A, "API Error: 529 means that the servers are overloaded.", 1,
+                message={"model": "claude-x", "usage": {"input_tokens": 9, "output_tokens": 12}}),
+         claude("3", "2", U, "q2", 2),
+         claude("4", "3", A, "No response requested.", 3,
+                message={"model": "claude-x", "usage": {"input_tokens": 9, "output_tokens": 4}})],
+        [[("user", "q1"), (A, "API Error: 529 means that the servers are overloaded."), ("user", "q2"),
+          (A, "No response requested.")]],
+    ),
     "claude-ended-by-an-error-of-the-api": Case(
         [claude("1", None, U, "q1"), claude("2", "1", A, "a1", 1),
          claude("3", "2", A, "Prompt is too long", 2, message={"model": "<synthetic>"})],

@@ -24,14 +24,16 @@ ROLES: Mapping[str, str] = {
                 "client",
                 "caller",
             ),
-            *("guest", "end_user", "enduser", "end-user", "lead", "contact", "person"),
+            *("guest", "end_user", "enduser", "lead", "contact", "person"),
+            *("shopper", "requester", "patient", "member", "passenger", "tenant"),
         ),
         "user",
     ),
     **dict.fromkeys(
         (
             *("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
-            *("admin", "operator", "support", "virtual_assistant", "virtual-agent", "ai_agent", "llm"),
+            *("admin", "operator", "support", "virtual_assistant", "virtual_agent", "ai_agent", "llm"),
+            *("ai_assistant", "virtualassistant", "support_agent", "representative", "rep", "advisor"),
             *(
                 "chatgpt",
                 "claude",
@@ -127,7 +129,10 @@ _OUTPUT = ("<local-command-stdout>", "<local-command-stderr>")
 
 def known_role(named: JsonValue) -> str | None:
     """Return the native role for a word that a source uses, or None if it is unknown."""
-    return (ROLES.get(named) or ROLES.get(named.strip().lower())) if isinstance(named, str) else None
+    if not isinstance(named, str):
+        return None
+    word = named.strip().lower()
+    return ROLES.get(named) or ROLES.get(word) or ROLES.get(re.sub(r"[\s_-]+", "_", word))
 
 
 def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:
@@ -179,6 +184,8 @@ def _of_agent(message: Fields) -> Fields:
     text = message.get("content")
     if message.get("role") != "assistant" or message.get("tool_calls") or not isinstance(text, str):
         return message
+    if message.get("model") and message.get("usage") and not text.strip().startswith(("(", "[")):
+        return message  # the model wrote this itself, e.g. to explain an error
     is_program = says_api_error(text) or _REPLIES.fullmatch(text.strip())
     return of_program(message, is_error=says_api_error(text)) if is_program else message
 
