@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from agent_eval.formats import spill
+from agent_eval.project import Project
 from agent_eval.report.asset_pages.conversations import (
     MOST_CONVERSATIONS,
     MOST_TURNS,
@@ -15,7 +16,7 @@ from agent_eval.report.asset_pages.conversations import (
     first_turns,
     shown_first,
 )
-from agent_eval.report.asset_pages.pages import asset_pages
+from agent_eval.report.asset_pages.pages import MOST_ON_BOARD, asset_pages
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
@@ -106,3 +107,15 @@ def test_pages_of_rows_in_files_are_those_of_rows_in_memory(
         "n_prompts_answered": 6, "n_tokens_in": 120, "n_tokens_out": 12, "cost_usd": 9.0, "n_unscored": 3
     }  # fmt: skip
     assert "cost_usd" not in unpriced
+
+
+def test_the_first_figures_of_a_board_are_its_answer_and_its_scores(sample: Project) -> None:
+    board = sample.table("leaderboard").filter(methodology_version="1.3.0")
+    (shown,) = asset_pages("leaderboard", board, board.select("methodology_version").unique())
+    assert list(shown.figures) == ["answer", "board"]
+    assert str(shown.figures["answer"]).startswith("Lumen Support leads customer_service_v1 by 22.3 points")
+    assert "customer_service_v1: 1 Lumen Support 92.3 (71.7–97.6) · " in str(shown.figures["board"])
+    many = pl.concat([board.filter(rank=1)] * 9)
+    (shown,) = asset_pages("leaderboard", many, many.select("methodology_version").unique())
+    assert str(shown.figures["board"]).count(" · ") == MOST_ON_BOARD
+    assert str(shown.figures["board"]).endswith(f" · {many.height - MOST_ON_BOARD} more")

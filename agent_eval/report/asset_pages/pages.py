@@ -14,6 +14,8 @@ from agent_eval.formats.spill import Rows, frames_of, in_memory
 from agent_eval.report.asset_pages import ingest, judging, quality, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
 from agent_eval.report.asset_pages.previews import first_rows, preview
+from agent_eval.report.conclusions import leader, score_rows
+from agent_eval.scores.composite.leaderboard import in_reading_order
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import Table, table
 
@@ -115,6 +117,7 @@ FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
 
 Unknown figures are omitted. The figures of tables of judgments are those of `judging.figures_of`.
 """
+MOST_ON_BOARD = 10  # maximum number of agents that the first figure of a board names
 _JUDGED = ("turn_judgments", "conversation_judgments", "rubric_ratings")
 
 
@@ -168,7 +171,27 @@ def _summary(section: Section, rows: Rows) -> pl.DataFrame:
 def _figures(name: str, rows: Rows, by: list[str]) -> pl.DataFrame:
     if name in _JUDGED:
         return judging.figures_of(rows, by)
+    if name == "leaderboard":
+        return in_memory(lambda part: _answers(part, by), rows)
     return in_memory(lambda part: part.group_by(by).agg(FIGURES.get(name, ())), rows)
+
+
+def _answers(board: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Return for each board who leads, and its first ranked agents with their scores."""
+    answers = []
+    for key, rows in _parted(board, by).items():
+        ranked = in_reading_order(rows).filter(pl.col("rank").is_not_null())
+        scores = [
+            f"{template}: {rank} {name} {score}"
+            for template, rank, (name, score, _) in zip(
+                ranked["template"], ranked["rank"], score_rows(ranked), strict=True
+            )
+        ]
+        more = [f"{len(scores) - MOST_ON_BOARD} more"] if len(scores) > MOST_ON_BOARD else []
+        says = leader(in_reading_order(rows), table("log_leaderboard").empty())
+        board_text = " · ".join([*scores[:MOST_ON_BOARD], *more]) or "no agent is ranked"
+        answers.append([*key, says, board_text])
+    return pl.DataFrame(answers, schema=[*by, "answer", "board"], orient="row")
 
 
 def _stored(contract: Table, rows: Rows, by: list[str]) -> dict[tuple[str, ...], tuple[int, pl.DataFrame]]:
