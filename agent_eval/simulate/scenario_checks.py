@@ -30,6 +30,8 @@ class _Trajectory(Protocol):
     """Describe what is checked of `scenarios.Trajectory`."""
 
     @property
+    def mode(self) -> str | None: ...
+    @property
     def tools(self) -> Sequence[Mapping[str, JsonValue]] | None: ...
     @property
     def forbidden(self) -> Sequence[str | Mapping[str, JsonValue]] | None: ...
@@ -162,10 +164,10 @@ def _puts(mock: Mock | None) -> Iterator[StateAction]:
 
 
 def _required(assertion: _Assertion) -> Iterator[tuple[str, ExpectedCall]]:
-    """Yield the calls that the agent should make, with the key that names them."""
+    """Yield the calls that the agent should make, with the key that names them; mode `within` requires none."""
     trajectory = assertion.trajectory
     for key, calls in (
-        ("trajectory", trajectory and trajectory.tools),
+        ("trajectory", trajectory and trajectory.mode != "within" and trajectory.tools),
         ("expected_tools", assertion.expected_tools),
     ):
         for call in read_expected(calls or ()):

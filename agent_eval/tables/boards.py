@@ -148,7 +148,11 @@ DECLARED: tuple[Table[Any], ...] = (
             VERSION,
             AGENT,
             Column(
-                "changed_at", TIME, "Time of the run that made the board, ISO 8601 in UTC", nullable=False
+                "changed_at",
+                TIME,
+                "Time of the run that made the board, ISO 8601 in UTC",
+                nullable=False,
+                is_content=False,
             ),
             Column("name", S, "Display name"),
             Column(
@@ -191,7 +195,11 @@ DECLARED: tuple[Table[Any], ...] = (
         (
             *_BOARD,
             Column(
-                "recorded_at", TIME, "Time of the run that made the board, ISO 8601 in UTC", nullable=False
+                "recorded_at",
+                TIME,
+                "Time of the run that made the board, ISO 8601 in UTC",
+                nullable=False,
+                is_content=False,
             ),
             Column(
                 "is_on_board",

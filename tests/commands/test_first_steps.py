@@ -66,7 +66,7 @@ def test_the_sample_is_copied_whole_and_without_a_store(folder: Path) -> None:
 def test_commands_that_need_no_project_need_none_and_the_others_say_how_to_make_one() -> None:
     assert said("--version") == f"agent-eval {__version__}\n"
     assert json.loads(said("methodology", "list", "--json"))
-    assert "You judge how an AI agent" in said("prompts", "--metric", "helpfulness")
+    assert "You judge the work of an AI agent" in said("prompts", "--metric", "helpfulness")
     with pytest.raises(AgentEvalError, match="agent-eval init"):
         said("leaderboard")
 

@@ -44,7 +44,8 @@ def failing(part: Any) -> Any:
 
 def with_field(content: str, field: str, value: str) -> str:
     """The answer with that text in a field of every metric."""
-    parts = {name: part | {field: value} for name, part in json.loads(content).items()}
+    answers = json.loads(content).items()
+    parts = {name: part | {field: value} if isinstance(part, dict) else part for name, part in answers}
     return json.dumps(parts)
 
 

@@ -93,7 +93,7 @@ MAIN: dict[str, Any] = {
         trajectory("unordered", *reversed(MADE)), trajectory("within", *MADE, *tools("more")),
         trajectory("strict", *MADE[1:]), trajectory("contains", {"name": "tab", "arguments": {"id": 8}}),
         trajectory("contains", {"name": "tab", "arguments": {}, "match": "partial"}),
-        trajectory("contains", forbidden=["err"]), {"turn": 1, **trajectory("contains", *tools("const"))},
+        {"turn": 0, **trajectory("contains", forbidden=["err"])}, {"turn": 1, **trajectory("contains", *tools("const"))},
     ],
     "thresholds": {"helpfulness": 1}, "metrics": ["helpfulness"], "fail_on_error_severity": "low", "max_turns": 3,
 }  # fmt: skip

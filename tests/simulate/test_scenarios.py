@@ -96,6 +96,7 @@ def test_a_problem_is_named_with_file_line_key_and_fix(root: Path, text: str, li
         HEAD + "unmocked: pass\nassertions:\n  - expected_tools: [{name: own}]\n",
         TOOLS + "trajectory: {tools: [{name: look}], forbidden: [{name: look, arguments: {order: a}}, refund]}\n",
         TOOLS + "trajectory: {tools: [{name: look, arguments: {order: a}}], forbidden: [{name: look, arguments: {order: b}}]}\n",
+        TOOLS + "trajectory: {mode: within, tools: [{name: look}, {name: elsewhere}], forbidden: [look]}\n",
         TOOLS + "turn: 0\n    trajectory: {forbidden: [look]}\n  - trajectory: {mode: contains, tools: [{name: look}]}\n",
         TOOLS + "required_text: [[monday, tuesday]]\n  - forbidden_text: [monday]\n",
         HEAD + "tools:\n  - name: t\n    parameters: {properties: {a: {}}, additionalProperties: true, required: [b]}\n",
