@@ -112,10 +112,10 @@ def test_pages_of_rows_in_files_are_those_of_rows_in_memory(
 def test_the_first_figures_of_a_board_are_its_answer_and_its_scores(sample: Project) -> None:
     board = sample.table("leaderboard").filter(methodology_version="1.3.0")
     (shown,) = asset_pages("leaderboard", board, board.select("methodology_version").unique())
-    assert list(shown.figures) == ["answer", "board"]
+    assert list(shown.figures) == ["answer", "scores"]
     assert str(shown.figures["answer"]).startswith("Lumen Support leads customer_service_v1 by 22.3 points")
-    assert "customer_service_v1: 1 Lumen Support 92.3 (71.7–97.6) · " in str(shown.figures["board"])
+    assert "customer_service_v1: 1 Lumen Support 92.3 (71.7–97.6) · " in str(shown.figures["scores"])
     many = pl.concat([board.filter(rank=1)] * 9)
     (shown,) = asset_pages("leaderboard", many, many.select("methodology_version").unique())
-    assert str(shown.figures["board"]).count(" · ") == MOST_ON_BOARD
-    assert str(shown.figures["board"]).endswith(f" · {many.height - MOST_ON_BOARD} more")
+    assert str(shown.figures["scores"]).count(" · ") == MOST_ON_BOARD
+    assert str(shown.figures["scores"]).endswith(f" · {many.height - MOST_ON_BOARD} more")

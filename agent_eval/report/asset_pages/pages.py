@@ -191,7 +191,7 @@ def _answers(board: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         says = leader(in_reading_order(rows), table("log_leaderboard").empty())
         board_text = " · ".join([*scores[:MOST_ON_BOARD], *more]) or "no agent is ranked"
         answers.append([*key, says, board_text])
-    return pl.DataFrame(answers, schema=[*by, "answer", "board"], orient="row")
+    return pl.DataFrame(answers, schema=[*by, "answer", "scores"], orient="row")
 
 
 def _stored(contract: Table, rows: Rows, by: list[str]) -> dict[tuple[str, ...], tuple[int, pl.DataFrame]]:
