@@ -1,5 +1,7 @@
 """What litellm says of a model is kept, and asked again when it could be another answer."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,11 +45,26 @@ def test_a_fact_is_asked_again_only_if_it_may_have_changed(
     assert "secret" not in file.read_text()
     monkeypatch.setattr("importlib.metadata.version", lambda _: "another")
     assert [n_asked(), n_asked()] == [1, 0]
+    whole = file.read_text()
+    for edited in (whole.replace('"of": "m"', '"of": "x"'), re.sub(r'\{"value".*?"hash"', '{"hash"', whole)):
+        assert edited != whole
+        file.write_text(edited)
+        assert n_asked() == 1, edited
     for broken in ("{", "[]", '{"litellm": "another", "facts": 3}', '"\\ud800"'):
         file.write_text(broken)
         assert n_asked() == 1, broken
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "False")  # litellm loads the prices of the day
     assert n_asked() == 1
+
+
+def test_the_file_does_not_grow_without_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_facts, "MOST_FACTS", 3)
+    for number in range(9):
+        ask(str(number))
+    assert len(json.loads(file.read_text())["facts"]) == 4
+    ASKED.clear()
+    ask("8")
+    assert ASKED == []
 
 
 def test_without_a_file_or_a_folder_nothing_is_kept(file: Path) -> None:

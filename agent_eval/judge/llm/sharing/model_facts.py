@@ -1,7 +1,7 @@
 """Keep what litellm says of a model, so that a process that calls no model does not import it, which takes seconds.
 
-A fact is kept with litellm's version in a file beside the store (`keep_in`). It is asked again if the version changes,
-or if other variables are set in the environment: what litellm says of a model depends on which keys and base URLs there
+A fact is kept with litellm's version and its own hash in a file beside the store (`keep_in`). It is asked again if the
+version changes, if the kept fact is damaged or edited (caps in dollars rely on prices), or if other variables are set in the environment: what litellm says of a model depends on which keys and base URLs there
 are. Their names are hashed; their values are not read.
 """
 
@@ -24,6 +24,8 @@ _SET_ON_IMPORT = {
     "no_proxy",
     "TIKTOKEN_CACHE_DIR",
 }
+MOST_FACTS = 200
+"""Number of facts to keep beside a new one, the latest; every set of variables in the environment has its own."""
 _file: Path | None = None
 
 
@@ -47,11 +49,17 @@ def kept(fact: str, *of: object, ask: Callable[[], Any], is_lasting: Callable[[A
         return ask()
     version, key = metadata.version("litellm"), digest(fact, of, _environment())
     facts = _facts(file, version)
-    if key in facts:
-        return facts[key]
+    match facts.get(key):
+        case {"value": value, "hash": mark} if mark == digest(key, value):
+            return value
     value = ask()
     if is_lasting(value):
-        _write(file, {"litellm": version, "facts": facts | {key: value}})
+        with contextlib.suppress(TypeError, ValueError):  # a value that is not JSON is not kept
+            latest = {
+                **dict(list(facts.items())[-MOST_FACTS:]),
+                key: {"value": value, "hash": digest(key, value)},
+            }
+            _write(file, {"litellm": version, "facts": latest})
     return value
 
 
@@ -69,8 +77,8 @@ def _facts(file: Path, version: str) -> dict[str, Any]:
 
 
 def _write(file: Path, value: object) -> None:
-    """Replace the file. Nothing is kept without space or permission, or if the value is not JSON."""
-    with contextlib.suppress(OSError, TypeError):
+    """Replace the file. Nothing is kept without space or permission."""
+    with contextlib.suppress(OSError):
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
