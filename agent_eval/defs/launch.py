@@ -210,9 +210,7 @@ class Launch:
             of_stage = left.filter(pl.col("asset").is_in([key.path[-1] for key in keys]))
             ready = ready_places(found, of_stage, forced)
             judged = ready.filter(pl.col("asset") == "turn_judgments").drop("asset")
-            of_judged = of_stage.join(
-                judged, on=judged.columns, how="semi"
-            )  # other judgments: nearly all change
+            of_judged = of_stage.join(judged, on=judged.columns, how="semi")
             ready = pl.concat([ready, of_judged]).unique(maintain_order=True)
             waiting = of_stage.join(ready, on=left.columns, how="anti", nulls_equal=True)
             if waiting["asset"].is_in(JUDGING).any() and ready["asset"].is_in(JUDGING).any():

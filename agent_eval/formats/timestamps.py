@@ -17,7 +17,7 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
 
 def refuse_future(when: datetime.date, name: str) -> None:
-    """Raise if a date is later than today: what has not happened yet would stay the latest.
+    """Raise if a date is later than today, because a date in the future would stay the latest one.
 
     Today is the later one of the dates in UTC and in this machine's time zone.
 

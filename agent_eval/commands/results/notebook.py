@@ -22,7 +22,7 @@ from agent_eval.scores.statistics.compare import SCHEMA
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 from agent_eval.tables import table
 
-_MEMBERS = ("compare", "errors", "home", "leaderboard", "metrics", "registry", "settings", "summary", "table")
+_OF_PROJECT = ("home", "metrics", "registry", "settings", "table")  # shown beside the results
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +57,8 @@ class NotebookProject(Project):
 
     def __dir__(self) -> Iterable[str]:
         """Return the names that are offered for completion."""
-        return _MEMBERS
+        own = (name for name in vars(NotebookProject) if not name.startswith("_"))
+        return sorted({*own, *_OF_PROJECT})
 
     def leaderboard(self, methodology: str | None = None) -> NotebookAnswer:
         """Return who leads, and the rows of table leaderboard under one version (default: the current one).

@@ -39,10 +39,12 @@ def search_page(
         .head(LISTED)
     )
     keys = chosen.select(_KEY)
-    findings = read("failures", keys.join(of_version, how="cross"), columns=(*_KEY, "label", "quote"))
-    labels = findings.select(*_KEY, pl.col("label"), "quote").unique(maintain_order=True)
+    columns = (*_KEY, "label", "quote")
+    findings = read("failures", keys.join(of_version, how="cross"), columns=columns).unique(
+        maintain_order=True
+    )
     first_turns = read("turns", keys.with_columns(turn_index=pl.lit(0)), columns=(*_KEY, "messages"))
-    turns_by_key, findings_by_key = by_key(first_turns, *_KEY), by_key(labels, *_KEY)
+    turns_by_key, findings_by_key = by_key(first_turns, *_KEY), by_key(findings, *_KEY)
     return {
         "version": version,
         "n_conversations": conversations.height,
