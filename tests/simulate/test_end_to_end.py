@@ -68,6 +68,11 @@ def test_three_sessions_of_each_packaged_suite_are_published(
         assert invoke("run", "--judge", "openai/mock", "--methodology", "1.3.0").exit_code == 0
     rows = json.loads(invoke("leaderboard", "--json").stdout)
     assert {row["agent_id"]: row["status"] for row in rows} == {f"of-{s}": "published" for s in suites}
+    assert invoke("report").exit_code == 0
+    pages = [p.read_text() for p in (tmp_path / "data" / "report" / "conversations").rglob("*.html")]
+    named = {match for page in pages for match in re.findall(r"scenario (data/scenarios/[^<]+\.yaml)", page)}
+    assert len(named) == 8 * len(suites)
+    assert all((tmp_path / scenario_file).is_file() for scenario_file in named)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from agent_eval.report.html import texts
 from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
 from agent_eval.report.html.tables import Row
 from agent_eval.report.html.texts import ShownText, clean, shown
+from agent_eval.report.links import partition_page
 from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
@@ -319,6 +320,8 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
         "knowledge": [shown(str(item)) for item in json.loads(row["knowledge"] or "[]")],
         "folds": [(name, shown(_pretty(value))) for name, value in _folds(read)],
         "tools": [_tool_name(tool) for tool in read["tools"] or ()],
+        "scenario_file": _scenario_file(read["metadata"]),
+        "benchmark_page": partition_page("benchmark_sessions", row["agent_id"]),
         "interventions": read["interventions"],
         "admission": _admission(material.transcripts),
         "opinions": opinions(material.conversation_judgments, n_versions, marks),
@@ -343,6 +346,15 @@ def title_of(conversation: Row, turns: Sequence[Row]) -> str:
     if not words:
         return str(conversation["conversation_id"])
     return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
+
+
+def _scenario_file(metadata: object) -> str | None:
+    """Return the file of the scenario that a simulated conversation was held on; None for other conversations."""
+    match metadata:
+        case {"benchmark": {"suite": str(suite), "scenario": str(scenario)}}:
+            return f"data/scenarios/{suite}/{scenario}.scenario.yaml"
+        case _:
+            return None
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:
