@@ -5,7 +5,7 @@ The report covers all of them and has no partitions: its shape is `whole`.
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import dagster as dg
 import polars as pl
@@ -38,6 +38,20 @@ PAIRS = dg.MultiPartitionsDefinition({"agent": AGENTS, "version": VERSIONS})
 TO_AGENT = dg.MultiToSingleDimensionPartitionMapping("agent")
 TO_VERSION = dg.MultiToSingleDimensionPartitionMapping("version")
 EVERY_AGENT = dg.AllPartitionMapping()
+
+PARTITIONS: Mapping[str, dg.PartitionsDefinition[Any]] = {
+    "agent": AGENTS,
+    "version": VERSIONS,
+    "agent x version": PAIRS,
+}
+"""The partitions of assets by the shape that the partition columns of their table have."""
+MAPPINGS: Mapping[tuple[str, str], dg.PartitionMapping] = {
+    ("agent x version", "agent"): TO_AGENT,
+    ("agent x version", "version"): TO_VERSION,
+    ("version", "agent x version"): TO_VERSION,
+    ("version", "agent"): EVERY_AGENT,
+}
+"""How an asset's partitions depend on an input's, by the shapes of both; partitions of one shape on their equals."""
 
 Shape = Literal["agent", "agent x version", "version", "whole"]
 

@@ -14,8 +14,7 @@ from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.ingest import is_harness_failure
-from agent_eval.tables.judging import is_imported_judge
+from agent_eval.tables.judging import is_harness_failure, is_imported_judge
 
 TESTS = ("standardised_task", "hallucination", "error_injection")
 DISCLOSURES = ("u3_scope", "repeatability_tested")

@@ -7,8 +7,7 @@ import polars.selectors as cs
 
 from agent_eval.formats.plain_text import escaped_json, sanitize
 from agent_eval.formats.timestamps import as_text
-from agent_eval.tables.columns import NAMES
-from agent_eval.tables.contract import DATES
+from agent_eval.tables.contract import DATES, NAMES
 
 _NUMBER = r"^[+-]?\d+(\.\d+)?(/\d+)?$"
 _FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\x00-\x1f\x7f]"

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from agent_eval.scores.calibration import HUMAN
-from agent_eval.tables.columns import CALIBRATED
 from agent_eval.tables.judging import is_imported
+from agent_eval.tables.schema import DECLARED
 
 _PAIR = ["methodology_version", "agent_id"]
 _CALIBRATED, _STALE, _NOT = "calibrated", "stale", "not calibrated"
@@ -61,7 +61,7 @@ def is_judge(name: str) -> bool:
 
 
 def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per version and agent with the board columns CALIBRATED.
+    """Return one row per version and agent with the board columns of group `calibrated` in `tables.txt`.
 
     An agent is calibrated if any of its metrics is, else stale if any metric is stale. The figures are those of the
     metric with that status whose interval of kappa has the lowest lower limit. For an agent that is not calibrated,
@@ -94,7 +94,7 @@ def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
                 "n_metrics_judged": len({row["metric"] for row in found}),
             }
         )
-    types = {column.name: column.dtype for column in CALIBRATED}
+    types = {name: column.dtype for name, column in DECLARED["calibrated"].columns.items()}
     return pl.DataFrame(rows, schema={**dict.fromkeys(_PAIR, pl.String), **types})
 
 

@@ -1,7 +1,6 @@
 """Declare the contract of every stored table: its grain, key, columns and units.
 
-This package contains only declarations with polars types; SQL belongs in `storage` and arithmetic in `scores`.
-Users' queries depend on these names, so columns can be added but must not be renamed.
+`tables.txt` declares the tables. SQL belongs in `storage` and arithmetic in `scores`.
 """
 
 from agent_eval.tables.contract import Column, Table, TableMismatchError, UnknownTableError

@@ -19,6 +19,7 @@ TIME = pl.Datetime("us", "UTC")
 DATE = pl.Date
 """The type of every date without a time of day, which is stored as DATE."""
 DATES = pl.List(DATE)
+NAMES = pl.List(pl.String)
 _TEXT_OF = {
     TIME: "ISO 8601 times such as '2026-04-20T10:00:00Z'",
     DATE: "ISO 8601 dates such as '2026-04-20'",

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from agent_eval.tables.schema import table
+from agent_eval.tables.schema import DECLARED, table
 
 Shape = Literal["agent", "version", "agent x version"]
 
@@ -17,49 +17,7 @@ SOURCES: Mapping[str, Shape] = {
 }
 """The inputs that are read from files and settings, with the partitions of their data versions."""
 
-_INGESTED = ("sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors", "agents")
-_JUDGED = ("transcripts", "conversations", "turns", "judge_config", "human_ratings")
-_CLUSTERED = ("turn_judgments", "tool_calls", "sessions", "transcripts", "cluster_spec")
-_BOARD = ("composite_scores", "reliability", "agents", "judge_calibration")
-
-MADE_FROM: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_INGESTED, ("agent_sessions",)),
-    "transcripts": ("conversations", "sessions", "agents", "judge_config"),
-    "assertion_results": ("conversations", "tool_calls", "turns", "transcripts"),
-    "turn_judgments": _JUDGED,
-    "conversation_judgments": _JUDGED,
-    **dict.fromkeys(("failures", "error_clusters", "error_rates"), _CLUSTERED),
-    "rubric_ratings": (
-        *("transcripts", "conversations", "turns", "sessions"),
-        *("turn_judgments", "conversation_judgments", "judge_config", "human_ratings"),
-    ),
-    "judge_calibration": ("turn_judgments", "conversation_judgments", "rubric_ratings", "human_ratings"),
-    "tool_correctness": ("conversations", "tool_calls", "transcripts", "turn_judgments", "scoring_spec"),
-    "universal_scores": ("rubric_ratings", "scoring_spec"),
-    "domain_scores": ("rubric_ratings", "transcripts", "scoring_spec"),
-    "reliability": (
-        *("transcripts", "conversations", "import_errors", "turn_judgments", "conversation_judgments"),
-        *("tool_correctness", "scoring_spec"),
-    ),
-    "quality_summary": (
-        *("transcripts", "conversations", "tool_correctness", "turn_judgments", "conversation_judgments"),
-        *("error_clusters", "scoring_spec"),
-    ),
-    "composite_scores": (
-        *("universal_scores", "domain_scores", "transcripts", "sessions", "conversations"),
-        *("conversation_judgments", "import_errors", "scoring_spec"),
-    ),
-    "gate_results": (
-        *("agents", "conversations", "transcripts", "turn_judgments", "conversation_judgments", "error_clusters"),
-        *("assertion_results", "universal_scores", "domain_scores", "composite_scores", "reliability", "judge_calibration",
-        "gate_spec",),
-    ),
-    "error_trends": ("error_clusters", "error_rates", "agents"),
-    **dict.fromkeys(("leaderboard", "board_changes", "board_history", "board_inputs"), _BOARD),
-    "pairwise_comparisons": ("composite_scores",),
-    "reliability_leaderboard": ("reliability", "judge_calibration"),
-    "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents", "judge_calibration"),
-}  # fmt: skip
+MADE_FROM: Mapping[str, tuple[str, ...]] = {name: each.reads for name, each in DECLARED.items() if each.reads}
 """The tables and sources that each table's asset reads; tables are listed after the tables that they depend on."""
 
 

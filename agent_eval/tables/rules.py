@@ -9,29 +9,13 @@ from collections.abc import Mapping
 import polars as pl
 
 from agent_eval.tables.contract import Table
+from agent_eval.tables.schema import DECLARED
 
 SCALES = {"_1to5": (1, 5), "_0to100": (0, 100)}
 """Scales by the suffix of the column name."""
 
-PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "conversations": ("sessions", ("agent_id", "session_id")),
-    "turns": ("conversations", ("agent_id", "conversation_id")),
-    "tool_calls": ("turns", ("agent_id", "conversation_id", "turn_index")),
-    "transcripts": ("conversations", ("agent_id", "conversation_id")),
-    "turn_judgments": ("turns", ("agent_id", "conversation_id", "turn_index")),
-    "conversation_judgments": ("conversations", ("agent_id", "conversation_id")),
-    "rubric_ratings": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
-    "tool_correctness": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
-    "assertion_results": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
-    "failures": ("turn_judgments", ("methodology_version", "agent_id", "conversation_id", "turn_index")),
-    "error_clusters": ("failures", ("methodology_version", "agent_id", "cluster_id")),
-    "domain_scores": ("rubric_ratings", ("methodology_version", "agent_id")),
-    "universal_scores": ("rubric_ratings", ("methodology_version", "agent_id")),
-    "composite_scores": ("universal_scores", ("methodology_version", "agent_id")),
-    "leaderboard": ("composite_scores", ("methodology_version", "agent_id")),
-    "reliability_leaderboard": ("reliability", ("methodology_version", "agent_id")),
-    "quality_summary": ("transcripts", ("methodology_version", "agent_id")),
-    "log_leaderboard": ("transcripts", ("methodology_version", "agent_id")),
+PARENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    name: (each.parent[0], each.parent[1:]) for name, each in DECLARED.items() if each.parent
 }
 """The parent table of each table, with the columns that link rows to it; a row with a null in one has no parent row."""
 

@@ -1,17 +1,18 @@
 """Collect the declarations of all stored tables, to which the store adds columns `dagster_run_id` and `created_at`."""
 
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import polars as pl
 
-from agent_eval.tables import boards, errors, frames, gates, ingest, judging, scores
+from agent_eval.tables import frames
 from agent_eval.tables.contract import Table, UnknownTableError
+from agent_eval.tables.declaration import read_declarations
 
-TABLES: dict[str, Table[Any]] = {
-    declared.name: declared
-    for group in (ingest, judging, errors, scores, boards, gates)
-    for declared in group.DECLARED
-}
+_FILE = Path(__file__).with_name("tables.txt")
+DECLARED = read_declarations(_FILE.read_text(encoding="utf-8"), f"agent_eval/tables/{_FILE.name}")
+"""What `tables.txt` declares: groups of columns and tables."""
+TABLES: dict[str, Table[Any]] = {name: each.table() for name, each in DECLARED.items() if each.is_table}
 
 
 @overload

@@ -13,7 +13,7 @@ import polars as pl
 from agent_eval.methodology.models import Methodology
 from agent_eval.tables import table
 from agent_eval.tables.frames import Agents, Conversations, Sessions
-from agent_eval.tables.ingest import HARNESS_FAILURE
+from agent_eval.tables.judging import HARNESS_FAILURE
 from agent_eval.transcripts.injected_errors import describes_error
 from agent_eval.transcripts.outcomes import is_crash
 from agent_eval.transcripts.sessions import CONVERSATIONS

@@ -4,13 +4,21 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
 import pytest
 
 from agent_eval.defs import assets
-from agent_eval.defs.assets.common import MissingParentError, TableEvents, check_and_store, table_asset
+from agent_eval.defs.assets.common import (
+    MissingParentError,
+    TableEvents,
+    UnknownInputError,
+    check_and_store,
+    part_of,
+    table_asset,
+)
 from agent_eval.tables import table
 
 MODULES = sorted(
@@ -50,12 +58,14 @@ def materialised(scores: pl.DataFrame, **parents: pl.DataFrame) -> dg.ExecuteInP
     keys = {"agent": "a", "version": "1.3.0"}
     one = {name: dg.StaticPartitionsDefinition([key]) for name, key in keys.items()}
 
-    @dg.asset(**table_asset("universal_scores"), partitions_def=dg.MultiPartitionsDefinition(one))
+    partitions = dg.MultiPartitionsDefinition(one)
+    arguments: dict[str, Any] = {**table_asset("universal_scores"), "ins": {}, "partitions_def": partitions}
+
     def universal_scores(context: dg.AssetExecutionContext) -> TableEvents:
         yield from check_and_store(context, {"universal_scores": scores}, **parents)
 
     given = {"partition_key": dg.MultiPartitionKey(keys), "resources": {"io_manager": dg.mem_io_manager}}
-    return dg.materialize([universal_scores], **given, raise_on_error=False)  # type: ignore[arg-type]
+    return dg.materialize([dg.asset(**arguments)(universal_scores)], **given, raise_on_error=False)  # type: ignore[arg-type]
 
 
 def test_rows_that_break_a_blocking_check_are_not_stored_and_the_other_checks_are_reported() -> None:
@@ -74,6 +84,14 @@ def test_an_asset_that_forgets_the_parent_of_its_rows_fails_instead_of_skipping_
     (failed,) = [e for e in done.all_events if e.is_step_failure]
     assert MissingParentError.__name__ in str(failed.step_failure_data.error)
     assert materialised(scores, rubric_ratings=scores).success
+
+
+def test_an_input_that_is_not_declared_is_refused_instead_of_loading_every_row() -> None:
+    for named in ({"without_rows": ["turn"]}, {"turn": part_of(["agent_id"])}):
+        with pytest.raises(
+            UnknownInputError, match="turn: not an input of assertion_results, which reads conv"
+        ):
+            table_asset("assertion_results", **named)
 
 
 def test_the_definitions_load_neither_sqlalchemy_nor_numpy() -> None:

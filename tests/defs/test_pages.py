@@ -8,6 +8,7 @@ import pytest
 from agent_eval.definitions import defs
 from agent_eval.defs.partitions import shape_of as partitions_of
 from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
+from agent_eval.gates import INPUTS as GATE_INPUTS
 from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
 from tests.conftest import REPOSITORY, at_home
 
@@ -71,6 +72,7 @@ def test_the_graph_as_data_is_that_of_dagster() -> None:
     for name, parents in MADE_FROM.items():
         assert {key.path[-1] for key in made[name].parent_keys} == set(parents), name
         assert partitions_of(made[name].partitions_def) == shape_of(name)
+    assert {*GATE_INPUTS} < {*MADE_FROM["gate_results"]}
     assert made.keys() - MADE_FROM.keys() == {"html_report", "judge_audits"}
     sources = GRAPH.get_all_asset_keys() - GRAPH.materializable_asset_keys
     assert {key.path[-1]: partitions_of(GRAPH.get(key).partitions_def) for key in sources} == SOURCES

@@ -12,7 +12,7 @@ from agent_eval.scores.calibration import judge_calibration, with_earlier
 from agent_eval.scores.judge_standing import board_calibration, judge_standings
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
-from agent_eval.tables.columns import CALIBRATED
+from agent_eval.tables.schema import DECLARED
 from tests.scores.test_calibration import frame_of, sides
 
 
@@ -153,7 +153,7 @@ def test_reliability_shows_the_judge_that_decides_its_trials(monkeypatch: pytest
     sources = ("outcome", "goal_completion", "interactions", "goal_completion + outcome", None)
     pair = {"methodology_version": "1.3.0", "agent_id": "b"}
     board = pl.DataFrame(pair | {"correctness_source": source} for source in sources)
-    board = board.with_columns(pl.lit(None).alias(column.name) for column in CALIBRATED)
+    board = board.with_columns(pl.lit(None).alias(name) for name in DECLARED["calibrated"].columns)
     found = calibration.with_calibration(None, board)  # type: ignore[arg-type]
     shown = [(None, None), ("calibrated", 20)]
     assert found.select("calibration", "calibration_n").rows() == [*shown, *shown, shown[0]]

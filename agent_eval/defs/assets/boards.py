@@ -9,13 +9,11 @@ from agent_eval.defs.assets.common import (
     OWNERS,
     TableEvents,
     check_and_store,
-    mapped_inputs,
     part_of,
     table_asset,
     table_multi_asset,
 )
 from agent_eval.defs.lineage import show_lineage
-from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.project.boards import recorded
 from agent_eval.project.calibration import with_calibration
@@ -52,11 +50,8 @@ _BOARD = {
 
 
 @dg.multi_asset(
-    **table_multi_asset(_BOARD, freshness={"leaderboard": WEEKLY}),
+    **table_multi_asset(_BOARD, {"judge_calibration"}, freshness={"leaderboard": WEEKLY}),
     group_name="boards",
-    partitions_def=VERSIONS,
-    ins=mapped_inputs(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
-    deps=["judge_calibration"],
 )
 def boards_of_agents(
     context: dg.AssetExecutionContext,
@@ -82,8 +77,6 @@ def boards_of_agents(
 @dg.asset(
     **table_asset("pairwise_comparisons"),
     group_name="boards",
-    partitions_def=VERSIONS,
-    ins=mapped_inputs(composite_scores=TO_VERSION),
     freshness_policy=WEEKLY,
 )
 def pairwise_comparisons(
@@ -95,11 +88,8 @@ def pairwise_comparisons(
 
 
 @dg.asset(
-    **table_asset("reliability_leaderboard"),
+    **table_asset("reliability_leaderboard", {"judge_calibration"}),
     group_name="boards",
-    partitions_def=VERSIONS,
-    ins=mapped_inputs(reliability=TO_VERSION),
-    deps=["judge_calibration"],
     freshness_policy=WEEKLY,
 )
 def reliability_leaderboard(
@@ -112,12 +102,10 @@ def reliability_leaderboard(
 
 
 @dg.asset(
-    **table_asset("log_leaderboard"),
+    **table_asset(
+        "log_leaderboard", {"judge_calibration"}, transcripts=part_of(_ADMISSION, is_admitted=[True])
+    ),
     group_name="boards",
-    partitions_def=VERSIONS,
-    ins=mapped_inputs(quality_summary=TO_VERSION, error_clusters=TO_VERSION, agents=EVERY_AGENT)
-    | {"transcripts": part_of(_ADMISSION, TO_VERSION, is_admitted=[True])},
-    deps=["judge_calibration"],
     freshness_policy=WEEKLY,
 )
 def log_leaderboard(

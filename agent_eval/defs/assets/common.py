@@ -4,7 +4,7 @@ A table asset is a function with the decorator `@dg.asset(**table_asset("univers
 with `yield from check_and_store(context, {"universal_scores": rows}, ...)`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
 import dagster as dg
@@ -14,14 +14,14 @@ from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_specs
-from agent_eval.defs.partitions import key_frame
+from agent_eval.defs.partitions import MAPPINGS, PARTITIONS, key_frame
 from agent_eval.formats.spill import Rows
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
-from agent_eval.tables.made_from import MADE_FROM, SOURCES
+from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
 from agent_eval.tables.rules import PARENTS
 
 OWNERS = ["team:evaluation"]
@@ -32,42 +32,63 @@ TableEvents = Iterator[dg.AssetCheckResult | dg.Output[Rows]]
 """The events that the body of a table asset yields: check results, and rows for the store."""
 
 
-class TableAsset(TypedDict):
+class _Op(TypedDict):
+    """Hold the arguments that follow from the tables that an op fills."""
+
+    partitions_def: dg.PartitionsDefinition[Any]
+    ins: dict[str, dg.AssetIn]
+    deps: list[dg.AssetDep]
+    backfill_policy: dg.BackfillPolicy
+    check_specs: list[dg.AssetCheckSpec]
+
+
+class TableAsset(_Op):
     """Hold the arguments of `@dg.asset` that are the same for every asset with a table."""
 
     kinds: set[str]
     owners: list[str]
     code_version: str
-    backfill_policy: dg.BackfillPolicy
-    check_specs: list[dg.AssetCheckSpec]
     metadata: dict[str, Any]
 
 
-class TableMultiAsset(TypedDict):
+class TableMultiAsset(_Op):
     """Hold the arguments of `@dg.multi_asset` that are the same for every op that fills several tables."""
 
     outs: dict[str, dg.AssetOut]
-    backfill_policy: dg.BackfillPolicy
-    check_specs: list[dg.AssetCheckSpec]
 
 
-def table_asset(name: str) -> TableAsset:
-    """Return the arguments of `@dg.asset` for the asset that fills table `name`, including its checks."""
+def table_asset(name: str, without_rows: Collection[str] = (), **parts: dict[str, Any]) -> TableAsset:
+    """Return the arguments of `@dg.asset` for the asset that fills table `name`, as `tables.txt` declares it.
+
+    Args:
+        name: The table.
+        without_rows: The tables among its inputs whose rows are not loaded. Sources have no rows.
+        parts: The inputs of which only a part is loaded, each from `part_of`.
+
+    Raises:
+        UnknownInputError: If a name in `without_rows` or `parts` is not an input of the table.
+    """
     return {
+        **_op([name], without_rows, parts),
         "kinds": KINDS,
         "owners": OWNERS,
         "code_version": __version__,
-        "backfill_policy": ONE_RUN,
-        "check_specs": _specs([name]),
         "metadata": table_metadata(name),
     }
 
 
 def table_multi_asset(
-    descriptions: Mapping[str, str], freshness: Mapping[str, dg.FreshnessPolicy] | None = None
+    descriptions: Mapping[str, str],
+    without_rows: Collection[str] = (),
+    freshness: Mapping[str, dg.FreshnessPolicy] | None = None,
+    **parts: dict[str, Any],
 ) -> TableMultiAsset:
-    """Return the arguments of `@dg.multi_asset` for the op that fills these tables, each with its description."""
+    """Return the arguments of `@dg.multi_asset` for the op that fills these tables, each with its description.
+
+    The tables have the same partitions and inputs. For the other arguments and errors, see `table_asset`.
+    """
     return {
+        **_op([*descriptions], without_rows, parts),
         "outs": {
             name: dg.AssetOut(
                 description=_with_others(description, name, descriptions),
@@ -79,8 +100,42 @@ def table_multi_asset(
             )
             for name, description in descriptions.items()
         },
+    }
+
+
+class UnknownInputError(LookupError):
+    """Raised when the decorator of an asset names an input that `tables.txt` does not declare for its table."""
+
+    def __init__(self, table_name: str, names: Iterable[str]) -> None:
+        super().__init__(
+            f"{', '.join(sorted(names))}: not an input of {table_name}, which reads {', '.join(MADE_FROM[table_name])}. "
+            "Correct the name, or the line `reads` in agent_eval/tables/tables.txt."
+        )
+
+
+def _op(names: list[str], without_rows: Collection[str], parts: Mapping[str, dict[str, Any]]) -> _Op:
+    """Return the partitions, inputs and checks of the op that fills these tables."""
+    reads, shape = MADE_FROM[names[0]], shape_of(names[0])
+    if unknown := {*without_rows, *parts} - {*reads}:
+        raise UnknownInputError(names[0], unknown)
+    mappings = {parent: MAPPINGS.get((shape, shape_of(parent))) for parent in reads}
+    unloaded = {*SOURCES, *without_rows}
+    return {
+        "partitions_def": PARTITIONS[shape],
+        "ins": {
+            parent: dg.AssetIn(partition_mapping=mapping, metadata=parts.get(parent))
+            for parent, mapping in mappings.items()
+            if parent not in unloaded
+        },
+        "deps": [
+            dg.AssetDep(parent, partition_mapping=mapping)
+            for parent, mapping in mappings.items()
+            if parent in unloaded
+        ],
         "backfill_policy": ONE_RUN,
-        "check_specs": _specs(descriptions),
+        "check_specs": [
+            spec for specs in (check_specs, gate_check_specs) for name in names for spec in specs(name)
+        ],
     }
 
 
@@ -90,31 +145,12 @@ def _with_others(description: str, name: str, descriptions: Iterable[str]) -> st
     return f"{description} One op computes this table together with {others}."
 
 
-def _specs(names: Iterable[str]) -> list[dg.AssetCheckSpec]:
-    return [spec for specs in (check_specs, gate_check_specs) for name in names for spec in specs(name)]
-
-
-def mapped_inputs(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
-    """Return the inputs with a partition mapping; inputs with the same partitions as the asset need no entry."""
-    return {name: dg.AssetIn(partition_mapping=mapping) for name, mapping in mappings.items()}
-
-
-def part_of(
-    columns: Iterable[str], mapping: dg.PartitionMapping | None = None, **values: Iterable[object]
-) -> dg.AssetIn:
+def part_of(columns: Iterable[str], **values: Iterable[object]) -> dict[str, Any]:
     """Return an input that loads only these columns, and only rows whose values are listed in `values`.
 
     The tables of judgments are large. Loading only the rows and columns that an asset reads limits its memory use.
     """
-    return dg.AssetIn(
-        partition_mapping=mapping,
-        metadata={"columns": [*columns], "values": {name: [*wanted] for name, wanted in values.items()}},
-    )
-
-
-def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
-    """Return a dependency whose rows are not loaded."""
-    return dg.AssetDep(name, partition_mapping=mapping)
+    return {"columns": [*columns], "values": {name: [*wanted] for name, wanted in values.items()}}
 
 
 def table_metadata(name: str) -> dict[str, Any]:

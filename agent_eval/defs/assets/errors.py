@@ -10,22 +10,13 @@ import polars as pl
 from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
-    dep,
-    mapped_inputs,
     table_asset,
     table_multi_asset,
     watch_of,
 )
 from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.instance import REGISTERED
-from agent_eval.defs.partitions import (
-    EVERY_AGENT,
-    PAIRS,
-    TO_AGENT,
-    TO_VERSION,
-    VERSIONS,
-    key_frame,
-)
+from agent_eval.defs.partitions import PAIRS, key_frame
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.clusters import trends_page
 from agent_eval.tables import table
@@ -48,11 +39,8 @@ _MADE = {
 
 
 @dg.multi_asset(
-    **table_multi_asset(_MADE),
+    **table_multi_asset(_MADE, {"turn_judgments"}),
     group_name="errors",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(tool_calls=TO_AGENT, sessions=TO_AGENT),
-    deps=["turn_judgments", dep("cluster_spec", TO_VERSION)],
     pool="llm",
 )
 def clustered_failures(
@@ -79,8 +67,6 @@ def clustered_failures(
 @dg.asset(
     **table_asset("error_trends"),
     group_name="errors",
-    partitions_def=VERSIONS,
-    ins=mapped_inputs(error_clusters=TO_VERSION, error_rates=TO_VERSION, agents=EVERY_AGENT),
 )
 def error_trends(
     context: dg.AssetExecutionContext,

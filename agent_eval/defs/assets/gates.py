@@ -3,27 +3,19 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
+from agent_eval.defs.assets.common import TableEvents, check_and_store, table_asset
 from agent_eval.defs.gate_checks import gate_check_results
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, key_frame
-from agent_eval.gates import INPUTS
+from agent_eval.defs.partitions import PAIRS, key_frame
 from agent_eval.project import Project
 from agent_eval.project import gates as gating
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables.frames import Agents
+from agent_eval.tables.made_from import MADE_FROM
 
 
 @dg.asset(
-    **table_asset("gate_results"),
+    **table_asset("gate_results", {*MADE_FROM["gate_results"]} - {"agents"}),
     group_name="boards",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(agents=TO_AGENT),
-    deps=[
-        *INPUTS,
-        dep("conversations", TO_AGENT),
-        dep("judge_calibration", TO_VERSION),
-        dep("gate_spec", TO_VERSION),
-    ],
 )
 def gate_results(
     context: dg.AssetExecutionContext, agents: Agents, project: dg.ResourceParam[Project]

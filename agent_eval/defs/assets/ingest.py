@@ -5,12 +5,11 @@ import dagster as dg
 from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
-    mapped_inputs,
     table_asset,
     table_multi_asset,
 )
 from agent_eval.defs.lineage import show_turns
-from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, versions_of
+from agent_eval.defs.partitions import versions_of
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
 from agent_eval.tables.frames import Agents, Conversations, Sessions
@@ -31,9 +30,7 @@ INGESTED = {
 }
 
 
-@dg.multi_asset(
-    **table_multi_asset(INGESTED), group_name="ingest", partitions_def=AGENTS, deps=["agent_sessions"]
-)
+@dg.multi_asset(**table_multi_asset(INGESTED), group_name="ingest")
 def ingest_sessions(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
     """Read the agents' session folders; rejected records are stored as rows of table import_errors."""
     frames = ingest(project, list(context.partition_keys))
@@ -45,9 +42,6 @@ def ingest_sessions(context: dg.AssetExecutionContext, project: dg.ResourceParam
 @dg.asset(
     **table_asset("transcripts"),
     group_name="ingest",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
-    deps=["judge_config"],
 )
 def transcripts(
     context: dg.AssetExecutionContext,

@@ -9,23 +9,13 @@ import polars as pl
 from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
-    dep,
-    mapped_inputs,
     part_of,
     table_asset,
     table_multi_asset,
     watch_of,
 )
 from agent_eval.defs.gate_checks import gate_check_results
-from agent_eval.defs.partitions import (
-    EVERY_AGENT,
-    PAIRS,
-    TO_AGENT,
-    TO_VERSION,
-    VERSIONS,
-    agent_versions,
-    versions_of,
-)
+from agent_eval.defs.partitions import agent_versions, versions_of
 from agent_eval.formats.spill import spilled
 from agent_eval.judge.engine import judged_in_parts
 from agent_eval.judge.rubric import rubric_ratings as rate
@@ -40,8 +30,7 @@ from agent_eval.tables.frames import (
     TurnJudgments,
     Turns,
 )
-
-ASKED: list[dg.AssetDep | str] = ["judge_config", dep("human_ratings", TO_AGENT)]
+from agent_eval.tables.made_from import MADE_FROM
 
 _TEXTS = ("agent_id", "conversation_id", "turn_index", "messages", "content_hash")
 """The columns of turns that a judge reads. The other texts are parts of the messages."""
@@ -64,11 +53,8 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
 
 
 @dg.multi_asset(
-    **table_multi_asset(_MADE),
+    **table_multi_asset(_MADE, turns=part_of(_TEXTS)),
     group_name="judging",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT) | {"turns": part_of(_TEXTS, TO_AGENT)},
-    deps=ASKED,
     pool="llm",
 )
 def judgments(
@@ -106,16 +92,13 @@ def _judged(
 
 
 @dg.asset(
-    **table_asset("rubric_ratings"),
+    **table_asset(
+        "rubric_ratings",
+        turns=part_of(_TEXTS),
+        turn_judgments=part_of((*_FINDING, "turn_index"), is_effective=[True], status=["scored"]),
+        conversation_judgments=part_of(_FINDING, is_effective=[True], status=["scored"]),
+    ),
     group_name="judging",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, sessions=TO_AGENT)
-    | {
-        "turns": part_of(_TEXTS, TO_AGENT),
-        "turn_judgments": part_of((*_FINDING, "turn_index"), is_effective=[True], status=["scored"]),
-        "conversation_judgments": part_of(_FINDING, is_effective=[True], status=["scored"]),
-    },
-    deps=ASKED,
     pool="llm",
 )
 def rubric_ratings(
@@ -146,13 +129,8 @@ def rubric_ratings(
 
 
 @dg.asset(
-    **table_asset("judge_calibration"),
+    **table_asset("judge_calibration", MADE_FROM["judge_calibration"]),
     group_name="judging",
-    partitions_def=VERSIONS,
-    deps=[
-        *(dep(name, TO_VERSION) for name in ("turn_judgments", "conversation_judgments", "rubric_ratings")),
-        dep("human_ratings", EVERY_AGENT),
-    ],
 )
 def judge_calibration(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
     """Measure how well each judge agrees with people, metric by metric, with intervals over conversations."""

@@ -6,15 +6,13 @@ import polars as pl
 from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
-    dep,
-    mapped_inputs,
     part_of,
     table_asset,
 )
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, key_frame, versions_of
+from agent_eval.defs.partitions import PAIRS, agent_versions, key_frame, versions_of
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
 from agent_eval.project.judgments import answering_models, disputes, effective_judgments
@@ -42,7 +40,6 @@ from agent_eval.tables.frames import (
     UniversalScores,
 )
 
-SCORED_BY = [dep("scoring_spec", TO_VERSION)]
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status",
     "unscored_reason", "is_effective", "is_counted", "label_weight",
@@ -53,12 +50,8 @@ _OF_TURNS = (*_ANSWER, "turn_index")
 
 
 @dg.asset(
-    **table_asset("tool_correctness"),
+    **table_asset("tool_correctness", turn_judgments=part_of(_OF_TURNS, metric=[tools.UTILISATION_METRIC])),
     group_name="scores",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT)
-    | {"turn_judgments": part_of(_OF_TURNS, metric=[tools.UTILISATION_METRIC])},
-    deps=SCORED_BY,
 )
 def tool_correctness(
     context: dg.AssetExecutionContext,
@@ -78,10 +71,8 @@ def tool_correctness(
 
 
 @dg.asset(
-    **table_asset("assertion_results"),
+    **table_asset("assertion_results", turns=part_of(_SAID)),
     group_name="scores",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT) | {"turns": part_of(_SAID, TO_AGENT)},
 )
 def assertion_results(
     context: dg.AssetExecutionContext,
@@ -102,7 +93,7 @@ def assertion_results(
     yield from gate_check_results(context, project, "assertion_results", at_hand)
 
 
-@dg.asset(**table_asset("universal_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
+@dg.asset(**table_asset("universal_scores"), group_name="scores")
 def universal_scores(
     context: dg.AssetExecutionContext, rubric_ratings: RubricRatings, project: dg.ResourceParam[Project]
 ) -> TableEvents:
@@ -111,7 +102,7 @@ def universal_scores(
     yield from check_and_store(context, {"universal_scores": scored}, rubric_ratings=rubric_ratings)
 
 
-@dg.asset(**table_asset("domain_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
+@dg.asset(**table_asset("domain_scores"), group_name="scores")
 def domain_scores(
     context: dg.AssetExecutionContext,
     rubric_ratings: RubricRatings,
@@ -126,9 +117,6 @@ def domain_scores(
 @dg.asset(
     **table_asset("composite_scores"),
     group_name="scores",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(sessions=TO_AGENT, conversations=TO_AGENT, import_errors=TO_AGENT),
-    deps=SCORED_BY,
 )
 def composite_scores(
     context: dg.AssetExecutionContext,
@@ -159,15 +147,12 @@ def composite_scores(
 
 
 @dg.asset(
-    **table_asset("reliability"),
+    **table_asset(
+        "reliability",
+        turn_judgments=part_of(_OF_TURNS, metric=OUTCOME_METRICS),
+        conversation_judgments=part_of(_ANSWER, metric=OUTCOME_METRICS),
+    ),
     group_name="scores",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, import_errors=TO_AGENT)
-    | {
-        "turn_judgments": part_of(_OF_TURNS, metric=OUTCOME_METRICS),
-        "conversation_judgments": part_of(_ANSWER, metric=OUTCOME_METRICS),
-    },
-    deps=SCORED_BY,
 )
 def reliability(
     context: dg.AssetExecutionContext,
@@ -191,15 +176,12 @@ def reliability(
 
 
 @dg.asset(
-    **table_asset("quality_summary"),
+    **table_asset(
+        "quality_summary",
+        turn_judgments=part_of(_OF_TURNS, metric=OUTCOME_METRICS),
+        conversation_judgments=part_of(_ANSWER, metric=OUTCOME_METRICS),
+    ),
     group_name="scores",
-    partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT)
-    | {
-        "turn_judgments": part_of(_OF_TURNS, metric=OUTCOME_METRICS),
-        "conversation_judgments": part_of(_ANSWER, metric=OUTCOME_METRICS),
-    },
-    deps=SCORED_BY,
 )
 def quality_summary(
     context: dg.AssetExecutionContext,

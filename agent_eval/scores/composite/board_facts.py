@@ -9,8 +9,7 @@ from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.disclosures import counted
 from agent_eval.scores.composite.ratings import PAIR, methodology_of
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.columns import NAMES
-from agent_eval.tables.contract import DATES
+from agent_eval.tables.contract import DATES, NAMES
 
 _RATED = (*(d.lower() for d in DIMENSIONS), *(s.lower() for s in SCENARIOS))
 _SESSION = ("agent_id", "session_id")
