@@ -760,6 +760,21 @@ def errors(
             help="Write a scenario that repeats a failure of this cluster to data/scenarios/regressions.",
         ),
     ] = None,
+    is_proposals: Annotated[
+        bool, typer.Option("--proposals", help="List the merges of clusters that a judge model proposed.")
+    ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLUSTER", help="Accept the proposed merge of this cluster, or `all`; can be repeated."
+        ),
+    ] = None,
+    undo: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLUSTER", help="Undo the accepted merge of this cluster, or `all`; can be repeated."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show error clusters with their causes, their frequency, and their change since an earlier run."""
@@ -770,6 +785,12 @@ def errors(
     out, err = consoles()
     if consolidate:
         command.consolidate(project, err)
+    if accept or undo:
+        command.decide(project, out, accepted=accept or (), undone=undo or ())
+        return
+    if is_proposals:
+        command.list_proposals(project, out, as_json=as_json)
+        return
     version = _marked_version(project, methodology)
     if export is not None:
         if as_json or since is not None:

@@ -7,7 +7,7 @@ The same registry and the same new failures give the same rows, independent of t
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
@@ -15,14 +15,15 @@ import polars as pl
 
 from agent_eval.clusters.embedding import Vectors
 from agent_eval.clusters.grouping import Labels, average_linkage_labels, means_of, medoid, nearest_centroid
+from agent_eval.clusters.placement import CERTAIN, Placement, fitted
 from agent_eval.clusters.severity import severity_of
-from agent_eval.clusters.texts import with_text
+from agent_eval.clusters.texts import BLOCK, with_text
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
-BLOCK = ("label", "tool")
 LONGEST_TITLE = 110  # characters
+CAUSE_SHARE = 0.89  # share of the radius within which causes, which are short and general, share a cluster
 Block = tuple[str, str | None]
 
 _REGISTRY, _MEMBERS = table("error_registry"), table("error_members")
@@ -47,6 +48,10 @@ class Space:
 
     vectors: Callable[[pl.DataFrame], Vectors]
     radius: float
+
+    def radius_of(self, texts: pl.DataFrame) -> float:
+        """Return the radius for rows of `members` of one block, which is smaller if one of them is a cause."""
+        return self.radius * (CAUSE_SHARE if texts["cause"].is_not_null().any() else 1)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def register(
     Raises:
         MergeRedirectError: If merged ids form a cycle or lead to an id that is not in the registry.
     """
-    with_texts = with_text(failures)
+    with_texts = with_text(failures, members)
     builder = ClusterRegistryBuilder(registry, members, seen_at)
     for block, _ in _blocks(with_texts.filter(pl.col("text") == "")):
         builder.mint_block(block)
@@ -100,7 +105,7 @@ def new_texts(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
     These are the first failure by id for each text that is new in its block, and one failure without text per
     block. The failures of several agents can be reduced separately.
     """
-    with_texts = with_text(failures)
+    with_texts = with_text(failures, members)
     is_blank = pl.col("text") == ""
     kept = pl.concat(
         [with_texts.filter(is_blank).unique(BLOCK), _unseen(with_texts, members)], how="diagonal"
@@ -140,10 +145,11 @@ class ClusterRegistryBuilder:
     def mint(self, block: Block, seed_text: Mapping[str, object], *, title: str | None = None) -> str:
         """Create a cluster for a row of `members` (at least text_hash, quote and reason) and return its id."""
         minted = self._unused(block, str(seed_text["text_hash"]))
-        quote = str(seed_text["quote"] or seed_text["reason"] or "")
-        self._add(
-            minted, block, title or rule_title(*block, quote), seed_text["text_hash"], seed_text["reason"]
+        cause = seed_text["cause"] or seed_text["reason"]
+        named = title or rule_title(
+            *block, str(seed_text["quote"] or seed_text["reason"] or ""), str(seed_text["cause"] or "")
         )
+        self._add(minted, block, named, seed_text["text_hash"], cause)
         self._with_members.add(minted)
         return minted
 
@@ -189,7 +195,7 @@ class ClusterRegistryBuilder:
                 return minted
             n += 1
 
-    def _add(self, minted: str, block: Block, title: str, seed_text: object, reason: object) -> None:
+    def _add(self, minted: str, block: Block, title: str, seed_text: object, cause: object) -> None:
         if minted in self.seed_texts:
             return
         self.seed_texts[minted] = None if seed_text is None else str(seed_text)
@@ -203,8 +209,8 @@ class ClusterRegistryBuilder:
                 "rule_severity": severity,
                 "title": title,
                 "rule_title": title,
-                "root_cause": reason,
-                "rule_root_cause": reason,
+                "root_cause": cause,
+                "rule_root_cause": cause,
                 "founder": seed_text,
                 "first_seen": self.seen_at,
                 "last_seen": self.seen_at,
@@ -212,12 +218,13 @@ class ClusterRegistryBuilder:
         )
 
 
-def rule_title(label: str, tool: str | None, quote: str) -> str:
-    """Return the title 'label · tool: “quote”', with the quote on one line and truncated."""
+def rule_title(label: str, tool: str | None, quote: str, cause: str = "") -> str:
+    """Return the title 'label · tool: cause', or 'label · tool: “quote”' without a cause, on one line and truncated."""
     name = label if tool is None else f"{label} · {tool}"
-    said = " ".join(quote.split())
+    words = " ".join((cause or quote).split())
     room = max(LONGEST_TITLE - len(name), 20)
-    return f"{name}: “{said if len(said) <= room else said[: room - 1] + '…'}”" if said else name
+    cut = words if len(words) <= room else words[: room - 1] + "…"
+    return f"{name}: {cut if cause else f'“{cut}”'}" if words else name
 
 
 def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
@@ -232,7 +239,7 @@ def _unseen(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
         .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
         .sort("failure_id")
         .unique([*BLOCK, "text_hash"], keep="first", maintain_order=True)
-        .select("failure_id", *BLOCK, "text_hash", "text", "quote", "reason")
+        .select("failure_id", *BLOCK, "text_hash", "text", "cause", "quote", "reason")
     )
 
 
@@ -245,33 +252,59 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
         return space
     rows = dict(zip(wanted["text_hash"], range(wanted.height), strict=True))
     vectors = space.vectors(wanted)
-    return Space(lambda some: vectors[[rows[name] for name in some["text_hash"]]], space.radius)
+    return replace(space, vectors=lambda some: vectors[[rows[name] for name in some["text_hash"]]])
 
 
 def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:
     """Assign a block's new texts (sorted by hash) to its clusters, and create clusters for the remaining texts."""
     vectors = space.vectors(new.select("text_hash", "text"))
-    known, means = _prototypes(builder, block, space)
+    mine = _members_of(builder, block)
+    known, means = _prototypes(mine, space)
     at, distance = nearest_centroid(vectors, means)
-    rows = new.select("text_hash", "text", "quote", "reason").to_dicts()
-    is_near = distance <= space.radius
+    rows = new.select("text_hash", "text", "cause", "quote", "reason").to_dicts()
+    radius = space.radius_of(new)
+    is_learned = np.zeros(len(rows), dtype=bool)
+    if (model := model_of(mine, space)) is not None:
+        placed, chances = model.place(vectors)
+        is_learned = chances >= CERTAIN
+        for i in np.flatnonzero(is_learned):
+            apart = 1 - float(vectors[i] @ means[known.index(placed[i])])
+            builder.join(block, rows[i], placed[i], round(max(apart, 0.0), 6), "learned")
+    is_near = (distance <= radius) & ~is_learned
     for i in np.flatnonzero(is_near):
         builder.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
-    rest = np.flatnonzero(~is_near)
+    rest = np.flatnonzero(~is_near & ~is_learned)
     if len(rest):
-        labels = average_linkage_labels(vectors[rest], space.radius)
+        labels = average_linkage_labels(vectors[rest], radius)
         _mint(builder, block, [rows[i] for i in rest], vectors[rest], labels)
 
 
-def _prototypes(builder: ClusterRegistryBuilder, block: Block, space: Space) -> tuple[list[str], Vectors]:
-    """Return the block's clusters, after redirects, and the mean vector of each cluster's texts."""
+def _members_of(builder: ClusterRegistryBuilder, block: Block) -> pl.DataFrame:
+    """Return the block's rows of `members` with their clusters after redirects."""
     label, tool = block
     mine = builder.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
-    ids = [builder.redirects[name] for name in mine["cluster_id"]]
-    if not ids:
+    return mine.with_columns(pl.col("cluster_id").replace_strict(builder.redirects, return_dtype=pl.String))
+
+
+def _prototypes(members: pl.DataFrame, space: Space) -> tuple[list[str], Vectors]:
+    """Return the clusters of these rows of `members`, and the mean vector of each cluster's texts."""
+    if members.is_empty():
         return [], np.empty((0, 0), dtype=np.float32)
-    known, labels = np.unique(ids, return_inverse=True)
-    return known.tolist(), means_of(space.vectors(mine.select("text_hash", "text")), labels)
+    known, labels = np.unique(members["cluster_id"].to_list(), return_inverse=True)
+    return known.tolist(), means_of(space.vectors(members.select("text_hash", "text")), labels)
+
+
+def moved_by_people(members: pl.DataFrame, space: Space) -> tuple[Vectors, list[str]]:
+    """Return the vectors and clusters of the texts of a block that people moved, in order of their hash."""
+    moved = members.filter(pl.col("method") == "human").sort("text_hash")
+    if moved.is_empty():
+        return np.empty((0, 0), dtype=np.float32), []
+    return space.vectors(moved.select("text_hash", "text")), moved["cluster_id"].to_list()
+
+
+def model_of(members: pl.DataFrame, space: Space) -> Placement | None:
+    """Return what the texts that people moved teach about a block; None if they are too few."""
+    return fitted(*moved_by_people(members, space))
 
 
 def _mint(

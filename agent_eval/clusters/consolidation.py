@@ -5,16 +5,25 @@ cluster is split, the largest part keeps the id and the others get new ids. Merg
 are not changed. Each change is recorded as an event.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
 import polars as pl
 
-from agent_eval.clusters.cluster_registry import BLOCK, Block, ClusterRegistryBuilder, Space
+from agent_eval.clusters.cluster_registry import (
+    Block,
+    ClusterRegistryBuilder,
+    Space,
+    model_of,
+    moved_by_people,
+)
 from agent_eval.clusters.embedding import Vectors
 from agent_eval.clusters.grouping import SLICE, Labels, average_linkage_labels, means_of, medoid
+from agent_eval.clusters.placement import CERTAIN, held_out_accuracy
+from agent_eval.clusters.texts import BLOCK
 from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
@@ -39,33 +48,46 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
     """Merge and split the clusters within each block; the result depends only on the tables.
 
     Two clusters are merged if the mean distance between their texts is at most 0.95 of the radius. A cluster is
-    split if its texts form groups of five or more whose distance exceeds 1.1 times the radius.
+    split if its texts form groups of five or more whose distance exceeds 1.1 times the radius. In a block in which
+    people moved texts, the others are first placed by a model of these moves, where it is certain enough.
     """
     builder = ClusterRegistryBuilder(registry, members, at)
     merges: dict[str, str] = {}
     moved: dict[tuple[str, str | None, str], str] = {}
+    placed: list[tuple[str, str | None, str]] = []
     events: list[dict[str, object]] = []
     is_open = ~pl.col("method").is_in(["human"])
     current = members.with_columns(
         pl.col("cluster_id").replace_strict(builder.redirects, return_dtype=pl.String)
     )
-    by_people = set(registry.filter(pl.col("merged_by") == "human")["merged_into"])
-    for key, rows in current.filter(is_open).sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
+    is_merged = pl.col("cluster_id").is_in(
+        registry.filter(pl.col("merged_by") == "human")["merged_into"].unique().to_list()
+    )
+    for key, of_block in current.sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
         block: Block = (str(key[0]), None if key[1] is None else str(key[1]))
-        free = rows.filter(~pl.col("cluster_id").is_in(sorted(by_people)))
+        rows = of_block.filter(is_open)
+        learned = _learned(rows.filter(~is_merged), of_block, space)
+        moved |= {(*block, text): new for text, new in learned.items()}
+        placed += [(*block, text) for text in learned]
+        events += _moves(rows, learned, of_block, space, at)
+        by_people = of_block.filter(~is_open)["cluster_id"].unique().to_list()
+        free = rows.filter(
+            ~is_merged, ~pl.col("cluster_id").is_in(by_people), ~pl.col("text_hash").is_in([*learned])
+        )
         if free.is_empty():
             continue
         vectors = space.vectors(free.select("text_hash", "text"))
-        for old, part in _splits(free, vectors, space.radius):
+        radius = space.radius_of(free)
+        for old, part in _splits(free, vectors, radius):
             new = _part_off(builder, block, free, vectors, part)
             moved |= {(*block, str(free["text_hash"][int(i)])): new for i in part}
             events.append(event("split", old, new, BY, f"{len(part)} texts lie apart from the others", at))
         now = [moved.get((*block, h), c) for h, c in free.select("text_hash", "cluster_id").iter_rows()]
-        for away, into, distance in _merges(now, vectors, space.radius):
+        for away, into, distance in _merges(now, vectors, radius):
             merges[away] = into
             events.append(event("merge", away, into, BY, f"mean distance {distance:.2f}", at))
     grown, _ = builder.tables()
-    return Consolidated(_merged(grown, merges), _moved(members, moved), events_frame(events))
+    return Consolidated(_merged(grown, merges), _moved(members, moved, set(placed)), events_frame(events))
 
 
 def event(kind: str, cluster: str, other: str, by: str, reason: str, at: date) -> dict[str, object]:
@@ -139,7 +161,48 @@ def _merged(registry: pl.DataFrame, merges: Mapping[str, str]) -> pl.DataFrame:
     )
 
 
-def _moved(members: pl.DataFrame, moved: Mapping[tuple[str, str | None, str], str]) -> pl.DataFrame:
-    keys = members.select(*BLOCK, "text_hash", "cluster_id").iter_rows()
-    ids = [moved.get((label, tool, text_hash), old) for label, tool, text_hash, old in keys]
-    return members.with_columns(pl.Series("cluster_id", ids, dtype=pl.String))
+def _moved(
+    members: pl.DataFrame,
+    moved: Mapping[tuple[str, str | None, str], str],
+    placed: Collection[tuple[str, str | None, str]],
+) -> pl.DataFrame:
+    keys = list(members.select(*BLOCK, "text_hash").iter_rows())
+    ids = [moved.get(key, old) for key, old in zip(keys, members["cluster_id"], strict=True)]
+    is_learned = pl.Series([key in placed for key in keys], dtype=pl.Boolean)
+    return members.with_columns(
+        pl.Series("cluster_id", ids, dtype=pl.String),
+        pl.when(is_learned).then(pl.lit("learned")).otherwise("method").alias("method"),
+    )
+
+
+def _learned(rows: pl.DataFrame, of_block: pl.DataFrame, space: Space) -> dict[str, str]:
+    """Return the cluster of each of these texts that, by what people moved, belongs to another cluster."""
+    model = model_of(of_block, space)
+    if model is None or rows.is_empty():
+        return {}
+    clusters, chances = model.place(space.vectors(rows.select("text_hash", "text")))
+    old = rows.select("text_hash", "cluster_id").iter_rows()
+    return {
+        text: new
+        for (text, now), new, chance in zip(old, clusters, chances, strict=True)
+        if chance >= CERTAIN and new != now
+    }
+
+
+def _moves(
+    rows: pl.DataFrame, learned: Mapping[str, str], of_block: pl.DataFrame, space: Space, at: date
+) -> Iterator[dict[str, object]]:
+    """Yield an event for each pair of clusters between which texts were moved, with the accuracy of the model."""
+    if not learned:
+        return
+    vectors, clusters = moved_by_people(of_block, space)
+    accuracy = held_out_accuracy(vectors, clusters)
+    known = "" if accuracy is None else f", which it places right in {accuracy:.0%} of cases when left out"
+    counts = Counter(
+        (now, learned[text])
+        for text, now in rows.select("text_hash", "cluster_id").iter_rows()
+        if text in learned
+    )
+    for (old, new), n in sorted(counts.items()):
+        reason = f"{n} texts, by a model of the {len(clusters)} texts that people moved{known}"
+        yield event("moved", old, new, BY, reason, at)

@@ -1,20 +1,21 @@
 """Name clusters with a language model: select clusters and examples, and apply the answers to the registry.
 
 This module does not call a model; a `Namer` has a function from cases to names (see judge/cluster_naming.py). If
-the model gives no name, the reason is stored. A model cannot move failures: a merge that it proposes is stored as
-an event, which a person can accept in data/clusters.
+the model gives no name, the reason is stored. A merge that a model proposes is stored as an event, which a person can
+accept; it is applied without a person only if the setting `clusters` says so.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 import numpy as np
 import polars as pl
 
-from agent_eval.clusters.cluster_registry import BLOCK, Space, targets
+from agent_eval.clusters.cluster_registry import Space, targets
 from agent_eval.clusters.consolidation import event, events_frame
 from agent_eval.clusters.overrides import with_words
+from agent_eval.clusters.texts import BLOCK
 from agent_eval.tables import table
 
 N_NEAREST, N_NEAR_MISSES = 8, 4
@@ -114,6 +115,50 @@ def name_clusters(
     return Named(_with_names(registry, found, sizes, namer.model), events_frame(proposed))
 
 
+def open_proposals(events: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+    """Return the latest proposed merge of each cluster that is not merged, by cluster.
+
+    Proposals that lead from a cluster back to itself, through merges or earlier rows, are left out.
+
+    Args:
+        events: Table `error_events`.
+        registry: Table `error_registry`.
+    """
+    proposed = events.filter(pl.col("kind") == "merge proposed").sort("at", "event_id", descending=True)
+    latest = proposed.unique("cluster_id", keep="first", maintain_order=True).sort("cluster_id")
+    target = targets(registry)
+    is_open: list[bool] = []
+    for cluster, into in latest.select("cluster_id", "other_id").iter_rows():
+        leads = (
+            cluster in target and into in target and target[cluster] == cluster and target[into] != cluster
+        )
+        is_open.append(leads)
+        if leads:
+            target = {start: target[into] if end == cluster else end for start, end in target.items()}
+    return latest.filter(pl.Series(is_open, dtype=pl.Boolean))
+
+
+def merge_proposed(
+    registry: pl.DataFrame, events: pl.DataFrame, separate: Collection[str], *, at: date
+) -> Named:
+    """Apply the open proposals, except those of the clusters that people keep separate; each merge is an event."""
+    proposals = open_proposals(events, registry).filter(~pl.col("cluster_id").is_in([*separate]))
+    into = dict(proposals.select("cluster_id", "other_id").iter_rows())
+    is_new = pl.col("cluster_id").is_in([*into])
+    merged = registry.with_columns(
+        pl.when(is_new)
+        .then(pl.col("cluster_id").replace_strict(into, default=None, return_dtype=pl.String))
+        .otherwise("merged_into")
+        .alias("merged_into"),
+        pl.when(is_new).then(pl.lit("model")).otherwise("merged_by").alias("merged_by"),
+    )
+    made = [
+        event("merge", row["cluster_id"], row["other_id"], row["by"], row["reason"], at)
+        for row in proposals.iter_rows(named=True)
+    ]
+    return Named(table("error_registry").typed(merged), events_frame(made))
+
+
 def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Case]:
     """Yield each wanted cluster with its most typical members and the nearest members of its block's other clusters."""
     blocks = members.filter(pl.col("cluster_id").is_in(sorted(wanted))).select(BLOCK).unique()
@@ -121,7 +166,8 @@ def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Ca
     for (label, tool), rows in held.group_by(BLOCK, maintain_order=True):
         vectors = space.vectors(rows.select("text_hash", "text"))
         said = [
-            Said(c, q or "", r or "") for c, q, r in rows.select("cluster_id", "quote", "reason").iter_rows()
+            Said(c, q or "", r or "")
+            for c, q, r in rows.select("cluster_id", "quote", pl.coalesce("cause", "reason")).iter_rows()
         ]
         ids = rows["cluster_id"].to_numpy()
         for name in sorted(wanted & set(ids)):

@@ -6,7 +6,7 @@ are applied in the order of files and lines. If two entries for a cluster contra
 rejected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Literal, Self
@@ -14,10 +14,10 @@ from typing import Annotated, Literal, Self
 import polars as pl
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from agent_eval.clusters.cluster_registry import BLOCK, ClusterRegistryBuilder, rule_title
+from agent_eval.clusters.cluster_registry import ClusterRegistryBuilder, rule_title
 from agent_eval.clusters.consolidation import event, events_frame
 from agent_eval.clusters.severity import highest, severity_of
-from agent_eval.clusters.texts import normalised
+from agent_eval.clusters.texts import BLOCK, normalised
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import explain, shorten
@@ -33,7 +33,11 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", 
 
 
 class Override(BaseModel, frozen=True, extra="forbid"):
-    """Define an entry; `split` maps the name of each new cluster to the texts that belong to it."""
+    """Define an entry.
+
+    `split` maps the name of each new cluster to the texts that belong to it. `texts` are texts of other clusters of the
+    same label and tool that belong to this one. `merge_into: null` undoes a merge by a model.
+    """
 
     cluster: Id
     title: Title | None = None
@@ -41,11 +45,12 @@ class Override(BaseModel, frozen=True, extra="forbid"):
     root_cause: Words | None = None
     merge_into: Id | None = None
     split: dict[Name, Annotated[tuple[Words, ...], Field(min_length=1)]] | None = None
+    texts: Annotated[tuple[Words, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not (self.model_fields_set - {"cluster"}):
-            raise ValueError("changes nothing; add title, severity, root_cause, merge_into or split")
+            raise ValueError("changes nothing; add title, severity, root_cause, merge_into, split or texts")
         if self.merge_into == self.cluster:
             raise ValueError("merge_into names the cluster itself; name another cluster")
         return self
@@ -93,7 +98,9 @@ def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refu
 
 def overrides_hash(entries: Sequence[OverrideEntry]) -> str:
     """Return the content hash of all entries in order, which is used as a data version."""
-    return digest("cluster_overrides", [entry.override.model_dump(mode="json") for entry in entries])
+    return digest(
+        "cluster_overrides", [entry.override.model_dump(mode="json", exclude_unset=True) for entry in entries]
+    )
 
 
 def split_id(parent: str, name: str) -> str:
@@ -101,20 +108,32 @@ def split_id(parent: str, name: str) -> str:
     return f"E-{digest('split', parent, name)[:10]}"
 
 
+def separated(entries: Sequence[OverrideEntry]) -> set[str]:
+    """Return the clusters that people keep separate, by `merge_into: null`."""
+    return {
+        entry.override.cluster
+        for entry in entries
+        if entry.override.merge_into is None and "merge_into" in entry.override.model_fields_set
+    }
+
+
 def apply_overrides(
     registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[OverrideEntry], *, at: date
 ) -> Applied:
-    """Apply entries to the registry: first splits, then merges, then names and severities.
+    """Apply entries to the registry: first splits, then moves of texts, then merges, then names and severities.
 
     Merges by people whose entry was removed are undone. An entry is rejected if its cluster or merge target is
     unknown, if a merge would form a cycle, if a split names a text that the cluster does not contain, or if an
     earlier entry contradicts it. If consolidation merged a cluster, the cluster's name and severity also apply to
     the target, unless an entry sets those of the target; of several such clusters, the first one counts.
     """
-    work = _Work(registry, members, at)
+    work = _Work(registry, members, separated(entries), at)
     for entry in entries:
         if entry.override.split:
             work.split(entry)
+    for entry in entries:
+        if entry.override.texts:
+            work.move(entry)
     for entry in entries:
         if entry.override.merge_into:
             work.merge(entry)
@@ -127,10 +146,12 @@ def apply_overrides(
 class _Work:
     """Hold the state of the tables while entries are applied."""
 
-    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: date) -> None:
-        was_human = pl.col("merged_by") == BY
+    def __init__(
+        self, registry: pl.DataFrame, members: pl.DataFrame, separate: Collection[str], at: date
+    ) -> None:
+        is_undone = (pl.col("merged_by") == "model") & pl.col("cluster_id").is_in([*separate])
         self.registry = registry.with_columns(
-            pl.when(was_human).then(None).otherwise(pl.col(name)).alias(name)
+            pl.when((pl.col("merged_by") == BY) | is_undone).then(None).otherwise(pl.col(name)).alias(name)
             for name in ("merged_into", "merged_by")
         )
         self.builder = ClusterRegistryBuilder(self.registry, members, at)
@@ -166,6 +187,26 @@ class _Work:
             if new not in self.rows and new in self.moved.values():
                 self.rows[new] = self._part(new, label, tool, name)
                 self.events.append(event("split", parent, new, BY, name, self.at))
+
+    def move(self, entry: OverrideEntry) -> None:
+        """Move texts of the block to the cluster."""
+        cluster = entry.override.cluster
+        if cluster not in self.rows:
+            return  # reported once, by `name`
+        label, tool = self.rows[cluster]["label"], self.rows[cluster]["tool"]
+        for text in entry.override.texts or ():
+            key = (label, tool, digest(normalised(text)))
+            if key not in self.members:
+                self.refuse(
+                    entry,
+                    f"texts: no cluster of this label and tool contains {text[:60]!r}; copy one of error_members",
+                )
+            elif self.moved.get(key, cluster) != cluster:
+                self.refuse(
+                    entry, f"texts: an earlier entry moves {text[:60]!r} to {self.moved[key]}; remove one"
+                )
+            else:
+                self.moved[key] = cluster
 
     def merge(self, entry: OverrideEntry) -> None:
         """Redirect the cluster to the merge target, or reject the entry."""

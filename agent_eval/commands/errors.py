@@ -22,7 +22,7 @@ from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
-from agent_eval.project.clusters import consolidate_clusters
+from agent_eval.project.clusters import consolidate_clusters, decide_proposals, proposals
 from agent_eval.report.asset_pages.clusters import most_severe_first
 from agent_eval.simulate.regression import SUITE_OF_REGRESSIONS, NotExportableError, regression
 from agent_eval.simulate.scenarios import SUFFIX
@@ -78,6 +78,47 @@ def consolidate(project: Project, out: Console) -> None:
     out.print(
         f"{count_of(events.height, 'change')}. Next: agent-eval run, which updates the tables of all agents."
     )
+
+
+def list_proposals(project: Project, out: Console, *, as_json: bool) -> None:
+    """Print the merges that a model proposed and nobody has decided, with both titles and the reason."""
+    registry = project.store.read(table("error_registry"))
+    title = pl.col("title")
+    rows = (
+        proposals(project)
+        .select("cluster_id", "other_id", "by", "reason", "at")
+        .join(registry.select("cluster_id", title), on="cluster_id", how="left")
+        .join(registry.select(other_id="cluster_id", other_title=title), on="other_id", how="left")
+    )
+    if as_json:
+        print_json(rows)
+        return
+    out.print(f"{count_of(rows.height, 'proposed merge')} of clusters with the same cause.")
+    for row in rows.iter_rows(named=True):
+        text = Text(f"\n{row['cluster_id']} ", style="bold").append(sanitize_line(str(row["title"])))
+        text.append(f"\n  into {row['other_id']} {sanitize_line(str(row['other_title']))}", style="not bold")
+        text.append(
+            f"\n  {sanitize_line(_cut(row['reason'] or '', 300))} ({sanitize_line(row['by'])})", style="dim"
+        )
+        out.print(text, width=min(out.width, WIDTH))
+    if not rows.is_empty():
+        out.print("\nNext: agent-eval errors --accept all, or --accept CLUSTER", markup=False)
+
+
+def decide(project: Project, out: Console, *, accepted: Sequence[str], undone: Sequence[str]) -> None:
+    """Accept or undo merges, and print how many.
+
+    Raises:
+        NoProposalError: If there is no such merge; nothing is written.
+    """
+    decided = decide_proposals(project, accepted, undone)
+    for n, verb in ((len(decided.accepted), "accepted"), (len(decided.undone), "undone")):
+        if n:
+            out.print(f"{count_of(n, 'merge')} {verb} in {decided.file}.", markup=False, soft_wrap=True)
+    if not decided.accepted and not decided.undone:
+        out.print("There is no such merge; nothing was changed.")
+        return
+    out.print("Next: agent-eval run, which updates the tables of all agents.")
 
 
 class UnknownClusterError(NotFoundError):

@@ -6,22 +6,34 @@ manual overrides.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
+from pathlib import Path
 
 import polars as pl
+import yaml
 
-from agent_eval.clusters.cluster_registry import BLOCK, Grown, Space, new_texts, register
+from agent_eval.clusters.cluster_registry import Grown, Space, new_texts, register
 from agent_eval.clusters.clusters import error_clusters
-from agent_eval.clusters.consolidation import BY as CONSOLIDATION
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
 from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, TOOL_COLUMNS
 from agent_eval.clusters.failures import failures as found_in
-from agent_eval.clusters.naming import Namer, name_clusters
-from agent_eval.clusters.overrides import OverrideEntry, apply_overrides, overrides_hash, read_overrides
+from agent_eval.clusters.naming import Namer, merge_proposed, name_clusters, open_proposals
+from agent_eval.clusters.overrides import BY as HUMAN
+from agent_eval.clusters.overrides import (
+    OverrideEntry,
+    apply_overrides,
+    overrides_hash,
+    read_overrides,
+    separated,
+)
 from agent_eval.clusters.rates import error_rates, runs
+from agent_eval.clusters.texts import BLOCK
 from agent_eval.clusters.trends import compared, earlier_runs
+from agent_eval.errors import InputError, NotFoundError
+from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.files import files_in
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
@@ -40,6 +52,40 @@ _JUDGMENTS = table("turn_judgments")
 _REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
     table(name) for name in ("error_registry", "error_members", "error_events", "failure_vectors")
 )
+
+
+ACCEPTED = "accepted.yaml"
+ACCEPTED_HEADER = (
+    "# Written by `agent-eval errors --accept` and `--undo`; comments of your own are not kept.\n"
+)
+
+
+class NoProposalError(NotFoundError):
+    """Raised when a cluster has no proposed merge to accept, or no accepted one to undo."""
+
+    def __init__(self, cluster: str, option: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"{option} {cluster}: there is no such merge. Allowed: all, or {', '.join(known[:10]) or 'none at present'}"
+            f"{f' and {len(known) - 10} others' if len(known) > 10 else ''}; see agent-eval errors --proposals."
+        )
+
+
+class AcceptedFileError(InputError):
+    """Raised when the file of accepted merges is invalid, so that it is not written over."""
+
+    def __init__(self, file: Path, refusal: Refusal) -> None:
+        super().__init__(
+            f"{file}:{refusal.line}: {refusal.reason}. Correct or delete this entry, then repeat the command."
+        )
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Hold the file of accepted merges, and the clusters whose merges were accepted and undone."""
+
+    file: Path
+    accepted: Sequence[str]
+    undone: Sequence[str]
 
 
 def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refusal]]:
@@ -62,11 +108,13 @@ def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refus
 
 def cluster_version(project: Project) -> str:
     """Return the data version of the inputs of clustering: manual overrides, embedding, merges and splits."""
-    events = project.store.read(_EVENTS, columns=["event_id", "by"]).filter(pl.col("by") == CONSOLIDATION)
-    made = sorted(events["event_id"])
-    return digest(
-        "clusters", overrides_hash(cluster_overrides(project)[0]), project.settings.cluster_embedding, made
-    )
+    events = project.store.read(_EVENTS, columns=["event_id", "kind", "by"])
+    is_made = (pl.col("kind") != "merge proposed") & (pl.col("by") != HUMAN)
+    made = sorted(events.filter(is_made)["event_id"])
+    settings = project.settings
+    merges = [settings.clusters] if settings.clusters != "people" else []
+    entries = cluster_overrides(project)[0]
+    return digest("clusters", overrides_hash(entries), settings.cluster_embedding, made, *merges)
 
 
 def failure_questions(project: Project, pairs: pl.DataFrame, **values: object) -> pl.DataFrame:
@@ -110,7 +158,12 @@ def cluster_failures(
         if namer is not None:
             named = name_clusters(*state.tables, space(project, run_id), namer, at=today)
             state.keep(named.registry, state.tables[1], named.events)
-        applied = apply_overrides(*state.tables, cluster_overrides(project)[0], at=today)
+        entries = cluster_overrides(project)[0]
+        if project.settings.clusters == "model":
+            proposed = project.store.read(_EVENTS)
+            merged = merge_proposed(state.tables[0], proposed, separated(entries), at=today)
+            state.keep(merged.registry, state.tables[1], merged.events)
+        applied = apply_overrides(*state.tables, entries, at=today)
         state.keep(applied.registry, applied.members, applied.events)
         return register(*state.tables, failures, space(project, run_id), seen_at=today)
 
@@ -177,6 +230,53 @@ def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
     return apply_overrides(
         project.store.read(_REGISTRY), project.store.read(_MEMBERS), entries, at=_today()
     ).refused
+
+
+def proposals(project: Project) -> pl.DataFrame:
+    """Return the rows of error_events with merges that a model proposed and nobody has decided, by cluster."""
+    entries = cluster_overrides(project)[0]
+    decided = {e.override.cluster for e in entries if "merge_into" in e.override.model_fields_set}
+    proposed = open_proposals(project.store.read(_EVENTS), project.store.read(_REGISTRY))
+    return proposed.filter(~pl.col("cluster_id").is_in([*decided]))
+
+
+def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence[str]) -> Decided:
+    """Accept merges that models proposed, or undo accepted ones, in data/clusters/accepted.yaml.
+
+    Args:
+        project: The project; the next run applies the file.
+        accepted: Clusters whose proposal is accepted; `all` for every open one.
+        undone: Clusters whose accepted merge is undone, or whose merge by a model (setting `clusters`); `all` for every
+            entry of the file.
+
+    Raises:
+        NoProposalError: If a cluster has no open proposal, or no merge that can be undone; nothing is written.
+        AcceptedFileError: If the file was made invalid by hand; nothing is written.
+    """
+    file = project.home.clusters / ACCEPTED
+    entries, refused = read_overrides(ACCEPTED, read_text(file)) if file.is_file() else ([], [])
+    if refused:
+        raise AcceptedFileError(file, refused[0])
+    written = {e.override.cluster: e.override.model_dump(mode="json", exclude_unset=True) for e in entries}
+    is_open = proposals(project)
+    into = dict(is_open.select("cluster_id", "other_id").iter_rows())
+    merged = project.store.read(_REGISTRY).filter(pl.col("merged_by") == "model")["cluster_id"].to_list()
+    accept = [*into] if "all" in accepted else list(dict.fromkeys(accepted))
+    undo = [*written] if "all" in undone else list(dict.fromkeys(undone))
+    for cluster, known, option in [
+        *((name, into, "--accept") for name in accept),
+        *((name, {*written, *merged}, "--undo") for name in undo),
+    ]:
+        if cluster not in known:
+            raise NoProposalError(cluster, option, sorted(known))
+    separate = [cluster for cluster in undo if cluster not in written]
+    kept = [entry for name, entry in written.items() if name not in undo]
+    kept += [{"cluster": cluster, "merge_into": into[cluster]} for cluster in accept]
+    kept += [{"cluster": cluster, "merge_into": None} for cluster in separate]
+    if accept or undo:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, ACCEPTED_HEADER + yaml.safe_dump(kept, sort_keys=False))
+    return Decided(file, accept, undo)
 
 
 def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:

@@ -108,6 +108,10 @@ class Settings(BaseSettings):
         default="wordllama",
         description="Embedding model used to cluster failures; `minilm` needs `pip install 'dagster-agent-eval[minilm]'`.",
     )
+    clusters: Literal["people", "model"] = Field(
+        default="people",
+        description="Who merges error clusters with the same cause: `people` accept what a judge model proposes (`agent-eval errors --proposals`); with `model`, proposals are applied and recorded.",
+    )
     gates: GateSpec = Field(
         default=GateSpec(), description="Conditions that `agent-eval gate` evaluates; see docs/gates.md."
     )

@@ -230,3 +230,32 @@ def test_partitions_that_run_at_once_mint_no_duplicates(tmp_path: Path) -> None:
     assert registry["founder"].n_unique() == registry.height
     assert all(len(list(group)) == 1 for _, group in itertools.groupby(sorted(registry["cluster_id"])))
     assert REGISTRY.schema == registry.schema
+
+
+def caused(causes: dict[str, str]) -> pl.DataFrame:
+    """Failures with these reasons and their causes."""
+    failures = told(*causes)
+    return failures.with_columns(cause=pl.col("reason").replace_strict(causes))
+
+
+def test_failures_are_grouped_by_their_causes_and_named_by_them() -> None:
+    reasons = {
+        "refund of Ann": "invoice wrong",
+        "baggage of Bob": "invoice wrong again",
+        "flight": "password told",
+    }
+    result = grown(caused(reasons))
+    assert together(result) == named([["refund of Ann", "baggage of Bob"], ["flight"]])
+    titles = result.registry.sort("title")["title"].to_list()
+    assert [title.partition(": ")[2] for title in titles] == ["invoice wrong again", "password told"] or [
+        title.partition(": ")[2] for title in titles
+    ] == ["invoice wrong", "password told"]
+    assert {*result.registry["root_cause"]} <= {*reasons.values()}
+
+
+def test_a_failure_keeps_its_cluster_when_its_cause_becomes_known() -> None:
+    before = grown(told("refund late", "baggage free"))
+    after = grown(caused({"refund late": "password told", "flight": "password told"}), before)
+    clusters = clusters_of(after)
+    assert clusters["refund late"] == clusters_of(before)["refund late"]
+    assert clusters["flight"] not in clusters_of(before).values()

@@ -1,9 +1,22 @@
 from collections.abc import Sequence
 
 import polars as pl
+import pytest
 from polars.testing import assert_frame_equal
 
-from agent_eval.clusters.naming import Case, ClusterNames, Name, Named, Namer, name_clusters
+from agent_eval.clusters.cluster_registry import targets
+from agent_eval.clusters.consolidation import event, events_frame
+from agent_eval.clusters.naming import (
+    Case,
+    ClusterNames,
+    Name,
+    Named,
+    Namer,
+    merge_proposed,
+    name_clusters,
+    open_proposals,
+)
+from agent_eval.clusters.overrides import OverrideEntry, apply_overrides, read_overrides
 from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
 
 FIRST = grown(told("refund late", "refund invented", "baggage free", "flight gone"))
@@ -88,3 +101,37 @@ def test_a_case_shows_eight_members_and_four_near_misses_of_its_block() -> None:
     assert counts == {"false information": [(8, 4), (8, 4)], "unsafe action": [(1, 0)]}
     [one, two] = [case for case in namer.shown if case.label == "false information"]
     assert (one.neighbours, two.neighbours) == ((two.cluster_id,), (one.cluster_id,))
+
+
+def proposals(*pairs: tuple[str, str]) -> pl.DataFrame:
+    return events_frame([event("merge proposed", a, b, "mock", "one cause", TODAY) for a, b in pairs])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_open"),
+    [
+        ([(0, 1)], [0]),
+        ([(0, 1), (1, 2)], [0, 1]),  # a chain ends in the last
+        ([(0, 1), (1, 0)], [0]),  # a circle is opened
+        ([(0, 1), (1, 2), (2, 0)], [0, 1]),
+        ([(0, 0)], []),
+        ([(0, 9), (9, 0)], []),  # unknown clusters
+    ],
+)
+def test_proposals_are_open_until_they_lead_nowhere(pairs: list[tuple[int, int]], is_open: list[int]) -> None:
+    ids = dict(enumerate(IDS)) | {9: "E-0000000000"}
+    events = proposals(*((ids[a], ids[b]) for a, b in pairs))
+    found = open_proposals(events, FIRST.registry)
+    assert found["cluster_id"].to_list() == [ids[i] for i in is_open]
+    merged = merge_proposed(FIRST.registry, events, (), at=TODAY)
+    assert targets(merged.registry)  # no circle
+    assert merged.events["kind"].to_list() == ["merge"] * len(is_open)
+    assert open_proposals(events, merged.registry).is_empty()
+    kept = merge_proposed(FIRST.registry, events, IDS, at=TODAY)
+    assert_frame_equal(kept.registry, FIRST.registry)
+    undone = apply_overrides(merged.registry, FIRST.members, separating(*IDS), at=TODAY).registry
+    assert undone["merged_into"].null_count() == undone.height
+
+
+def separating(*clusters: str) -> list[OverrideEntry]:
+    return read_overrides("p.yaml", "".join(f"- {{cluster: {c}, merge_into: null}}\n" for c in clusters))[0]

@@ -126,3 +126,22 @@ def test_the_hash_of_overrides_changes_with_their_words_only() -> None:
         for text in (RENAMED, f"# said\n\n{RENAMED}", RENAMED.replace("low", "medium"))
     )
     assert one == spaced != other
+
+
+def test_texts_that_a_person_moves_stay_and_unknown_ones_are_named() -> None:
+    moved = applied(f"- cluster: {BAGGAGE}\n  texts: [Refund LATE 17]\n")
+    after = grown(
+        told("refund late", "refund invented"), Grown(moved.registry, moved.members, FIRST.failures)
+    )
+    assert clusters_of(after) == {"refund late": BAGGAGE, "refund invented": REFUND}
+    assert_frame_equal(applied("", moved).members, moved.members)
+    text = f"- {{cluster: {BAGGAGE}, texts: [nothing of it, refund late]}}\n- {{cluster: {REFUND}, texts: [refund late]}}\n"
+    entries, _ = read_overrides("people.yaml", text)
+    refused = apply_overrides(FIRST.registry, FIRST.members, entries, at=TODAY).refused
+    assert [
+        (r.line, word in r.reason)
+        for r, word in zip(refused, ("no cluster", "an earlier entry"), strict=True)
+    ] == [
+        (1, True),
+        (2, True),
+    ]
