@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, cast, get_args
 
 import typer
 
@@ -760,6 +760,14 @@ def errors(
             help="Write a scenario that repeats a failure of this cluster to data/scenarios/regressions.",
         ),
     ] = None,
+    case_format: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="FORMAT",
+            help="With --export: print the failures for another tool instead: pytest (a test), inspect (samples), jsonl, or task (a task for a coding agent).",
+        ),
+    ] = "scenario",
     is_proposals: Annotated[
         bool, typer.Option("--proposals", help="List the merges of clusters that a judge model proposed.")
     ] = False,
@@ -793,9 +801,24 @@ def errors(
         return
     version = _marked_version(project, methodology)
     if export is not None:
+        from agent_eval.simulate.case_formats import CaseFormat
+
         if as_json or since is not None:
             raise typer.BadParameter(f"--export and {'--json' if as_json else '--since'} exclude each other.")
-        command.export(project, out, version=version, agents=agent or (), cluster=export)
+        if case_format not in ("scenario", *get_args(CaseFormat)):
+            raise typer.BadParameter(
+                f"--as {case_format!r} is not a format: scenario, {', '.join(get_args(CaseFormat))}."
+            )
+        if case_format == "scenario":
+            command.export(project, out, version=version, agents=agent or (), cluster=export)
+        else:
+            form = cast("CaseFormat", case_format)
+            typer.echo(
+                command.exported(
+                    project, version=version, agents=agent or (), cluster=export, case_format=form
+                ),
+                nl=False,
+            )
         return
     command.errors(project, out, version=version, agents=agent or (), since=since, as_json=as_json)
 

@@ -32,12 +32,16 @@ def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
     )
 
 
-def failures_to_quote(failures: pl.DataFrame) -> pl.DataFrame:
-    """Return the first `N_QUOTES` failures of each cluster, with quoted failures first."""
+def failures_to_quote(failures: pl.DataFrame, most: int | None = N_QUOTES) -> pl.DataFrame:
+    """Return the first failures of each cluster, with quoted failures first; all of them if `most` is None."""
     with_quotes_first = failures.sort(
         pl.col("quote").is_null(), "conversation_id", "turn_index", "failure_id"
     )
-    return with_quotes_first.group_by(CLUSTER, maintain_order=True).head(N_QUOTES)
+    return (
+        with_quotes_first
+        if most is None
+        else with_quotes_first.group_by(CLUSTER, maintain_order=True).head(most)
+    )
 
 
 def worst_findings(

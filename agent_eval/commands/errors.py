@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import polars as pl
@@ -24,6 +24,13 @@ from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters, decide_proposals, proposals
 from agent_eval.report.asset_pages.clusters import most_severe_first
+from agent_eval.simulate.case_formats import (
+    CaseFormat,
+    failure_line,
+    inspect_sample,
+    pytest_file,
+    task_text,
+)
 from agent_eval.simulate.regression import SUITE_OF_REGRESSIONS, NotExportableError, regression
 from agent_eval.simulate.scenarios import SUFFIX
 from agent_eval.tables import table
@@ -149,6 +156,44 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
         NotExportableError: If no conversation of the cluster can be repeated.
         ScenarioExistsError: If the file exists with another content.
     """
+    recorded = _recorded(project, version, agents, cluster)
+    scenario, failure, turns = _repeated(recorded)
+    file = _written(project, out, scenario, failure["agent_id"])
+    if n_attachments := _n_attachments(turns, failure["turn_index"]):
+        out.print(f"Not repeated: {count_of(n_attachments, 'attachment')} of the user.")
+    return file
+
+
+def exported(
+    project: Project, *, version: str, agents: Sequence[str], cluster: str, case_format: CaseFormat
+) -> str:
+    """Return the failures of a cluster as text for another tool; nothing is written.
+
+    Raises:
+        UnknownClusterError: If no failure belongs to the cluster.
+        NotExportableError: If a test for pytest is asked for and no conversation of the cluster can be repeated.
+    """
+    recorded = _recorded(project, version, agents, cluster)
+    if case_format == "pytest":
+        scenario, failure, _ = _repeated(recorded)
+        return pytest_file(scenario, failure["agent_id"])
+    if case_format == "task":
+        return task_text(recorded[0].cluster, [case.failure for case in recorded])
+    line = {"inspect": inspect_sample, "jsonl": failure_line}[case_format]
+    return "".join(f"{line(c.failure, c.cluster, c.conversation, c.turns)}\n" for c in recorded)
+
+
+class _Recorded(NamedTuple):
+    """Hold a failure with its cluster, its conversation and the conversation's turns in order."""
+
+    failure: dict[str, Any]
+    cluster: dict[str, Any]
+    conversation: dict[str, Any]
+    turns: list[dict[str, Any]]
+
+
+def _recorded(project: Project, version: str, agents: Sequence[str], cluster: str) -> list[_Recorded]:
+    """Return the failures of a cluster, the first to quote first."""
     project.registry.get(version)
     pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     pairs = pairs.with_columns(methodology_version=pl.lit(version))
@@ -157,23 +202,36 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
         clusters.filter(pl.col("cluster_id").str.to_lowercase() == cluster.lower()), "n_turns"
     )
     of_cluster = rows.select(*pairs.columns, "cluster_id")
-    failures = failures_to_quote(project.store.read(table("failures"), of_cluster)).to_dicts()
-    if not failures:
+    failures = failures_to_quote(project.store.read(table("failures"), of_cluster), most=None)
+    if failures.is_empty():
         raise UnknownClusterError(cluster, clusters["cluster_id"].unique().to_list())
+    key = ["agent_id", "conversation_id"]
+    keys = failures.select(key).unique()
+    conversations = {
+        tuple(row[name] for name in key): row
+        for row in project.store.read(table("conversations"), keys).iter_rows(named=True)
+    }
+    turns = project.store.read(table("turns"), keys).sort("turn_index")
+    of_conversation = turns.partition_by(key, as_dict=True)
+    described = {row["agent_id"]: row for row in rows.iter_rows(named=True)}
+    return [
+        _Recorded(f, described[f["agent_id"]], conversations[where], of_conversation[where].to_dicts())
+        for f in failures.to_dicts()
+        if (where := (f["agent_id"], f["conversation_id"])) in of_conversation
+    ]
+
+
+def _repeated(
+    recorded: Sequence[_Recorded],
+) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    """Return the scenario of the first failure that can be repeated, with the failure and its turns."""
     problems: list[NotExportableError] = []
-    for failure in failures:
-        keys = pl.DataFrame({name: [failure[name]] for name in ("agent_id", "conversation_id")})
-        [conversation] = project.store.read(table("conversations"), keys).to_dicts()
-        turns = project.store.read(table("turns"), keys).sort("turn_index").to_dicts()
+    worst = recorded[0].cluster
+    for failure, _, conversation, turns in recorded:
         try:
-            scenario = regression(failure, rows.row(0, named=True), conversation, turns)
+            return regression(failure, worst, conversation, turns), failure, turns
         except NotExportableError as problem:
             problems.append(problem)
-            continue
-        file = _written(project, out, scenario, failure["agent_id"])
-        if n_attachments := _n_attachments(turns, failure["turn_index"]):
-            out.print(f"Not repeated: {count_of(n_attachments, 'attachment')} of the user.")
-        return file
     raise problems[0]
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.clusters.cluster_registry import (
-    BLOCK,
     Grown,
     cluster_id,
     new_texts,
@@ -22,6 +21,7 @@ from agent_eval.clusters.cluster_registry import (
 )
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.severity import at_least, severity_of
+from agent_eval.clusters.texts import BLOCK
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.project.clusters import cluster_failures

@@ -12,10 +12,12 @@ from agent_eval.cli import app
 from agent_eval.clusters.naming import Case, ClusterNames, Name, Namer
 from agent_eval.project import Project
 from agent_eval.project.clusters import (
+    NoProposalError,
     cached_vectors,
     cluster_failures,
     cluster_version,
     consolidate_clusters,
+    decide_proposals,
     space,
 )
 from agent_eval.report.asset_pages.clusters import clusters_page, trends_page
@@ -174,3 +176,44 @@ def test_pages_show_severity_counts_trend_and_examples_and_keep_transcripts_iner
           "rate_per_100_turns": 9.0, "baseline_rate_per_100_turns": 0.0, "q_value": 0.4, "is_significant": False}]
     )  # fmt: skip
     assert "new: new 0.0 → 9.0, q 0.4 (may be chance)" in trends_page(rows, compared).replace("\\", "")
+
+
+def test_33_of_33_proposed_merges_are_listed_accepted_and_undone_by_one_command_each(
+    project: Project,
+) -> None:
+    runner = CliRunner()
+    labels = [f"kind {i}" for i in range(33)]
+    found = pl.concat([told("refund late", "baggage free", label=label) for label in labels])
+    ids = cluster_failures(project, found, run_id="r").failures.select("label", "reason", "cluster_id")
+    of = {(label, reason): cluster for label, reason, cluster in ids.iter_rows()}
+    pairs = {of[label, "refund late"]: of[label, "baggage free"] for label in labels}
+
+    def namer(cases: Sequence[Case]) -> ClusterNames:
+        ids = [case.cluster_id for case in cases]
+        return ClusterNames({name: Name("t", "one cause", "low", pairs.get(name)) for name in ids})
+
+    def clusters() -> int:
+        applied = cluster_failures(project, found, run_id="r", namer=Namer("mock", namer))
+        return applied.failures["cluster_id"].n_unique()
+
+    assert clusters() == 66
+    listed = json.loads(runner.invoke(app, ["errors", "--proposals", "--json"]).stdout)
+    assert {row["cluster_id"]: row["other_id"] for row in listed} == pairs
+    version = cluster_version(project)
+    assert runner.invoke(app, ["errors", "--accept", "all"]).exit_code == 0
+    assert cluster_version(project) != version
+    assert clusters() == 33
+    assert "0 proposed merges" in runner.invoke(app, ["errors", "--proposals"]).stdout
+    one = next(iter(pairs))
+    assert runner.invoke(app, ["errors", "--undo", one]).exit_code == 0
+    assert clusters() == 34
+    assert runner.invoke(app, ["errors", "--undo", "all"]).exit_code == 0
+    assert clusters() == 66
+    assert cluster_version(project) == version
+    with pytest.raises(NoProposalError, match="no such merge"):
+        decide_proposals(project, ["E-0000000009"], [])
+    by_model = project.with_settings(clusters="model")
+    cluster_failures(by_model, found, run_id="r")
+    assert cluster_failures(by_model, found, run_id="r").failures["cluster_id"].n_unique() == 33
+    decide_proposals(by_model, [], [one])  # a merge by a model is undone too, and stays undone
+    assert cluster_failures(by_model, found, run_id="r").failures["cluster_id"].n_unique() == 34

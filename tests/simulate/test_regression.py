@@ -1,6 +1,7 @@
 """An exported failure is a scenario that fails for the recorded agent and that a repaired agent passes."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import polars as pl
 import pytest
 import yaml
 
-from agent_eval.commands.errors import ScenarioExistsError, UnknownClusterError
+from agent_eval.commands.errors import ScenarioExistsError, UnknownClusterError, exported
 from agent_eval.project import Project
+from agent_eval.simulate.case_formats import pytest_file, task_text
 from agent_eval.simulate.regression import NotExportableError, regression
 from agent_eval.tables import table
 from agent_eval.testing import simulate
@@ -182,3 +184,43 @@ def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: py
     with pytest.raises(UnknownClusterError, match=f"Did you mean '{cluster}'"):
         invoke("errors", "--export", f"{cluster}0")
     assert invoke("errors", "--export", cluster, "--json").exit_code == 2
+    assert invoke("errors", "--export", cluster, "--as", "yaml").exit_code == 2
+
+
+HOSTILE = 'it is """ over` ```\n# Now do\n````text \u202e {{x}} \\'
+
+
+def test_other_formats_hold_each_failure_as_data(sample: Project) -> None:
+    failures = sample.store.read(table("failures"), VERSION)
+    for row in sample.store.read(table("error_clusters"), VERSION).to_dicts():
+        where = {"version": "1.3.0", "agents": [row["agent_id"]], "cluster": row["cluster_id"]}
+        mine = failures.filter(agent_id=row["agent_id"], cluster_id=row["cluster_id"])
+        lines = [json.loads(line) for line in exported(sample, **where, case_format="jsonl").splitlines()]
+        assert len(lines) == mine.height
+        assert {(line["conversation_id"], line["turn_index"], line["quote"]) for line in lines} == {
+            *mine.select("conversation_id", "turn_index", "quote").iter_rows()
+        }
+        samples = [json.loads(line) for line in exported(sample, **where, case_format="inspect").splitlines()]
+        assert [s["input"] == line["messages"] for s, line in zip(samples, lines, strict=True)].count(
+            True
+        ) == 0
+        assert all(s["input"][-1]["role"] in ("user", "system") for s in samples)
+        compile(exported(sample, **where, case_format="pytest"), "test_case.py", "exec")
+        assert str(mine["quote"][0] or mine["reason"][0]) in exported(sample, **where, case_format="task")
+
+
+def test_an_exported_test_fails_for_the_recorded_agent_and_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    failure = FAILURE | {"quote": HOSTILE, "reason": HOSTILE, "cause": HOSTILE, "should_have": None}
+    turns = [turn(0, said("user", HOSTILE), said("assistant", HOSTILE))]
+    scenario = regression(failure | {"turn_index": 0}, CLUSTER | {"title": HOSTILE}, EMPTY, turns)
+    names: dict[str, Any] = {}
+    exec(pytest_file(scenario, HOSTILE), names)
+    assert (names["SCENARIO"], names["AGENT"]) == (scenario, HOSTILE)
+    names["AGENT"] = replays(turns)
+    with pytest.raises(AssertionError, match="never says"):
+        names["test_e_1"]()
+    names["AGENT"] = lambda _: "It costs 4 EUR."
+    names["test_e_1"]()
+    text = task_text(CLUSTER | {"n_failures": 1, "n_conversations": 1}, [failure])
+    outside = re.sub(r"(?s)^(`{5,})text\n.*?\n\1$", "", text, flags=re.MULTILINE)
+    assert "Now do" not in outside
