@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -801,24 +801,20 @@ def errors(
         return
     version = _marked_version(project, methodology)
     if export is not None:
-        from agent_eval.simulate.case_formats import CaseFormat
-
         if as_json or since is not None:
             raise typer.BadParameter(f"--export and {'--json' if as_json else '--since'} exclude each other.")
-        if case_format not in ("scenario", *get_args(CaseFormat)):
+        if case_format not in ("scenario", *command.CASE_FORMATS):
             raise typer.BadParameter(
-                f"--as {case_format!r} is not a format: scenario, {', '.join(get_args(CaseFormat))}."
+                f"--as {case_format!r} is not a format: scenario, {', '.join(command.CASE_FORMATS)}."
             )
+        agents = agent or ()
         if case_format == "scenario":
-            command.export(project, out, version=version, agents=agent or (), cluster=export)
+            command.export(project, out, version=version, agents=agents, cluster=export)
         else:
-            form = cast("CaseFormat", case_format)
-            typer.echo(
-                command.exported(
-                    project, version=version, agents=agent or (), cluster=export, case_format=form
-                ),
-                nl=False,
+            text = command.exported(
+                project, version=version, agents=agents, cluster=export, case_format=case_format
             )
+            typer.echo(text, nl=False)
         return
     command.errors(project, out, version=version, agents=agent or (), since=since, as_json=as_json)
 

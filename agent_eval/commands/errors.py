@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
 import polars as pl
@@ -37,6 +37,7 @@ from agent_eval.tables import table
 
 WIDTH = 100
 _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
+CASE_FORMATS: tuple[str, ...] = get_args(CaseFormat)
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
 _DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen")
@@ -88,7 +89,7 @@ def consolidate(project: Project, out: Console) -> None:
 
 
 def list_proposals(project: Project, out: Console, *, as_json: bool) -> None:
-    """Print the merges that a model proposed and nobody has decided, with both titles and the reason."""
+    """Print the merges that a model proposed and that are not decided, with both titles and the reason."""
     registry = project.store.read(table("error_registry"))
     title = pl.col("title")
     rows = (
@@ -164,9 +165,7 @@ def export(project: Project, out: Console, *, version: str, agents: Sequence[str
     return file
 
 
-def exported(
-    project: Project, *, version: str, agents: Sequence[str], cluster: str, case_format: CaseFormat
-) -> str:
+def exported(project: Project, *, version: str, agents: Sequence[str], cluster: str, case_format: str) -> str:
     """Return the failures of a cluster as text for another tool; nothing is written.
 
     Raises:

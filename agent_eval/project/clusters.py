@@ -233,7 +233,7 @@ def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
 
 
 def proposals(project: Project) -> pl.DataFrame:
-    """Return the rows of error_events with merges that a model proposed and nobody has decided, by cluster."""
+    """Return the rows of error_events with merges that a model proposed and that are not decided, by cluster."""
     entries = cluster_overrides(project)[0]
     decided = {e.override.cluster for e in entries if "merge_into" in e.override.model_fields_set}
     proposed = open_proposals(project.store.read(_EVENTS), project.store.read(_REGISTRY))
