@@ -27,7 +27,7 @@ from agent_eval.tables.columns import (
     S,
 )
 from agent_eval.tables.contract import Column, Table
-from agent_eval.tables.vocabularies import ASSERTION_KIND, RESULT, TOOL_STATUS
+from agent_eval.tables.vocabularies import ASSERTION_KIND, CALIBRATION_REFERENCE, RESULT, TOOL_STATUS
 
 _FIGURES = {
     "base_rate": "Share of parts that people label positive, 0–1",
@@ -241,17 +241,22 @@ DECLARED: tuple[Table[Any], ...] = (
     ),
     Table(
         "judge_calibration",
-        "one row per version, metric, judge and rubric, for judges whose parts people also labelled",
-        ("methodology_version", "metric", "judge", "rubric_hash"),
+        "one row per version, metric, judge and rubric, for judges whose parts people also labelled, or whose outcome is declared",
+        ("methodology_version", "metric", "judge", "rubric_hash", "reference"),
         (
             VERSION,
             Column("metric", S, "Judged metric", nullable=False),
             Column("judge", S, "Judge, or 'human' for raters compared with each other", nullable=False),
             Column("rubric_hash", S, "Hash of the rubric used by the judge; null if unknown"),
             Column(
+                "reference",
+                CALIBRATION_REFERENCE,
+                "What the judge is compared with: people, or declared outcomes (setting judge_outcome_sample); null, in rows of earlier releases only, for people",
+            ),
+            Column(
                 "n",
                 I,
-                "Pairs of a judge's and a person's answer about the same part",
+                "Pairs of a judge's and a person's answer, or a declared outcome, about the same part",
                 nullable=False,
             ),
             Column(
@@ -260,7 +265,7 @@ DECLARED: tuple[Table[Any], ...] = (
                 "Conversations of the pairs, which are the clusters of all intervals",
                 nullable=False,
             ),
-            Column("n_raters", I, "Number of people", nullable=False),
+            Column("n_raters", I, "Number of people; 0 for declared outcomes", nullable=False),
             Column(
                 "n_weighted",
                 I,
