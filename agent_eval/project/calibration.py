@@ -140,6 +140,25 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     return judge_standings(judged, calibrated)
 
 
+def with_judge_error(project: Project, composite_scores: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of table composite_scores with the judge's error where people rated a part of them.
+
+    See `scores.composite.judge_error`.
+    """
+    from agent_eval.scores.composite import judge_error  # imported on use: it loads numpy
+
+    versions = composite_scores["methodology_version"].unique().to_list()
+    keys = _versions(versions).with_columns(status=pl.lit("scored"), is_effective=pl.lit(value=True))
+    with project.store.reading():
+        ratings = project.store.counts(
+            table("rubric_ratings"), keys, columns=["methodology_version", "agent_id", "target", "judge"]
+        )
+        calibration = project.store.read(table("judge_calibration"), _versions(versions))
+    return judge_error.with_judge_error(
+        composite_scores, ratings, calibration, project.methodologies(versions)
+    )
+
+
 def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
     """Fill the columns CALIBRATED of a board from the stored tables; they are null if no judge answered.
 

@@ -50,8 +50,25 @@ def badges(row: dict[str, object]) -> list[str]:
         *(["disputed"] if row["disputed"] else []),
         *(f"suite {suite}" for suite in (suites if isinstance(suites, list) else ())),
         *pareto,
-        *filter(None, [calibration(row)]),
+        *filter(None, [mixed_ratings(row), calibration(row)]),
     ]
+
+
+def mixed_ratings(row: dict[str, object]) -> str | None:
+    """Return how many ratings people gave and what is known of the judge's error, as text; None unless both rated.
+
+    Example: '6 of 42 ratings by people; the interval includes the judge's error on the rest (± 1.9 points)'.
+    """
+    n, by_people, error = (
+        row.get(name) for name in ("n_ratings", "n_ratings_by_people", "judge_error_0to100")
+    )
+    judges = str(row.get("judge", "")).split(" + ")
+    if not n or not by_people or by_people == n or not set(judges) - {"human", "rule"}:
+        return None
+    said = f"{by_people} of {count_of(n, 'rating')} by people"
+    if not isinstance(error, float):
+        return f"{said}; the judge's error on the rest is not known"
+    return f"{said}; the interval includes the judge's error on the rest (± {1.96 * error:.1f} points)"
 
 
 def calibration(row: dict[str, object]) -> str | None:

@@ -14,6 +14,7 @@ from agent_eval.tables.columns import (
     INPUTS,
     MEASURED,
     MISSING,
+    MIXED,
     NAMES,
     PASS_K,
     STATUS,
@@ -100,6 +101,7 @@ _BOARD = (
     *MEASURED,
     BENCHMARK,
     *BOARD_FACTS,
+    *MIXED,
     *CALIBRATED,
     Column(
         "superseded_by",

@@ -341,6 +341,15 @@ MEASURED = (
     JUDGE_MODELS,
 )
 BENCHMARK = Column("benchmark_id", S, "Benchmark whose sessions count; null without declared sessions")
+MIXED = (
+    Column("n_ratings", I, "Effective ratings of U1 to U6 and D1 to D5; null without a rating"),
+    Column("n_ratings_by_people", I, "Those of them that people gave; null without a rating"),
+    Column(
+        "judge_error_0to100",
+        F,
+        "Standard error of the composite by the judge's bias against people, which its interval includes; null unless people gave some of the ratings and the bias of the judge has an interval",
+    ),
+)
 CALIBRATED = (
     Column(
         "calibration",

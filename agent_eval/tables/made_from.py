@@ -56,7 +56,7 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
     ),
     "error_trends": ("error_clusters", "error_rates", "agents"),
     **dict.fromkeys(("leaderboard", "board_changes", "board_history", "board_inputs"), _BOARD),
-    "pairwise_comparisons": ("composite_scores",),
+    "pairwise_comparisons": ("composite_scores", "judge_calibration"),
     "reliability_leaderboard": ("reliability", "judge_calibration"),
     "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents", "judge_calibration"),
 }  # fmt: skip
