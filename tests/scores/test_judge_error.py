@@ -49,8 +49,8 @@ def scored(of: pl.DataFrame, *calibration: dict[str, Any]) -> pl.DataFrame:
 
 
 def board(scores: pl.DataFrame, interval: Any = "auto") -> dict[str, Any]:
-    none = (any_table(table(name).empty()) for name in ("agents", "reliability"))
-    return leaderboard(any_table(scores), *none, interval=interval).row(0, named=True)
+    agents, reliability = (any_table(table(name).empty()) for name in ("agents", "reliability"))
+    return leaderboard(any_table(scores), agents, reliability, interval=interval).row(0, named=True)
 
 
 @pytest.mark.parametrize(
