@@ -155,7 +155,8 @@ def test_a_superseded_version_names_and_links_the_current_one() -> None:
 
 
 def test_the_page_of_a_board_links_each_agent_and_escapes_its_name() -> None:
-    page = words.board_page(board({"name": "<b>|x", "missing": ["U4: no injected error"]}), "1.3.0")
+    named = {"name": "<b>|x", "missing": ["U4: no injected error"]}
+    page = words.board_page(board(DATED | named), "1.3.0")
     assert "<b>" not in page
     assert "/assets/composite_scores?view=partitions&partition=a%7C1.3.0" in page
     assert "missing: U4: no injected error" in page
