@@ -57,6 +57,8 @@ class Result(NamedTuple):
     error: float  # Monte Carlo standard error of the bias
     coverage: float
     refused: float
+    missed: float  # share of the replicates whose interval is above the truth, or below it; the larger one
+    width: float  # mean width of the interval
 
 
 Replicate = Callable[[Design, float, float, np.random.Generator], CorrectedRate]
@@ -105,12 +107,18 @@ def simulate(
         if corrected.value is None or corrected.low is None or corrected.high is None:
             refused += 1
         else:
-            found.append((corrected.value - design.rate, corrected.low <= design.rate <= corrected.high))
+            found.append((corrected.value - design.rate, corrected.low, corrected.high))
     if not found:
-        return Result(np.nan, np.nan, np.nan, refused / repeats)
-    off, holds = np.array(found, dtype=np.float64).T
+        return Result(np.nan, np.nan, np.nan, refused / repeats, np.nan, np.nan)
+    off, low, high = np.array(found, dtype=np.float64).T
+    above, below = (low > design.rate).mean(), (high < design.rate).mean()
     return Result(
-        float(off.mean()), float(off.std() / np.sqrt(len(off))), float(holds.mean()), refused / repeats
+        bias=float(off.mean()),
+        error=float(off.std() / np.sqrt(len(off))),
+        coverage=float(1 - above - below),
+        refused=refused / repeats,
+        missed=float(max(above, below)),
+        width=float((high - low).mean()),
     )
 
 
@@ -198,17 +206,18 @@ def _table(
         judge = "judges of all kinds" if design.sensitivity is None else f"judge {design[2:4]}"
         by = "" if one else ", in halves" if design.is_halved else ", as answered"
         yield _line(f"n {design.labels}{by}, rate {design.rate}, {judge}", results[-1])
-    bias, _, coverage, refused = np.array(results).T
+    bias, _, coverage, refused, missed, _ = np.array(results).T
     kept = bias * (1 - refused)
     yield (
         f"{len(designs)} designs: bias {bias.min():+.4f} to {bias.max():+.4f}, of all their replicates "
         f"{kept.sum() / (1 - refused).sum():+.4f}; coverage {100 * coverage.min():.1f} to "
-        f"{100 * coverage.max():.1f} %, mean {100 * coverage.mean():.1f} %"
+        f"{100 * coverage.max():.1f} %, mean {100 * coverage.mean():.1f} %; one end missed in at most "
+        f"{100 * missed.max():.1f} %"
     )
 
 
 def _line(name: str, result: Result) -> str:
     return (
         f"{name}: bias {result.bias:+.4f} (± {result.error:.4f}), coverage {100 * result.coverage:.1f} %, "
-        f"refused {100 * result.refused:.1f} %"
+        f"one end missed {100 * result.missed:.1f} %, width {result.width:.3f}, refused {100 * result.refused:.1f} %"
     )

@@ -148,7 +148,8 @@ def planned_work(
     names = project.blinded_terms(agents)
     judge = project.own_judge
     judged = (transcripts, tables["conversations"], tables["turns"])
-    of_turns = engine.open_questions(*judged, project.metrics, names, judge.sample if judge else None)
+    samples = (judge.sample, judge.outcome_sample) if judge else (None, None)
+    of_turns = engine.open_questions(*judged, project.metrics, names, *samples)
     of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
     answers = project.answers
     answers = answers if keeps_earlier is None else replace(answers, keeps_earlier=keeps_earlier)

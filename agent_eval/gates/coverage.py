@@ -14,7 +14,7 @@ from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.judging import is_harness_failure, is_imported_judge
+from agent_eval.tables.judging import is_harness_failure, is_imported_judge, only_checks_a_judge
 
 TESTS = ("standardised_task", "hallucination", "error_injection")
 DISCLOSURES = ("u3_scope", "repeatability_tested")
@@ -79,11 +79,11 @@ def put_to_a_model(
     """Count, per pair, the questions that a model was asked, those that are open, and those that are settled.
 
     An answer based on less than MIN_SEEN_SHARE of the evidence counts as unscored. A question on which
-    people disagree is open. Questions that do not apply, or about which there is nothing to read, are none of the three.
+    people disagree is open. Answers that only check a judge are left out. Questions that do not apply, or about which there is nothing to read, are none of the three.
     """
     columns = [
         *(*PAIR, "conversation_id", "turn_index", "metric"),
-        *("judge", "status", "unscored_reason", "seen_share"),
+        *("judge", "status", "unscored_reason", "seen_share", "label"),
     ]
     turns = turn_judgments.select(columns)
     whole = conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64)).select(columns)
@@ -96,9 +96,11 @@ def put_to_a_model(
     reason = pl.col("unscored_reason")
     is_scored, is_disputed = pl.col("status") == "scored", pl.col("status") == "disputed"
     waits = reason.is_in(UNANSWERED).fill_null(False)
+    question = [*PAIR, "conversation_id", "turn_index", "metric"]
     questions = (
         pl.concat([turns, whole])
-        .group_by(*PAIR, "conversation_id", "turn_index", "metric")
+        .filter(~only_checks_a_judge(question))
+        .group_by(question)
         .agg(
             is_put=put.any(),
             is_unscored=unscored.filter(put).all(),

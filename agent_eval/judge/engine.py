@@ -38,7 +38,7 @@ from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubr
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict, cause_of
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
-from agent_eval.judge.sampling import NOT_SAMPLED, sampled
+from agent_eval.judge.sampling import NOT_SAMPLED, sampled, with_outcomes_to_check
 from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
@@ -136,11 +136,13 @@ def judged_in_parts(
         at_once: Maximum number of conversations in a part, to limit memory; by default all are in one part. There is
             at least one part.
     """
-    chosen = sampled(transcripts, None if panel is None else panel.spec.sample)
+    shares = (None, None) if panel is None else (panel.spec.sample, panel.spec.outcome_sample)
+    chosen = sampled(transcripts, shares[0])
+    checked = with_outcomes_to_check(transcripts, conversations, chosen, shares[1])
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     judge = partial(
         _judged, human_ratings=human_ratings, lookup=lookup, metrics=metrics, panel=panel, names=names, watch=watch,
-        rater_rule=rater_rule, chosen=chosen,
+        rater_rule=rater_rule, chosen=chosen, checked=checked,
     )  # fmt: skip
     frames = (admitted, conversations, turns)
     keys = admitted.select(_CONVERSATION).unique().sort(_CONVERSATION)
@@ -165,12 +167,16 @@ def _judged(
     watch: Watch | None,
     rater_rule: RaterRule,
     chosen: Collection[tuple[str, str]] | None,
+    checked: Collection[tuple[str, str]],
 ) -> Judged:
-    """Judge the given conversations. Models are asked only about those in `chosen`, or about all if it is None."""
+    """Judge the given conversations. Models are asked only about those in `chosen`, or about all if it is None.
+
+    The declared outcomes of those in `checked` check the models.
+    """
     items = list(_items(admitted, conversations, turns, metrics))
     for item in items:
         item.transcript = Transcript(item.turns, (names or {}).get(item.agent_id, NO_BLINDED_TERMS).personal)
-    _draw(items, chosen)
+    _draw(items, chosen, checked)
     asked = [item.asked for item in items]
     judge_questions(
         asked, lookup, shown=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
@@ -209,6 +215,7 @@ def open_questions(
     metrics: MetricSet,
     names: Mapping[str, BlindedTerms],
     sample: float | None = None,
+    outcome_sample: float | None = None,
 ) -> list[QuestionSequence]:
     """Return the questions that `judge_transcripts` would ask models if no answers were stored.
 
@@ -216,14 +223,21 @@ def open_questions(
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
-    _draw(items, sampled(transcripts, sample))
+    chosen = sampled(transcripts, sample)
+    _draw(items, chosen, with_outcomes_to_check(transcripts, conversations, chosen, outcome_sample))
     return unanswered_sequences([item.asked for item in items], names)
 
 
-def _draw(items: Sequence["_Item"], chosen: Collection[tuple[str, str]] | None) -> None:
-    """Set whether each conversation is in the sample, if `chosen` is given."""
-    for item in items if chosen is not None else ():
-        item.asked.is_sampled = (item.agent_id, item.conversation.conversation_id) in (chosen or ())
+def _draw(
+    items: Sequence["_Item"],
+    chosen: Collection[tuple[str, str]] | None,
+    checked: Collection[tuple[str, str]],
+) -> None:
+    """Set whether each conversation is in the sample, if `chosen` is given, and whether it checks the models."""
+    for item in items:
+        pair = (item.agent_id, item.conversation.conversation_id)
+        item.asked.is_sampled = chosen is None or pair in chosen
+        item.asked.is_checked = pair in checked
 
 
 @dataclass

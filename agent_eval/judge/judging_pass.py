@@ -20,6 +20,7 @@ from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Un
 from agent_eval.judge.rules import RULE, RulesJudge
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.tables.judging import HUMAN as HUMAN
@@ -50,6 +51,7 @@ class AskedQuestions:
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
     is_sampled: bool = True  # if False, no model is asked
+    is_checked: bool = False  # if True, models are asked goal_completion beside the declared outcome
     kinds: frozenset[AttachmentKind] | None = None  # kinds that the models read; None: no model
     answers: list[Answers] = field(default_factory=list[Answers])  # one entry per question
 
@@ -126,7 +128,9 @@ def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms
             [
                 part
                 for pair in one.with_answers()
-                if one.is_sampled and any(pair[0].turns) and (part := unanswered_part(*pair))
+                if one.is_sampled
+                and any(pair[0].turns)
+                and (part := unanswered_part(*pair, is_checked=one.is_checked))
             ],
             names.get(one.agent_id, NO_BLINDED_TERMS),
             one.findings,
@@ -147,11 +151,18 @@ def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[An
     return run_sync(ask())
 
 
-def unanswered_part(question: Question, answers: Answers) -> Question | None:
-    """Return the question limited to the metrics that a model must answer, or None if there are none."""
+def unanswered_part(question: Question, answers: Answers, *, is_checked: bool = False) -> Question | None:
+    """Return the question limited to the metrics that a model must answer, or None if there are none.
+
+    With `is_checked`, goal_completion is one of them even if the declared outcome answers it.
+    """
     if question.turn_index is not None and not is_put_to_a_model(question.turn):
         return None
-    metrics = [m for m in question.metrics if needs_answer(m, answers[m.name])]
+    metrics = [
+        m
+        for m in question.metrics
+        if needs_answer(m, answers[m.name]) or (is_checked and m.name == GOAL_COMPLETION.name)
+    ]
     return question.about(metrics) if metrics else None
 
 

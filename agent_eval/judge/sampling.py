@@ -1,8 +1,9 @@
-"""Select the conversations that judge models are asked about, if the setting `judge_sample` is set.
+"""Select the conversations that judge models are asked about, if `judge_sample` or `judge_outcome_sample` is set.
 
-The sample is drawn per session by a hash of the conversation id. It is reproducible, and the sample of a larger
+A sample is drawn per session by a hash of the conversation id. It is reproducible, and the sample of a larger
 share includes that of a smaller one. Conversations in a slot or with a required test are always judged, because
-the composite uses them.
+the composite uses them. The conversations of `judge_outcome_sample` have a declared outcome: judges are asked
+goal_completion too, and their answers only check the judges.
 """
 
 import math
@@ -15,7 +16,7 @@ from agent_eval.scores.composite.board_facts import NOT_SAMPLED as NOT_SAMPLED
 
 UNASKED = (*UNANSWERED, NOT_SAMPLED)
 """Beginnings of the reasons of answers that are missing because no model was asked."""
-_SEED = "judge sample 1"
+_SEED, _OUTCOME_SEED = "judge sample 1", "outcome sample 1"
 _CONVERSATION = ["agent_id", "conversation_id"]
 
 
@@ -37,7 +38,40 @@ def sampled(transcripts: pl.DataFrame, share: float | None) -> set[tuple[str, st
         .sort("session_id", *_CONVERSATION)
     )
     chosen = {(a, c) for a, c in held.filter("is_needed").select(_CONVERSATION).iter_rows()}
-    for _, of_session in held.filter(~pl.col("is_needed")).group_by("agent_id", "session_id"):
-        drawn = sorted(of_session.select(_CONVERSATION).iter_rows(), key=lambda one: digest(_SEED, *one))
-        chosen |= set(drawn[: math.ceil(share * len(drawn))])
-    return chosen
+    return chosen | _drawn(held.filter(~pl.col("is_needed")), share, _SEED)
+
+
+def with_outcomes_to_check(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    chosen: set[tuple[str, str]] | None,
+    share: float | None,
+) -> set[tuple[str, str]]:
+    """Return the (agent, conversation) pairs whose declared outcome checks judge models; none without a share.
+
+    Args:
+        transcripts: Table transcripts; rows that are not admitted are ignored.
+        conversations: Table conversations of the same agents.
+        chosen: From `sampled`; models are asked about no other conversations.
+        share: Share, 0–1, of the conversations of each session that have a declared outcome. The number is rounded up.
+    """
+    if share is None:
+        return set()
+    declared = conversations.filter(pl.col("outcome_correct").is_not_null()).select(_CONVERSATION)
+    held = (
+        transcripts.filter("is_admitted").select(*_CONVERSATION, "session_id").unique().sort("session_id", *_CONVERSATION)
+        .join(declared, on=_CONVERSATION, how="semi", maintain_order="left")
+    )  # fmt: skip
+    if chosen is not None:
+        held = held.filter(
+            pl.Series([pair in chosen for pair in held.select(_CONVERSATION).iter_rows()], dtype=pl.Boolean)
+        )
+    return _drawn(held, share, _OUTCOME_SEED)
+
+
+def _drawn(held: pl.DataFrame, share: float, seed: str) -> set[tuple[str, str]]:
+    drawn: set[tuple[str, str]] = set()
+    for _, of_session in held.group_by("agent_id", "session_id"):
+        ordered = sorted(of_session.select(_CONVERSATION).iter_rows(), key=lambda one: digest(seed, *one))
+        drawn |= set(ordered[: math.ceil(share * len(ordered))])
+    return drawn

@@ -8,9 +8,9 @@ from agent_eval.judge.inputs.human_ratings import SAMPLED, by_people, latest_rat
 from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import ANSWER_METRIC, GOAL_METRIC
-from agent_eval.scores.statistics.unpaired import FAILURE_RATE
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE
 from agent_eval.tables import table
-from agent_eval.tables.judging import enters_means
+from agent_eval.tables.judging import enters_means, only_checks_a_judge
 
 _ANSWERS = (
     *("methodology_version", "agent_id", "conversation_id", "metric", "judge", "judge_model", "rubric_hash"),
@@ -39,8 +39,9 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
         judged = _human_and_judged(project, versions)
         rated = _rubric_ratings(project, versions)
         earlier = project.store.read(table("judge_calibration"), _versions(versions))
+        beside = _beside_outcomes(project, versions)
     judgments = pl.concat([judged, rated], how="diagonal_relaxed")
-    found = judge_calibration(judgments, _sampling(project, versions))
+    found = judge_calibration(judgments, _sampling(project, versions), beside)
     return with_earlier(found, earlier, judgments)
 
 
@@ -111,9 +112,11 @@ def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
     by_rule = (pl.col("judge") == "rule") & pl.col("is_effective") & ~is_failure
     failed = (pl.col("label") != NO_FAILURE).cast(pl.Float64)
     quantity = pl.when(is_failure).then(pl.concat_str(pl.lit(FAILURE_RATE), "metric")).otherwise("metric")
-    return rows.filter(
-        pl.col("judge").is_in(judges) | by_rule, pl.col("status").cast(pl.String) == "scored"
-    ).with_columns(quantity=quantity, value=pl.when(is_failure).then(failed).otherwise("value"))
+    part = [*_PAIR, "conversation_id", "turn_index", "metric"]
+    rows = rows.filter(pl.col("status").cast(pl.String) == "scored").filter(~only_checks_a_judge(part))
+    return rows.filter(pl.col("judge").is_in(judges) | by_rule).with_columns(
+        quantity=quantity, value=pl.when(is_failure).then(failed).otherwise("value")
+    )
 
 
 def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
@@ -135,6 +138,25 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     rated = rated.filter("is_effective")
     judged = pl.concat([*parts, rated.rename({"target": "metric"})], how="diagonal_relaxed").drop("n")
     return judge_standings(judged, calibrated)
+
+
+def with_judge_error(project: Project, composite_scores: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of table composite_scores with the judge's error where people rated a part of them.
+
+    See `scores.composite.judge_error`.
+    """
+    from agent_eval.scores.composite import judge_error  # imported on use: it loads numpy
+
+    versions = composite_scores["methodology_version"].unique().to_list()
+    keys = _versions(versions).with_columns(status=pl.lit("scored"), is_effective=pl.lit(value=True))
+    with project.store.reading():
+        ratings = project.store.counts(
+            table("rubric_ratings"), keys, columns=["methodology_version", "agent_id", "target", "judge"]
+        )
+        calibration = project.store.read(table("judge_calibration"), _versions(versions))
+    return judge_error.with_judge_error(
+        composite_scores, ratings, calibration, project.methodologies(versions)
+    )
 
 
 def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
@@ -178,6 +200,22 @@ def _sampling(project: Project, versions: Sequence[str]) -> pl.DataFrame:
 
 def _versions(versions: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame({"methodology_version": versions}, schema={"methodology_version": pl.String})
+
+
+def _beside_outcomes(project: Project, versions: Sequence[str]) -> pl.DataFrame | None:
+    """Return the answers of our judges and of rules about goals whose outcome is declared; None if none are asked."""
+    from agent_eval.scores.judge_standing import is_judge
+
+    if project.settings.judge_outcome_sample is None:
+        return None
+    keys = _versions(versions).with_columns(metric=pl.lit(GOAL_METRIC))
+    rows = project.store.read(table("conversation_judgments"), keys, columns=_ANSWERS)
+    judges = [judge for judge in rows["judge"].unique() if is_judge(judge)]
+    return rows.filter(pl.col("judge").is_in([RULE, *judges])).with_columns(
+        turn_index=pl.lit(None, pl.Int64),
+        criterion=pl.lit(None, pl.String),
+        reply_length=pl.lit(None, pl.Int64),
+    )
 
 
 def _human_and_judged(project: Project, versions: Sequence[str]) -> pl.DataFrame:

@@ -5,7 +5,7 @@ observations. Both use the same hashes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.spill import Rows, in_memory
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, ratings_hash
 from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
+from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rules import NEEDS_MODEL
 from agent_eval.metrics.profile import PROFILE_VERSION
@@ -122,12 +123,17 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
             **pair._asdict(),
             "sessions_hash": sessions.get(pair.agent_id),
             "ratings_hash": ratings[pair.agent_id],
-            "judge_hash": digest(*asked, *([judges[pair].to_json()] if pair in judges else [])),
+            "judge_hash": digest(*asked, *([_counting(judges[pair])] if pair in judges else [])),
             "methodology_hash": rules[pair.methodology_version],
             "code_version": __version__,
         }
         for pair in pairs
     )
+
+
+def _counting(judge: JudgeSpec) -> str:
+    """Return a judge as JSON without the sample that only checks it, because those answers do not count."""
+    return replace(judge, outcome_sample=None).to_json()
 
 
 def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:

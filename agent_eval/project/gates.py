@@ -17,7 +17,7 @@ from agent_eval.gates.names import check_names, scenario_problems
 from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
 from agent_eval.judge.audits.drift import latest_drift
-from agent_eval.project.calibration import standings
+from agent_eval.project.calibration import standings, with_judge_error
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
 from agent_eval.project.quality import drawn_metrics, scales
@@ -66,6 +66,8 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
     )
     has_severities = any(own.fail_on_error_severity for own in rules.scenarios.values())
     failures = project.store.read(table("failures"), pairs) if has_severities else None
+    if any(layer.confidence == "lower" for _, layer in rules.layers()):
+        frames["composite_scores"] = with_judge_error(project, frames["composite_scores"])
     is_demanded = any(layer.calibration for _, layer in rules.layers())
     found = [
         gates(
@@ -251,6 +253,7 @@ def _compared(project: Project, pair: AgentVersion) -> dict[str, pl.DataFrame]:
     for name in COMPARED:
         contract = table(name)
         frames[name] = project.store.read(contract, wanted.select(contract.partition))
+    frames["composite_scores"] = with_judge_error(project, frames["composite_scores"])
     return frames
 
 

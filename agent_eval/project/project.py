@@ -273,6 +273,7 @@ class Project:
             *(s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine, s.judge_context_tokens),
             repeats=s.judge_repeats,
             sample=s.judge_sample if s.judge_sample != 1 else None,
+            outcome_sample=s.judge_outcome_sample,
             multimodal=s.judge_multimodal,
             redaction=self.redactor.fingerprint if s.judge_redact else None,
         )

@@ -23,7 +23,7 @@ from agent_eval.project.project import Project
 from agent_eval.report.sheets import Option, SheetItem, SheetMetric, sheet_csv, sheet_html
 from agent_eval.scores.judge_standing import is_judge
 from agent_eval.tables import table
-from agent_eval.tables.judging import is_imported
+from agent_eval.tables.judging import is_imported, only_checks_a_judge
 from agent_eval.transcripts.content_hash import text_hash
 from agent_eval.transcripts.models import EXPECTED, Message
 
@@ -110,13 +110,11 @@ def _candidates(
     place = ["agent_id", "conversation_id", "turn_index", "metric"]
     known = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
     people = known.filter(judge=HUMAN).select(place).unique()
-    known = known.join(people, on=place, how="anti", nulls_equal=True)
+    known = known.join(people, on=place, how="anti", nulls_equal=True).filter(~only_checks_a_judge(place))
     judges = [j for j in known["judge"].unique() if is_judge(j) or is_imported(j)]
-    is_answered = (pl.col("status").cast(pl.String) == "scored") & pl.col("judge").is_in(judges)
-    found = [
-        _answered(key, of_part, of_metric[key[3]])
-        for key, of_part in _by_part(known.filter(is_answered).sort("is_effective", descending=True), place)
-    ]
+    is_scored = pl.col("status").cast(pl.String) == "scored"
+    answered = known.filter(is_scored & pl.col("judge").is_in(judges)).sort("is_effective", descending=True)
+    found = [_answered(key, of_part, of_metric[key[3]]) for key, of_part in _by_part(answered, place)]
     if found:
         return found
     reason = pl.col("unscored_reason").fill_null("")

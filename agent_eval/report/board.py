@@ -15,6 +15,7 @@ from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.report.svg import GREY, IntervalBar, spans
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
+from agent_eval.scores.statistics.clustered import FEWEST_SERIAL
 from agent_eval.scores.statistics.exact import from_text, rounded
 
 NOT_CALIBRATED = "judge not checked against people"
@@ -50,8 +51,25 @@ def badges(row: dict[str, object]) -> list[str]:
         *(["disputed"] if row["disputed"] else []),
         *(f"suite {suite}" for suite in (suites if isinstance(suites, list) else ())),
         *pareto,
-        *filter(None, [calibration(row)]),
+        *filter(None, [mixed_ratings(row), calibration(row)]),
     ]
+
+
+def mixed_ratings(row: dict[str, object]) -> str | None:
+    """Return how many ratings people gave and what is known of the judge's error, as text; None unless both rated.
+
+    Example: '6 of 42 ratings by people; the interval includes the judge's error on the rest (± 1.9 points)'.
+    """
+    n, by_people, error = (
+        row.get(name) for name in ("n_ratings", "n_ratings_by_people", "judge_error_0to100")
+    )
+    judges = str(row.get("judge", "")).split(" + ")
+    if not n or not by_people or by_people == n or not set(judges) - {"human", "rule"}:
+        return None
+    said = f"{by_people} of {count_of(n, 'rating')} by people"
+    if not isinstance(error, float):
+        return f"{said}; the judge's error on the rest is not known"
+    return f"{said}; the interval includes the judge's error on the rest (± {1.96 * error:.1f} points)"
 
 
 def calibration(row: dict[str, object]) -> str | None:
@@ -123,13 +141,14 @@ def outcomes(board: pl.DataFrame) -> list[str]:
     """Return lines about incomplete evidence of agents, and its possible effect on the results.
 
     The lines describe trials of unknown outcome, judgments made on part of the evidence, judged samples, judges whose
-    answers came from several models, and sessions and runs that do not count.
+    answers came from several models, sessions and runs that do not count, and intervals that take sessions as independent.
     """
     return [
         f"{row['name'] or row['agent_id']}: {said}"
         for row in board.iter_rows(named=True)
         for said in (
             _outcome(row) if shortfall(row) else None,
+            _serial(row),
             _seen(row),
             _sampled(row),
             *(row.get("several_models") or ()),
@@ -138,6 +157,15 @@ def outcomes(board: pl.DataFrame) -> list[str]:
         )
         if said
     ]
+
+
+def _serial(row: dict[str, Any]) -> str | None:
+    """Return a text if the interval takes sessions as independent, because their dependence cannot be estimated."""
+    n, dates = row.get("n_sessions") or 0, row.get("session_dates") or ()
+    if row.get("low") is None or (n >= FEWEST_SERIAL and len(dates) == n):
+        return None
+    few = "too few to show" if n < FEWEST_SERIAL else "without a date each, so they do not show"
+    return f"{n} sessions, {few} whether a session depends on the one before; the interval takes them as independent"
 
 
 def _earlier(row: dict[str, Any]) -> str | None:

@@ -7,17 +7,19 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.names import Paths
 
 CELL, LEFT, TOP = 56, 150, 44  # size of a cell, left margin and top margin of the picture, in SVG units
+_OF_CHECK = ("raw agreement", "Cohen's kappa")
 MOST = 12  # maximum number of answers on each side
 FIGURES = {
     "raw_agreement": "raw agreement",
     "kappa": "Cohen's kappa",
     "weighted_kappa": "kappa, quadratic weights",
     "alpha": "Krippendorff's alpha",
-    "base_rate": "people's share of positive",
+    "base_rate": "share of positive of people or outcomes",
     "sensitivity": "sensitivity",
     "specificity": "specificity",
     "mean_bias": "mean bias (judge − person)",
@@ -86,6 +88,16 @@ def figures(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, f"{row[column]:.2f} ({between})"
 
 
+def outcome_checks(calibration: pl.DataFrame) -> list[str]:
+    """Return a sentence for each judge that was compared with declared outcomes: agreement and kappa."""
+    rows = calibration.filter(pl.col("reference").cast(pl.String) == "declared outcomes")
+    return [
+        f"{row['judge']} against {count_of(row['n'], 'declared outcome')} (never counted): "
+        + ", ".join(f"{name} {value}" for name, value in figures(row) if name in _OF_CHECK)
+        for row in rows.sort("judge").iter_rows(named=True)
+    ]
+
+
 def why_no_figures(row: Mapping[str, Any]) -> str:
     """Return why a row has no kappa: it has a single label, or all answers are the same."""
     return "1 label: too few" if row["n"] == 1 else "not defined"
@@ -94,6 +106,7 @@ def why_no_figures(row: Mapping[str, Any]) -> str:
 def name_of(row: Mapping[str, Any]) -> str:
     """Return the metric and the judge of a row as text, e.g. 'helpfulness: gpt-4o'."""
     who = "people with each other" if row["judge"] == "human" else row["judge"]
+    who += " against declared outcomes" if row["reference"] == "declared outcomes" else ""
     return f"{row['metric']}: {who}{' (stale)' if row['is_stale'] else ''}"
 
 

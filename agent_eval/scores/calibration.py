@@ -19,11 +19,13 @@ from agent_eval.scores.statistics.corrected_rate import (
     accuracy,
     accuracy_for_others,
 )
+from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.tables import table
 from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.tables.judging import is_imported, is_imported_judge
 
 NO_FAILURE, FAILURE = "no failure", "failure"
+PEOPLE, OUTCOMES = "people", "declared outcomes"
 _TABLE = table("judge_calibration")
 _PART = ["methodology_version", "agent_id", "conversation_id", "turn_index", "criterion", "metric"]
 _ANSWER = ["rating_1to5", "value", "label"]
@@ -50,8 +52,12 @@ _LEVELS: Mapping[Kind, Level] = {
 }
 
 
-def judge_calibration(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) -> pl.DataFrame:
+def judge_calibration(
+    judgments: pl.DataFrame, sampling: pl.DataFrame | None = None, outcomes: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Return table judge_calibration: one row per version, metric, judge and rubric with at least one human label.
+
+    With `outcomes`, there is also a row for each judge that was asked beside declared outcomes (column `reference`).
 
     A pair is an answer of the judge and an answer of a person about the same part; a part with two raters has two pairs
     with each judge. Rows with judge `human` compare raters with each other. The defined figures depend on the kind of
@@ -70,11 +76,20 @@ def judge_calibration(judgments: pl.DataFrame, sampling: pl.DataFrame | None = N
         sampling: The columns SAMPLING: how the parts on people's rating sheets were sampled, and the rubric that the
             raters saw. Its weights are applied to the figures; a label outside the sample has weight 1, and several
             raters of a part share its weight. A row is stale if people saw a different rubric than the judge.
+        outcomes: Answers of judges and rules about goal completion where the outcome is declared, with the columns of
+            `judgments`; the rule's answers are the outcomes.
     """
     key = ["methodology_version", "metric", "judge", "rubric_hash"]
     rows = [
-        dict(zip(key, name, strict=True)) | _figures(group) for name, group in _pairs(judgments, sampling)
+        dict(zip(key, name, strict=True)) | {"reference": PEOPLE} | _figures(group)
+        for name, group in _pairs(judgments, sampling)
     ]
+    if outcomes is not None:
+        rows += [
+            dict(zip(key, name, strict=True)) | _figures(group) | {"reference": OUTCOMES, "n_raters": 0}
+            for name, group in _pairs(outcomes, None, RULE)
+            if name[2] not in (HUMAN, RULE)
+        ]
     return _TABLE.conform(_TABLE.frame(rows))
 
 
@@ -101,13 +116,16 @@ def judge_accuracies(
 
 
 def _pairs(
-    judgments: pl.DataFrame, sampling: pl.DataFrame | None
+    judgments: pl.DataFrame, sampling: pl.DataFrame | None, reference: str = HUMAN
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Yield each version, metric, judge and rubric with its pairs of a judge's and a person's answer."""
+    """Yield each version, metric, judge and rubric with its pairs of a judge's and a person's answer.
+
+    With `reference`, the answers of another judge take the place of people's.
+    """
     scored = judgments.filter(pl.col("status").cast(pl.String) == "scored").select(
         *_PART, "judge", "judge_model", "rubric_hash", "reply_length", *_ANSWER
     )
-    people = scored.filter(judge=HUMAN).rename({"judge_model": "rater"})
+    people = scored.filter(judge=reference).rename({"judge_model": "rater"})
     people = people.drop("judge", "rubric_hash", "reply_length")
     people = people.join(_last(sampling), on=[*_PART, "rater"], how="left", nulls_equal=True)
     pairs = scored.join(people, on=_PART, how="inner", suffix="_human", nulls_equal=True).filter(
@@ -115,6 +133,11 @@ def _pairs(
     )
     key = ["methodology_version", "metric", "judge", "rubric_hash"]
     yield from pairs.sort(*key, *_PART, "judge_model", "rater").group_by(key, maintain_order=True)
+
+
+def compared_with_people() -> pl.Expr:
+    """Return whether a row of judge_calibration compares a judge with people, not with declared outcomes."""
+    return pl.col("reference").cast(pl.String).fill_null(PEOPLE) == PEOPLE
 
 
 def with_earlier(found: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFrame:
@@ -130,8 +153,11 @@ def with_earlier(found: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataF
     """
     key = ["methodology_version", "metric"]
     is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & ~is_imported_judge()
-    kept = earlier.filter(is_judge).join(judgments.filter(judge=HUMAN), on=key, how="semi")
-    kept = kept.join(found.filter(is_judge), on=key, how="anti")
+    found_of_people = found.filter(is_judge, compared_with_people())
+    kept = earlier.filter(is_judge, compared_with_people()).join(
+        judgments.filter(judge=HUMAN), on=key, how="semi"
+    )
+    kept = kept.join(found_of_people, on=key, how="anti")
     return _TABLE.conform(pl.concat([found, kept.with_columns(is_stale=pl.lit(value=True))]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.scores.calibration import HUMAN
+from agent_eval.scores.calibration import HUMAN, compared_with_people
 from agent_eval.tables.judging import is_imported
 from agent_eval.tables.schema import DECLARED
 
@@ -42,7 +42,8 @@ def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataF
         calibration: Table judge_calibration.
     """
     of_metric: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in _with_kappa(calibration).iter_rows(named=True):
+    of_people = calibration.filter(compared_with_people())
+    for row in _with_kappa(of_people).iter_rows(named=True):
         if is_judge(row["judge"]):
             of_metric[row["methodology_version"], row["metric"]].append(row)
     wanted = [*_PAIR, "metric", "judge", "rubric_hash"]

@@ -281,6 +281,14 @@ class Settings(BaseSettings):
         description="Share of the conversations in each session that judge models are asked about; the selection is always "
         "the same. Conversations that fill a slot or a required test are always included. Default: all.",
     )
+    judge_outcome_sample: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of the conversations with a declared outcome in each session that judge models are also asked "
+        "`goal_completion` about, to check the judges without labels. Table `judge_calibration` compares the answers with "
+        "the outcomes; they never count in a result. Default: none.",
+    )
     judge_timeout_s: float = Field(default=60.0, gt=0, description="Maximum duration of a call, in seconds.")
     judge_max_reply_mb: float = Field(
         default=4.0,

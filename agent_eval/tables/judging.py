@@ -1,5 +1,7 @@
 """Select the judgments that count, by who judged, and the rows of transcripts that a harness failure excludes."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 HARNESS_FAILURE = "harness failure"
@@ -36,6 +38,16 @@ def enters_means(judgments: pl.DataFrame) -> pl.Expr:
     """
     is_counted = [name for name in ("is_counted",) if name in judgments.columns]
     return pl.coalesce(*is_counted, "is_effective")
+
+
+def only_checks_a_judge(part: Sequence[str]) -> pl.Expr:
+    """Return whether a row of judgments is a model's answer beside a declared outcome, which never counts.
+
+    `part` names the columns of a question. The setting judge_outcome_sample asks for such answers.
+    """
+    is_declared = (pl.col("judge") == "rule") & (pl.col("status").cast(pl.String) == "scored")
+    is_model = ~pl.col("judge").is_in(["rule", HUMAN, "recorded"]) & ~is_imported_judge()
+    return is_model & (is_declared & pl.col("label").is_null()).any().over(part)
 
 
 def deciding_answers(judgments: pl.DataFrame) -> pl.DataFrame:

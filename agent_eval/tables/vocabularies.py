@@ -58,4 +58,5 @@ GATE = _words(
     "judge_drift",
     "calibration",
 )
+CALIBRATION_REFERENCE = _words("people", "declared outcomes")
 CALIBRATION = _words("calibrated", "stale", "not calibrated")

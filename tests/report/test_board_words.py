@@ -106,13 +106,32 @@ def test_readable_cells_are_texts_and_unknown_ones_are_no_numbers() -> None:
     assert words.readable(board().clear()).columns == shown.columns
 
 
+DATED = {"n_sessions": 8, "session_dates": [dt.date(2026, 1, day) for day in range(1, 9)]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (DATED, None),
+        (DATED | {"n_sessions": 9}, "9 sessions, without a date each, so they do not show whether"),
+        ({"n_sessions": 7}, "7 sessions, too few to show whether a session depends on the one before"),
+        ({"n_sessions": 1, "low": None}, None),
+    ],
+)
+def test_an_interval_that_takes_sessions_as_independent_says_so(
+    changes: dict[str, Any], said: str | None
+) -> None:
+    lines = words.outcomes(board(changes))
+    assert lines == [] if said is None else lines[0].startswith(f"Ada: {said}")
+
+
 def test_judgments_on_part_of_the_evidence_are_counted_and_the_least_share_is_rounded_down() -> None:
     seen = {"n_seen_in_part": 12, "n_judged": 1340, "least_seen_share": 0.41999}
-    (said,) = words.outcomes(board(seen))
+    (said,) = words.outcomes(board(DATED | seen))
     assert said == "Ada: 12 of 1,340 judgments were made on part of the evidence, at least 41.9 % of it"
-    (said,) = words.outcomes(board(seen | {"least_seen_share": 0.0008}))
+    (said,) = words.outcomes(board(DATED | seen | {"least_seen_share": 0.0008}))
     assert said.endswith("part of the evidence, some on less than 0.1 % of it")
-    assert words.outcomes(board({"n_seen_in_part": 0})) == []
+    assert words.outcomes(board(DATED | {"n_seen_in_part": 0})) == []
 
 
 @pytest.mark.parametrize(("old", "said"), [("151/2", "75.5 → 76.0"), ("76/1", "76.0"), (None, "– → 76.0")])
@@ -136,7 +155,8 @@ def test_a_superseded_version_names_and_links_the_current_one() -> None:
 
 
 def test_the_page_of_a_board_links_each_agent_and_escapes_its_name() -> None:
-    page = words.board_page(board({"name": "<b>|x", "missing": ["U4: no injected error"]}), "1.3.0")
+    named = {"name": "<b>|x", "missing": ["U4: no injected error"]}
+    page = words.board_page(board(DATED | named), "1.3.0")
     assert "<b>" not in page
     assert "/assets/composite_scores?view=partitions&partition=a%7C1.3.0" in page
     assert "missing: U4: no injected error" in page

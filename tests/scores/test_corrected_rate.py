@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from agent_eval.scores.statistics.agreement import Pairs
 from agent_eval.scores.statistics.corrected_rate import (
@@ -234,6 +235,15 @@ def test_labels_that_are_all_equal_leave_a_rate_uncertain_whatever_the_shares(an
         human = [answer] * 13 + [NONE] * (n - 13) + [answer] * 2 + [NONE] * (58 - n)
         found = double_sampled_rate(double_sample([1.0] * n + [0.0] * (60 - n), human))
         assert 0.2 < width(found) < 0.6
+
+
+def test_neither_end_of_the_interval_is_missed_in_more_than_5_percent_of_samples() -> None:
+    n, rates, missed = 30, np.arange(0.01, 1, 0.01), np.zeros((2, 99))
+    for x in range(n + 1):
+        human = [1.0] * x + [0.0] * (n - x) + [NONE] * 100
+        _, low, high = limits(double_sampled_rate(double_sample([1.0] * (n + 100), human)))
+        missed += binom.pmf(x, n, rates) * np.array([low > rates, high < rates])
+    assert missed.max() <= 0.05
 
 
 def test_accuracy_for_other_agents_is_as_uncertain_as_agents_differ() -> None:

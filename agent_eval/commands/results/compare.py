@@ -15,6 +15,7 @@ from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.metric_set import directed
 from agent_eval.project import Project
+from agent_eval.project.calibration import with_judge_error
 from agent_eval.project.quality import labelled_parts_of, scales, values_of_conversations
 from agent_eval.report.conclusions import comparison
 from agent_eval.report.quality import DIRECTION
@@ -58,7 +59,9 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
     known = trial_tables(project, pairs)
     outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
     sessions = comparing.session_values(
-        stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
+        with_judge_error(project, stored("composite_scores")),
+        stored("universal_scores"),
+        stored("domain_scores"),
     )
     conversations = values_of_conversations(project, known, outcomes)
     rows = None

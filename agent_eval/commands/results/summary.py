@@ -15,6 +15,7 @@ from agent_eval.formats.plain_text import count_of, one_line, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.report.board import NOT_CALIBRATED, calibration
+from agent_eval.report.calibration import outcome_checks
 from agent_eval.report.conclusions import successes
 from agent_eval.report.quality import (
     DIRECTION,
@@ -78,6 +79,9 @@ def summary(
         for line in refused_corrections(of_agent.select("quantity", REFUSED)) if notes else ():
             out.print(Text(line, style="dim"))
         print_errors(out, errors.filter(agent_id=agent))
+    versions = pairs.select("methodology_version").unique()
+    for line in outcome_checks(project.store.read(table("judge_calibration"), versions)):
+        out.print(sanitize_line(line), markup=False)
     shown = [ESTIMATED] if rows["corrected"].count() else []
     shown += [
         f"{DIRECTION} mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."

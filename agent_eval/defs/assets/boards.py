@@ -16,7 +16,7 @@ from agent_eval.defs.assets.common import (
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.project import Project
 from agent_eval.project.boards import recorded
-from agent_eval.project.calibration import with_calibration
+from agent_eval.project.calibration import with_calibration, with_judge_error
 from agent_eval.report.board import board_page, superseded_notes, versions_in
 from agent_eval.report.links import REPORT
 from agent_eval.scores.composite import leaderboard as boards
@@ -62,7 +62,8 @@ def boards_of_agents(
 ) -> TableEvents:
     """Compute the leaderboard of each version, its changes since the previous board, and their causes."""
     successors = {m.version: m.superseded_by for m in project.registry.all()}
-    board = boards.leaderboard(composite_scores, agents, reliability, successors, project.settings.interval)
+    scores = with_judge_error(project, composite_scores)
+    board = boards.leaderboard(scores, agents, reliability, successors, project.settings.interval)  # type: ignore[arg-type]
     board = with_calibration(project, board)
     for version in versions_in(board):
         page = board_page(board.filter(methodology_version=version), version, _report_at(project))
@@ -83,7 +84,8 @@ def pairwise_comparisons(
     context: dg.AssetExecutionContext, composite_scores: CompositeScores, project: dg.ResourceParam[Project]
 ) -> TableEvents:
     """Compare every pair of published agents of a template, with confidence interval and significance."""
-    compared = boards.pairwise_comparisons(composite_scores, project.settings.interval)
+    scores = with_judge_error(project, composite_scores)
+    compared = boards.pairwise_comparisons(scores, project.settings.interval)  # type: ignore[arg-type]
     yield from check_and_store(context, {"pairwise_comparisons": compared})
 
 

@@ -26,6 +26,9 @@ class JudgeSpec:
     context_tokens: int | None = None  # context size from the settings; not part of a key
     repeats: int = 1  # number of times that each model is asked the same question; the median counts
     sample: float | None = None  # share of conversations to judge (judge/sampling.py); None: all
+    outcome_sample: float | None = (
+        None  # share of declared outcomes to check judges with (judge/sampling.py); None: none
+    )
     multimodal: bool | None = None  # whether attachments are shown, from the settings; not part of a key
     redaction: str | None = None  # hash of what is redacted (Redactor.fingerprint); None: nothing
 
@@ -48,6 +51,7 @@ class JudgeSpec:
             "context_tokens": None,
             "repeats": 1,
             "sample": None,
+            "outcome_sample": None,
             "multimodal": None,
             "redaction": None,
         }

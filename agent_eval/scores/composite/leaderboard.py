@@ -1,6 +1,7 @@
 """Build the leaderboard: rank published agents by exact composite, and list the others with their reasons."""
 
 import itertools
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,15 @@ from agent_eval.scores.statistics.distribution_free import (
     unseen_reason,
 )
 from agent_eval.scores.statistics.exact import from_text
-from agent_eval.scores.statistics.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
+from agent_eval.scores.statistics.intervals import (
+    LEVEL,
+    Difference,
+    Interval,
+    Sample,
+    bounded_mean,
+    holm,
+    welch,
+)
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Agents, CompositeScores, Reliability
@@ -57,7 +66,8 @@ def leaderboard(
     An agent entered a version if one of its sessions was run for that version or for any version; other agents
     are not on the board. `superseded_by` maps versions to their successors; `interval` is the interval method.
     A session that copies another agent's makes its row `provisional`. Only published rows are ranked, by exact composite within their version and template, as 1, 2, 2, 4.
-    Intervals cover the variation between sessions; the slots D1–D5 are fixed and not sampled. An agent with one
+    Intervals cover the variation between sessions and, in rows with the columns of `with_judge_error`, the judge's error
+    beside ratings by people; the slots D1–D5 are fixed and not sampled. An agent with one
     session has neither an interval nor a rank range, and the rank ranges of the others assume that it may have
     any rank. `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task
     set; its trials are counted over all sets. Rows are sorted by version and template, with published rows by
@@ -192,6 +202,7 @@ class BoardEntry:
     point: Fraction  # the largest change of the composite by one rating point in one session
     cost: float | None  # US dollars per conversation
     values: tuple[float, ...] = ()  # the values that `sessions` summarises
+    judge_error: float = 0.0  # standard error, in points, that `sessions` includes
 
     @cached_property
     def step(self) -> float:
@@ -206,7 +217,7 @@ class BoardEntry:
     def interval(self, method: IntervalMethod = "t") -> Interval | None:
         """Return the 95 % interval of the composite; None with fewer than two sessions."""
         if method == "bounded":
-            found = any_spread_mean(self.values, SCALE_0TO100)
+            found = _widened(any_spread_mean(self.values, SCALE_0TO100), self.sessions.mean, self.judge_error)
         else:
             found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
         if found is None:
@@ -252,8 +263,12 @@ def _fields(composite_scores: pl.DataFrame) -> _Fields:
 
 
 def board_interval(row: Mapping[str, Any], interval: IntervalMethod) -> Interval | None:
-    """Return the interval that the board shows for a row of `composite_scores`; None if it shows no interval."""
-    if row["composite_exact"] is None or row["point_0to100"] is None:
+    """Return the interval that the board shows for a row of `composite_scores`; None if it shows no interval.
+
+    It is also None if people and a judge rated the row, because its interval on the board includes the judge's error.
+    """
+    is_mixed = "human" in (judges := set(row["judge"].split(" + "))) and bool(judges - {"human", "rule"})
+    if row["composite_exact"] is None or row["point_0to100"] is None or is_mixed:
         return None
     entry = _entry(row)
     return entry.interval(entry.method(interval))
@@ -267,6 +282,8 @@ def _entry(row: Mapping[str, Any]) -> BoardEntry:
     sample = Sample.of(sessions if is_known else [])
     if len(row["session_dates"] or ()) == n_sessions:  # each has a date of its own, so their order is known
         sample = sample._replace(deviation=sample.deviation * serial_inflation(sessions if is_known else []))
+    judge_error = row.get("judge_error_0to100") or 0.0
+    sample = sample.including(judge_error)
     return BoardEntry(
         agent_id=row["agent_id"],
         exact=exact,
@@ -274,10 +291,22 @@ def _entry(row: Mapping[str, Any]) -> BoardEntry:
         penalty=row["repeatability_penalty"] or 0.0,
         sessions=sample,
         values=tuple(sessions) if is_known else (),
+        judge_error=judge_error,
         n_sessions=n_sessions,
         point=point,
         cost=_cost_each(row),
     )
+
+
+def _widened(interval: Interval | None, mean: float, error: float) -> Interval | None:
+    """Return the interval with an independent standard error added to both sides, within the scale."""
+    if interval is None or not error:
+        return interval
+    from scipy.special import ndtri  # imported on use: it takes long
+
+    reach = float(ndtri(0.5 + LEVEL / 2)) * error
+    low, high = mean - math.hypot(mean - interval.low, reach), mean + math.hypot(interval.high - mean, reach)
+    return Interval(max(low, SCALE_0TO100[0]), min(high, SCALE_0TO100[1]))
 
 
 def _cost_each(row: Mapping[str, Any]) -> float | None:

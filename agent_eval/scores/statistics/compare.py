@@ -114,7 +114,8 @@ def compare(
         agent: Agent A; differences are A − B.
         other: Agent B.
         session_values: Columns `agent_id`, `quantity`, `values` (one per session; empty if one is missing) and
-            `point` (the change that one rating point makes to a value).
+            `point` (the change that one rating point makes to a value). `judge_error`, if present, is a standard error
+            of the mean that is added.
         task_values: From `task_values`.
         refused: From `refused_records`; a refused record has no task and counts as an additional task.
         thresholds: The metrics that have a threshold in the gates.
@@ -256,16 +257,21 @@ def _turned(row: Mapping[str, Any]) -> str | None:
 
 
 def _over_sessions(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
-    of: dict[tuple[str, str], tuple[list[float], float | None]] = {
-        (a, q): (v, point)
-        for a, q, v, point in values.select("agent_id", "quantity", "values", "point").iter_rows()
+    if "judge_error" not in values.columns:
+        values = values.with_columns(judge_error=0.0)
+    columns = ("agent_id", "quantity", "values", "point", "judge_error")
+    of: dict[tuple[str, str], tuple[list[float], float | None, float]] = {
+        (a, q): (v, point, error) for a, q, v, point, error in values.select(columns).iter_rows()
     }
     rows = []
     for quantity in values["quantity"].unique(maintain_order=True):
-        (ours, point), (theirs, other_point) = (of.get((a, quantity), ([], None)) for a in (agent, other))
+        (ours, point, error), (theirs, other_point, other_error) = (
+            of.get((a, quantity), ([], None, 0.0)) for a in (agent, other)
+        )
         if not ours or not theirs:
             continue
-        found = welch(Sample.of(ours), Sample.of(theirs), step=max(point or 0.0, other_point or 0.0))
+        sides = Sample.of(ours).including(error), Sample.of(theirs).including(other_error)
+        found = welch(*sides, step=max(point or 0.0, other_point or 0.0))
         rows.append(_row(quantity, None, "sessions", ours, theirs, found))
     return rows
 

@@ -22,20 +22,22 @@ def session_values(
 ) -> pl.DataFrame:
     """Return each agent's session values for `compare`: composite (after its penalty), universal and domain.
 
-    If an agent's penalty is unknown, 'raw composite' is used instead of 'composite'.
+    If an agent's penalty is unknown, 'raw composite' is used instead of 'composite'. `judge_error` is the standard error of
+    `composite.judge_error`, 0 where composite_scores lacks it.
     """
-    rows: list[tuple[str, str, list[float], float | None]] = []
+    rows: list[tuple[str, str, list[float], float | None, float]] = []
     for row in composite_scores.iter_rows(named=True):
         penalty = row["repeatability_penalty"]
         values = [v - (penalty or 0.0) for v in _known(row["session_scores"])]
         name = "raw composite" if penalty is None else "composite"
-        rows.append((row["agent_id"], name, values, row["point_0to100"]))
+        error = row.get("judge_error_0to100") or 0.0
+        rows.append((row["agent_id"], name, values, row["point_0to100"], error))
     for quantity, scores, point in (
         ("universal", universal_scores, 100 / 30),
         ("domain", domain_scores, 100 / 75),
     ):
         values_of = scores.select("agent_id", f"session_{quantity}").iter_rows()
-        rows += [(agent_id, quantity, _known(values), point) for agent_id, values in values_of]
+        rows += [(agent_id, quantity, _known(values), point, 0.0) for agent_id, values in values_of]
     return pl.DataFrame(
         rows,
         schema={
@@ -43,6 +45,7 @@ def session_values(
             "quantity": pl.String,
             "values": pl.List(pl.Float64),
             "point": pl.Float64,
+            "judge_error": pl.Float64,
         },
         orient="row",
     )

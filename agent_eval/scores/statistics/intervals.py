@@ -72,6 +72,10 @@ class Sample(NamedTuple):
         mean = math.fsum(values) / n if n else math.nan
         return cls(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(n - 1, 1)))
 
+    def including(self, error: float) -> "Sample":
+        """Return the sample with an independent standard error of its mean added to its spread."""
+        return self._replace(deviation=math.hypot(self.deviation, error * math.sqrt(self.n)))
+
 
 class Difference(NamedTuple):
     """Hold the comparison of A with B: the mean difference A − B with its interval and significance.
