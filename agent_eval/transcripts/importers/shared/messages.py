@@ -8,7 +8,7 @@ from agent_eval.transcripts.attachments import attachments_of, beside_content, n
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
 from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
-from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
+from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages, thought_of
 
 _PLAIN = ("content", "name", "tool_call_id")
 
@@ -58,8 +58,7 @@ def _message(value: JsonValue, index: int) -> Fields:
 
 def _beside(value: Mapping[str, JsonValue]) -> Fields:
     """Return the model's reasoning and the model's name, if present."""
-    thoughts = (value.get(key) for key in ("reasoning_content", "reasoning"))
-    said = next((text for text in thoughts if isinstance(text, str) and text.strip()), None)
+    said = thought_of(value)
     model = value.get("model")
     known: Fields = {"reasoning": said} if said else {}
     return known | ({"model": model} if isinstance(model, str) else {})
