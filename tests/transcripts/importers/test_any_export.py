@@ -601,6 +601,36 @@ CASES = {
           "input": "q1", "output": "a1", "provided_model_name": "m"}],
         [PAIR],
     ),
+    "unknown-part-beside-a-reminder": Case(
+        [codex("session_meta", id="x"), codex("response_item", type="message", role=U, content=[
+            {"type": "input_text", "text": "<environment_context>x</environment_context>"}, {"type": "chart"}]),
+         said(U, "q1"), said(A, "a1", 1)],
+        [[(D, "<environment_context>x</environment_context>"), *PAIR]], ("part of type 'chart'",),
+    ),
+    "unknown-part-among-the-blocks-of-a-result": Case(
+        [{"uuid": "u", "chat_messages": [{"sender": "human", "text": "q1"}, {"sender": A, "content": [
+            {"type": "tool_use", "name": "f", "input": {}},
+            {"type": "tool_result", "content": [{"type": "text", "text": "r"}, {"spec": 1}]}, {"type": "text", "text": "a1"}]}]}],
+        [[(U, "q1"), (A, None), (T, "r"), (A, "a1")]], ("part with the keys 'spec'",),
+    ),
+    "agentest-unknown-turn-and-scenario": Case(
+        [{"runId": "r", "startedAt": "x", "scenarios": [{"scenarioName": "s", "conversations": [{"turns": [
+            {"userMessage": "q1", "agentMessage": "a1"}, {"spoken": "x"}]}]}, {"scenarioName": "t", "talks": []}]}],
+        [PAIR], ("turn with the keys 'spoken'", "conversations is missing"),
+    ),
+    "fair-forge-unknown-turn": Case(
+        [{"session_id": "s", "assistant_id": "a", "conversation": [{"query": "q1", "assistant": "a1"}, {"spoken": "x"}]}],
+        [PAIR], ("turn with the keys 'spoken'",),
+    ),
+    "whowhen-unknown-entry": Case(
+        [{"question": "q1", "mistake_agent": "x", "history": [{"role": A, "content": "a1"}, {"spoken": "x"}]}],
+        [PAIR], ("entry of the history with the keys 'spoken'",),
+    ),
+    "observation-without-a-type": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 1, input="q1", output="a1"), {"id": "n", "traceId": "t", "input": "x"}]}],
+        [PAIR], ("observation of type 'None'",),
+    ),
     "error-of-an-mcp-call": Case(
         [{"object": "response", "id": "r", "input": "q1", "output": [
             {"type": "mcp_call", "id": "m", "name": "f", "arguments": "{}",
@@ -774,6 +804,45 @@ def test_every_part_is_stored_or_named(name: str, seed: int, tmp_path: Path) -> 
     n_named = sum(int(n) for reason in refusals for n in re.findall(r"(\d+) × ", reason))
     assert all(reason.startswith(NOT_READ) for reason in refusals)
     assert sum(mark in stored for mark in marks) + n_named == len(marks)
+
+
+BESIDE = {
+    *("children", "actions", "tasks", "expected_tools", "scores", "attributes", "values", "tool_call_ids"),
+    *("resourceSpans", "scopeSpans", "trajectory"),  # without spans; repeats the history
+    *("choices", "generations", "inputs"),  # the first one is read; inputs repeat what was said before
+}
+"""Keys of lists whose entries are not what was said."""
+
+
+def spoken_lists(value: Any, key: str = "") -> list[Any]:
+    """The lists in a value, at any depth, whose entries are objects that may say something."""
+    inner = (
+        list(value.items())
+        if isinstance(value, dict)
+        else [(key, v) for v in value]
+        if isinstance(value, list)
+        else []
+    )
+    own = (
+        [value]
+        if isinstance(value, list) and key not in BESIDE and all(isinstance(v, dict) for v in value)
+        else []
+    )
+    return own + [found for k, v in inner if k not in BESIDE for found in spoken_lists(v, k)]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_entry_of_unknown_form_is_named_wherever_it_is(name: str, tmp_path: Path) -> None:
+    sample = SAMPLES[name]
+    n_named = sum(not isinstance(item, Conversation) for item in read(sample.to_bytes(), tmp_path))
+    for n in range(len(spoken_lists(sample.content))):
+        content = json.loads(json.dumps(sample.content))
+        spoken_lists(content)[n].append({"type": "novel", "spec": "mark7x"})
+        found = read(sample._replace(content=content).to_bytes(), tmp_path)
+        talks = [item for item in found if isinstance(item, Conversation)]
+        is_named = len(found) - len(talks) > n_named
+        assert is_named or any("mark7x" in talk.model_dump_json() for talk in talks), (n, content)
+        assert not any("mark7x" in (m.content or "") for talk in talks for m in talk.messages if m.role != T)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

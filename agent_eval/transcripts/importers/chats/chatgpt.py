@@ -104,9 +104,8 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     if kind in _OF_TOOLS and role in ("user", "assistant"):
         role = "developer"
     if kind in _THOUGHTS:
-        texts = (text_of(mapping(thought).get("content")) for thought in listed(content.get("thoughts")))
-        if said := "\n".join(filter(None, texts)):
-            thread.extend([{"role": "assistant", "content": None, "reasoning": said}])
+        thoughts: JsonValue = {"type": "reasoning", "content": content.get("thoughts")}
+        thread.extend(native_messages([thoughts]))
         return
     if kind in _BESIDE:
         texts = (text_of(content.get(key)) for key in ("user_profile", "user_instructions"))

@@ -187,8 +187,10 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
         yield from (when | message for message in _called(value))
     elif kind == "reasoning" and "role" not in value:
-        texts = [_plain(part) for part in (*listed(value.get("summary")), *listed(value.get("content")))]
-        if thought := "\n".join(filter(None, texts)):
+        parts = [*listed(value.get("summary")), *listed(value.get("content"))]
+        if unread := [_unread(part) for part in parts if _plain(part) is None]:
+            yield {"role": "developer", "content": None, UNREAD: unread}
+        if thought := "\n".join(filter(None, map(_plain, parts))):
             yield when | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
@@ -378,12 +380,19 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.texts += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         if not said and not is_empty:
-            keys = ", ".join(sorted(part)[:4])
-            found.unread.append(
-                not_read("part of type", kind) if kind else not_read("part with the keys", keys)
-            )
+            found.unread.append(_unread(dict(part)))
     elif kind not in _MARKS and not _MARKS & part.keys():
         found.unread.append(not_read("part of type", kind))
+
+
+def _unread(part: JsonValue) -> str:
+    """Return the description of a part that is not read: its type, or else its keys."""
+    kind = _kind(part)
+    return (
+        not_read("part of type", kind)
+        if kind
+        else not_read("part with the keys", ", ".join(sorted(mapping(part))[:4]))
+    )
 
 
 def _inner(part: Mapping[str, JsonValue], *keys: str) -> JsonValue:
@@ -502,14 +511,15 @@ def result_of_call(call_id: str, call: Mapping[str, JsonValue]) -> Fields:
 
 def result_fields(value: JsonValue) -> Fields:
     """Return the fields of a message with a tool result: content, attachments, and parts that were not read."""
-    unread = [not_read("part of type", _kind(part)) for part in _blocks(value) if _plain(part) is None]
+    unread = [_unread(part) for part in _blocks(value) if _plain(part) is None]
     return {"content": result_text(value), **attached(value), **({UNREAD: unread} if unread else {})}
 
 
 def _blocks(value: JsonValue) -> list[JsonValue]:
     """Return the content blocks of a tool result; empty if the result is a text or other data."""
     parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
-    return parts if all(isinstance(part, str) or _is_block(part) for part in parts) else []
+    is_content = any(_kind(part) == "text" and _plain(part) is not None for part in parts)
+    return parts if is_content or all(isinstance(part, str) or _is_block(part) for part in parts) else []
 
 
 def result_text(value: JsonValue) -> str | None:

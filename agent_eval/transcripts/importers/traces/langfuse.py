@@ -44,7 +44,7 @@ _TRACE = ("name", "userId", "tags", "release", "version", "environment")
 _KINDS = frozenset(
     {
         *("GENERATION", "TOOL", "SPAN", "EVENT", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"),
-        *("GUARDRAIL", None),
+        "GUARDRAIL",
     }
 )
 _MOST_TRIED = 50  # records of a page, so that one of an unknown type does not hide the others
@@ -76,7 +76,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 def _is_observation(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is an observation; null keys, such as the parent of a root, may be absent."""
     value = _in_camel_case(value)
-    is_typed = value.get("type") in _KINDS - {None} and "startTime" in value
+    is_typed = value.get("type") in _KINDS and "startTime" in value
     return "traceId" in value and ("parentObservationId" in value or is_typed)
 
 
