@@ -147,17 +147,23 @@ def _hashed(said: list[int], given: list[int]) -> tuple[list[int], set[int]]:
     is_end = codes == _BETWEEN
     is_within = ~(is_end[:-2] | is_end[1:-1] | is_end[2:])
     mixed = codes[:-2] * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(31))) + codes[1:-1]
-    mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = ((mixed ^ (mixed >> np.uint64(29))) + codes[2:]) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    mixed += codes[1:-1]
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(29)
+    mixed += codes[2:]
+    mixed *= np.uint64(0x94D049BB133111EB)
     mixed >>= np.uint64(32)
-    own, others = mixed[: len(said)][is_within[: len(said)]], mixed[len(said) :][is_within[len(said) :]]
+    own = mixed[: len(said)][is_within[: len(said)]]
     own.sort()
-    return list(dict.fromkeys(own.tolist())), set(others.tolist())
+    others = mixed[len(said) :][is_within[len(said) :]].tolist() if given else ()
+    return list(dict.fromkeys(own.tolist())), set(others)
 
 
 def _without_fillers(words: list[int]) -> list[int]:
     """Return the words but those that are more than one in sixteen of the text, such as 'um' after every third word."""
+    if len(words) - len(set(words)) < _FILLER_TIMES - 1:
+        return words
     counts = Counter(words)
     most = max(counts.values(), default=0)
     if most < _FILLER_TIMES or most * _FILLER_EVERY <= len(words):

@@ -84,8 +84,11 @@ def near_duplicates(sketches: Sequence[TextSketch]) -> list[Match]:
     found: list[Match] = []
     for number, sketch in enumerate(sketches):
         lowest = sketch.hashes[:_INDEXED]
-        candidates = Counter(first[h] for h in lowest if h in first)
-        for earlier, n_shared in candidates.most_common(_MOST_CANDIDATES):
+        shared = [first[h] for h in lowest if h in first]
+        if not shared:
+            first.update(dict.fromkeys(lowest, number))
+            continue
+        for earlier, n_shared in Counter(shared).most_common(_MOST_CANDIDATES):
             share = containment(sketch, sketches[earlier]) if n_shared >= _LEAST_SHARED else 0.0
             if share >= NEAR:
                 found.append(Match(number, earlier, share))

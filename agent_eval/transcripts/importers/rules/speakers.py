@@ -132,8 +132,10 @@ def known_role(named: JsonValue) -> str | None:
     """Return the native role for a word that a source uses, or None if it is unknown."""
     if not isinstance(named, str):
         return None
+    if (role := ROLES.get(named)) is not None:
+        return role
     word = named.strip().lower()
-    return ROLES.get(named) or ROLES.get(word) or ROLES.get(re.sub(r"[\s_-]+", "_", word))
+    return ROLES.get(word) or ROLES.get(re.sub(r"[\s_-]+", "_", word))
 
 
 def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:

@@ -52,7 +52,7 @@ def _with_steps(parts: Sequence[Thread]) -> list[Thread]:
         return [*parts]
     ends: dict[bytes, Thread] = {}  # state of the exchanges of a part → the part
     for part in parts:
-        states = [*_exchanges(part.messages)]
+        states = [*_exchanges(part.messages, part.keys())]
         begun = next(((n, ends[state]) for state, n in reversed(states) if state in ends), None)
         if begun and _leaves_out(part.messages[: begun[0]], begun[1].messages):
             n, earlier = begun
@@ -68,27 +68,28 @@ def _with_steps(parts: Sequence[Thread]) -> list[Thread]:
 
 def n_said_again(messages: Sequence[Fields], earlier: Sequence[Fields]) -> int:
     """Return the number of first messages that repeat all that earlier messages say, without their steps; else 0."""
-    ends = [state for state, _ in _exchanges(earlier)][-1:]
+    ends = [state for state, _ in _exchanges(earlier, [*map(message_key, earlier)])][-1:]
     if not ends or earlier[-1]["role"] != "assistant":
         return 0
-    n = next((n for state, n in reversed([*_exchanges(messages)]) if state == ends[0]), 0)
+    keys = [*map(message_key, messages)]
+    n = next((n for state, n in reversed([*_exchanges(messages, keys)]) if state == ends[0]), 0)
     return n if _leaves_out(messages[:n], earlier) else 0
 
 
-def _exchanges(messages: Sequence[Fields]) -> Iterator[tuple[bytes, int]]:
+def _exchanges(messages: Sequence[Fields], keys: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
     """Yield a hash of what was said up to each place, and the number of messages up to it.
 
-    Said are the messages of the user and the agent's last text before each of them.
+    Said are the messages of the user and the agent's last text before each of them. `keys` are those of the messages.
     """
     state, reply = b"", None
     for index, message in enumerate(messages):
         if message["role"] == "user":
-            for key, n in [*([(reply, index)] if reply else []), (_said(message), index + 1)]:
+            for key, n in [*([(reply, index)] if reply else []), (keys[index], index + 1)]:
                 state = _after(state, key)
                 yield state, n
             reply = None
         elif message["role"] == "assistant" and message.get("content"):
-            reply = _said(message)
+            reply = _said(message) if message.get("tool_calls") else keys[index]
     if reply:
         yield _after(state, reply), len(messages)
 
