@@ -20,7 +20,9 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
 _WITHIN_WORDS = str.maketrans("", "", "-_'’‐‑")
 DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
 _LONGEST_NUMBER = 5  # characters of a word with digits that is not an id
-_ASCII_FOLDED = {i: chr(i).lower() if chr(i).isalnum() else " " for i in range(128)} | dict.fromkeys(map(ord, "-_'"))
+_ASCII_FOLDED = {i: chr(i).lower() if chr(i).isalnum() else " " for i in range(128)} | dict.fromkeys(
+    map(ord, "-_'")
+)
 """Letters without case, nothing for signs within words, and spaces for other signs."""
 
 
