@@ -7,7 +7,6 @@ had before it from a tool, its knowledge or its instructions are marked as quote
 not make one a copy of the other.
 """
 
-import re
 import struct
 import zlib
 from collections import Counter
@@ -17,7 +16,7 @@ from functools import lru_cache
 from typing import Self
 
 from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import REASONING_TAGS, Conversation
 
 SHINGLE = 3  # words
 SIZE = 128  # hashes
@@ -27,7 +26,6 @@ _MOST = 200_000  # characters that are sketched
 _MOST_KNOWN = 100_000  # words whose hashes are kept
 _SHORT = 20_000  # characters of a text whose codes are kept
 _FILLER_TIMES, _FILLER_EVERY = 3, 16  # a word that occurs so often, and more than once in so many words
-_REASONING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FEWEST = 8  # shingles that a share is estimated from
 _LEAST_OWN = 0.1  # of the shorter text's shingles; with fewer that are not quoted, texts are compared in full
 
@@ -100,7 +98,7 @@ def containment(a: TextSketch, b: TextSketch) -> float:
 def text_sketch(conversation: Conversation) -> str | None:
     """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short."""
     contents = (m.content for m in conversation.messages if m.role == "assistant" and m.content)
-    said = (_REASONING.sub(" ", text) if "<" in text else text for text in contents)
+    said = (REASONING_TAGS.sub(" ", text) if "<" in text else text for text in contents)
     sketch = TextSketch.of(said, _sources(conversation))
     return None if sketch is None else sketch.text()
 

@@ -1,7 +1,7 @@
 """Assemble one conversation from the parts of a session, each of which may repeat the earlier messages.
 
 An application often repeats only what was said, without the calls, their results and the texts between them. Such a
-part continues the conversation as well, and is no other branch.
+part also continues the conversation, and is not another branch.
 """
 
 import hashlib
