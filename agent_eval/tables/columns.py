@@ -421,8 +421,8 @@ BOARD_FACTS = (
     Column(
         "dropped_runs",
         NAMES,
-        "Sessions and runs of the agent that do not count, each with the reason: harness failures, superseded runs, and "
-        "sessions for other versions that are later than the run that counts",
+        "Sessions and runs of the agent that do not count, each with the reason: harness failures, superseded runs, "
+        "sessions for other versions that are later than the run that counts, and records rejected at import",
     ),
 )
 INPUTS = (
