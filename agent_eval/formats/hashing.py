@@ -3,10 +3,12 @@
 import hashlib
 import json
 
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+
 
 def canonical(value: object) -> bytes:
     """Return the canonical JSON text of a value: sorted keys, no spaces, lone surrogates escaped."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    return _encoded(value).encode()
 
 
 def digest(*parts: object) -> str:

@@ -20,7 +20,10 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
 _WITHIN_WORDS = str.maketrans("", "", "-_'’‐‑")
 DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
 _LONGEST_NUMBER = 5  # characters of a word with digits that is not an id
-_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_ASCII_FOLDED = {i: chr(i).lower() if chr(i).isalnum() else " " for i in range(128)} | dict.fromkeys(
+    map(ord, "-_'")
+)
+"""Letters without case, nothing for signs within words, and spaces for other signs."""
 
 
 def folded_words(text: str) -> list[str]:
@@ -31,7 +34,7 @@ def folded_words(text: str) -> list[str]:
     if "<" in text:
         text = _TAG.sub("", text)
     if text.isascii():
-        return _ASCII_WORD.findall(text.lower().translate(_WITHIN_WORDS))
+        return text.translate(_ASCII_FOLDED).split()
     text, table = unicodedata.normalize("NFKD", text).casefold(), _folded_signs()
     for sign in set(text) & table.keys():
         text = text.replace(sign, table[sign])

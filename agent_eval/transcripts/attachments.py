@@ -177,7 +177,8 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
 
 def attachments_of(content: JsonValue) -> list[Attachment]:
     """Return the attachments of a message's content, in order; the list is empty if the content is a string."""
-    return [found for part in flattened(content) if (found := attachment_of(part)) is not None]
+    parts = flattened(content) if isinstance(content, list | dict) else []
+    return [found for part in parts if (found := attachment_of(part)) is not None]
 
 
 def beside_content(message: Mapping[str, JsonValue]) -> list[JsonValue]:

@@ -19,7 +19,7 @@ _WORDS = """
     happened enabled disabled active applied
     conversation conversations session sessions run test tests case scenario slot errorinjection injectederror
     applicable available provided given specified described documented recorded known unknown undefined unspecified
-    missing empty todo tbd regular normal
+    missing empty todo tbd regular normal see above below transcript transcripts
     es wurde wurden eingefugt injiziert geen fout fouten nessun errore nenhum erro
     нет ошибка ошибки ошибок без なし 無し エラーなし 无 没有错误 无错误
     kein keine keiner keinen nichts ohne fehler ningun ninguno ninguna aucun aucune sin sans erreur
@@ -32,11 +32,14 @@ _DENIAL = re.compile(
     rf"""
     ^\W*(?:(?:none|n/?a|not\ applicable)\W*[.,;:()\[\]–—-] | nothing\s*[.;] | no\s*[,;:–—-])  # "None (a normal run)"
     | \bno\ (?:(?:deliberate|planned|artificial|further|other|actual)\ )?(?:{_WHAT}|injections?)\ (?:\w+\ ){{0,2}}{_DONE}\b
+    | ^\W*(?:none|nothing)\ (?:was\ |is\ |were\ )?(?:needed|required|necessary|wrong|special)\b
     | \bno\ injected\ {_WHAT}\b | \bwithout\ (?:an?\ |any\ )?inject
     | \b(?:nothing|none)\ (?:\w+\ ){{0,2}}{_DONE}\b | (?:\bnot|\bnever|n['’]t)\ (?:been\ )?{_DONE}\b
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_STATUS = re.compile(r"[45]\d\d")
+"""A text of digits that says what was wrong, as the status of HTTP."""
 _MEASURE = re.compile(r"(?:status|code|errno|http)$|^(?:latency|delay|timeout)", re.IGNORECASE)
 """Keys of a number that says what was wrong."""
 _OF_A_PLACE = frozenset(
@@ -69,7 +72,9 @@ def describes_error(value: JsonValue) -> bool:
 
 
 def _says_something(text: str) -> bool:
-    return not _DENIAL.search(" ".join(text.split())) and not _SAYS_NOTHING.issuperset(folded_words(text))
+    has_words = any(map(str.isalpha, text)) or _STATUS.fullmatch(text.strip()) is not None
+    is_denial = _DENIAL.search(" ".join(text.split())) is not None
+    return has_words and not is_denial and not _SAYS_NOTHING.issuperset(folded_words(text))
 
 
 def _denies(flag: JsonValue) -> bool:

@@ -51,6 +51,12 @@ _IGNORABLE = re.compile(  # Default_Ignorable_Code_Point characters of other Uni
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\ufdd0-\ufdef\ufffe\uffff"
     "\U000e0100-\U000e0fff]"
 )
+REASONING_TAGS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+"""Reasoning of a model within its text."""
+_NO_WORDS = re.compile(
+    r"\s*(?:(?:null|undefined|\[object object\])\s*$|traceback \(most recent call last\):)", re.IGNORECASE
+)
+"""A text that a program wrote instead of a reply."""
 _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
 
 
@@ -176,8 +182,12 @@ class Message(Frozen):
 
     @property
     def says_something(self) -> bool:
-        """Return whether the message has a call, an attachment, or a letter, digit or symbol other than punctuation."""
-        signs = self.content or ""
+        """Return whether the message has a call, an attachment, or a letter, digit or symbol other than punctuation.
+
+        Reasoning in tags, an empty value written as a word, e.g. null, and a traceback say nothing.
+        """
+        signs = REASONING_TAGS.sub("", self.content or "")
+        signs = "" if _NO_WORDS.match(signs) else signs
         is_text = any(c.isalnum() or unicodedata.category(c)[0] == "S" for c in signs)
         return bool(self.tool_calls or self.attachments) or is_text
 

@@ -7,7 +7,6 @@ had before it from a tool, its knowledge or its instructions are marked as quote
 not make one a copy of the other.
 """
 
-import re
 import struct
 import zlib
 from collections import Counter
@@ -17,7 +16,7 @@ from functools import lru_cache
 from typing import Self
 
 from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import REASONING_TAGS, Conversation
 
 SHINGLE = 3  # words
 SIZE = 128  # hashes
@@ -27,7 +26,6 @@ _MOST = 200_000  # characters that are sketched
 _MOST_KNOWN = 100_000  # words whose hashes are kept
 _SHORT = 20_000  # characters of a text whose codes are kept
 _FILLER_TIMES, _FILLER_EVERY = 3, 16  # a word that occurs so often, and more than once in so many words
-_REASONING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FEWEST = 8  # shingles that a share is estimated from
 _LEAST_OWN = 0.1  # of the shorter text's shingles; with fewer that are not quoted, texts are compared in full
 
@@ -100,7 +98,7 @@ def containment(a: TextSketch, b: TextSketch) -> float:
 def text_sketch(conversation: Conversation) -> str | None:
     """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short."""
     contents = (m.content for m in conversation.messages if m.role == "assistant" and m.content)
-    said = (_REASONING.sub(" ", text) if "<" in text else text for text in contents)
+    said = (REASONING_TAGS.sub(" ", text) if "<" in text else text for text in contents)
     sketch = TextSketch.of(said, _sources(conversation))
     return None if sketch is None else sketch.text()
 
@@ -147,17 +145,23 @@ def _hashed(said: list[int], given: list[int]) -> tuple[list[int], set[int]]:
     is_end = codes == _BETWEEN
     is_within = ~(is_end[:-2] | is_end[1:-1] | is_end[2:])
     mixed = codes[:-2] * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(31))) + codes[1:-1]
-    mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = ((mixed ^ (mixed >> np.uint64(29))) + codes[2:]) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    mixed += codes[1:-1]
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(29)
+    mixed += codes[2:]
+    mixed *= np.uint64(0x94D049BB133111EB)
     mixed >>= np.uint64(32)
-    own, others = mixed[: len(said)][is_within[: len(said)]], mixed[len(said) :][is_within[len(said) :]]
+    own = mixed[: len(said)][is_within[: len(said)]]
     own.sort()
-    return list(dict.fromkeys(own.tolist())), set(others.tolist())
+    others = mixed[len(said) :][is_within[len(said) :]].tolist() if given else ()
+    return list(dict.fromkeys(own.tolist())), set(others)
 
 
 def _without_fillers(words: list[int]) -> list[int]:
     """Return the words but those that are more than one in sixteen of the text, such as 'um' after every third word."""
+    if len(words) - len(set(words)) < _FILLER_TIMES - 1:
+        return words
     counts = Counter(words)
     most = max(counts.values(), default=0)
     if most < _FILLER_TIMES or most * _FILLER_EVERY <= len(words):

@@ -179,6 +179,36 @@ def test_of_two_agents_with_the_same_session_neither_is_ranked_whatever_their_da
         assert re.fullmatch(f"copied session: s and {other}'s session s have the same text: {how}", said)
 
 
+def with_one_word_in_20_replaced(said: str, slot: str) -> str:
+    words, chance = said.split(), random.Random(slot)
+    for i in range(chance.randrange(20), len(words), 20):
+        words[i] = chance.choice(VARIED)
+    return " ".join(words)
+
+
+def with_sentences_reordered(said: str, slot: str) -> str:
+    words = said.split()
+    sentences = [words[i : i + 12] for i in range(0, len(words), 12)]
+    random.Random(slot).shuffle(sentences)
+    return " ".join(word for sentence in sentences for word in sentence)
+
+
+REWORDINGS: list[Disguise] = [with_one_word_in_20_replaced, with_sentences_reordered]
+
+
+@pytest.mark.parametrize("reworded", REWORDINGS)
+@pytest.mark.parametrize("n", [8, 7, 4])
+def test_a_session_of_another_agent_in_slightly_other_words_earns_no_rank(
+    tmp_path: Path, reworded: Disguise, n: int
+) -> None:
+    slots, own = session_of("a", 80), session_of("b", 80)
+    copied = session_of("a", 80, reworded)
+    for name, said in (("a", slots), ("a-copy", [*copied[:n], *own[n:]])):
+        write(tmp_path, name, "s", said)
+    ranks = {name: rank for name, (rank, _) in ranks_and_reasons(tmp_path).items()}
+    assert ranks == ({"a": None, "a-copy": None} if n >= 7 else {"a": 1, "a-copy": 1})
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(40, 400), st.integers(40, 400), st.integers(0, 10**6))
 def test_the_estimated_share_is_near_the_true_share(n: int, m: int, seed: int) -> None:

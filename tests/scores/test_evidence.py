@@ -122,7 +122,13 @@ def test_an_agent_that_crashes_at_every_first_message_is_rated_1_throughout(tmp_
 
 SILENT: tuple[list[dict[str, str]], ...] = (
     [{"role": "user", "content": "Hello?"}],
-    [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": " \n"}],
+    *(
+        [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": text}]
+        for text in (
+            *(" \n", "null", "[object Object]", "<think>What does she want?</think>"),
+            'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 1',
+        )
+    ),
     [{"role": "user", "content": "Hello?"}, {"role": "user", "content": "Are you there?"}],
 )
 
@@ -165,6 +171,18 @@ def test_dropped_runs_and_later_sessions_are_named_with_their_reasons(tmp_path: 
     ]
     said = "ada: does not count: " + "; ".join(row["dropped_runs"])
     assert outcomes(table("leaderboard").frame([row | {"name": "ada"}])) == [said]
+
+
+def test_a_bad_run_or_conversation_that_is_rejected_at_import_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "ada", "good", complete(), date="2026-04-01")
+    write(tmp_path, "ada", "bad", complete(), date="2026-06-01", invalid_reason=False)
+    broken = [asked("D2", "A bad reply.", scenario="d2"), asked("D3", "Another.", trial="x")]
+    write(
+        tmp_path, "bob", "s", [*complete(), *(c | {"conversation_id": f"b{i}"} for i, c in enumerate(broken))]
+    )
+    found = scored(tmp_path, [*rated("ada", "good", 5), *rated("bob", "s", 5)], n_rejected=3)
+    assert only(found)["dropped_runs"] == ["session bad: 1 record rejected at import"]
+    assert only(found, "bob")["dropped_runs"] == ["session s: 2 records rejected at import"]
 
 
 def test_a_date_to_come_is_refused_by_file_and_line(tmp_path: Path) -> None:

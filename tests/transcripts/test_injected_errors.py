@@ -17,9 +17,10 @@ NOTHING: tuple[Any, ...] = (
     {"injected": False, "kind": "timeout"}, {"is_injected": "no", "tool": "get_order"}, {"description": "No error was injected"},
     {"status": 0}, {"error": {"injected": True}}, {"isInjected": True}, {"recovered": True}, {"timeout": False},
     "Es wurde kein Fehler eingefügt.", "нет ошибки", "エラーなし", "没有错误", "geen",
+    "1", "42", "none was needed", "Nothing is wrong", "see transcript", "See above.",
 )  # fmt: skip
 DESCRIBED: tuple[Any, ...] = (
-    "x", "a broken date", "timeout", "The order number is impossible.", "The date does not exist.", "Order not found",
+    "503", {"status": "404"}, "Nothing was returned by the tool", "empty message", "x", "a broken date", "timeout", "The order number is impossible.", "The date does not exist.", "Order not found",
     "No such file error was injected into read_file", "No response from the API", "None of the tools responds",
     "The tool returns nothing, without an error", "No. 1042 is not an order", "Error 503", "Ein Fehler im Datum",
     "An error was injected into the result of get_order", "get_order returned an empty list", "期日が存在しない",

@@ -174,3 +174,20 @@ def test_a_turn_that_is_said_again_is_kept_unless_all_was_repeated() -> None:
     whole = merged([part("q1", "r1", "thanks", "welcome"), part("thanks", "welcome", "q2", "r2")])
     texts = ["q1", "r1", "thanks", "welcome", "thanks", "welcome", "q2", "r2"]
     assert [m.content for m in whole.messages] == texts
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_part_that_repeats_only_what_was_said_continues_the_other(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    call = {"id": "c", "name": "f", "arguments": {}}
+    steps = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "r"},
+    ]
+    first, second = chat("q1", "a1", session_id="s"), chat("q1", "a1", "q2", "a2", session_id="s")
+    first["messages"][1:1] = steps  # type: ignore[index]
+    files = [written(tmp_path / f"{n}.jsonl", [value]) for n, value in enumerate((first, second))]
+    for n in order:
+        take(tmp_path / "sessions", files[n])
+    assert [*said(tmp_path / "sessions").values()] == [["q1", "", "r", "a1", "q2", "a2"]]

@@ -16,6 +16,11 @@ from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, contain
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
 CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
+ALIKE, WHOLE = 0.75, 0.8
+"""Least share of each text, and least part of a session, that a copy of a whole session between agents has.
+
+The mean share is at least `NEAR`: one word in 20 replaced leaves 0.85, and so do reordered sentences. Different agents
+that do the same household tasks of MINT share 0.75 of the text in single conversations, never in a session of tasks of all kinds."""
 _INDEXED = 64  # smallest hashes of a text that candidates are found by; with 16, a short text in a long one is missed
 _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 8
@@ -75,8 +80,8 @@ def units_of(said: Sequence[SlotText]) -> list[Unit]:
     return units
 
 
-def near_duplicates(sketches: Sequence[TextSketch]) -> list[Match]:
-    """Return a match for each text that is a near-duplicate of an earlier one.
+def near_duplicates(sketches: Sequence[TextSketch], least: float = NEAR) -> list[Match]:
+    """Return a match for each text that is a near-duplicate of an earlier one, or else shares at least `least` with one.
 
     The time is linear in the number of texts: candidates are the first texts with the same smallest hashes.
     """
@@ -84,12 +89,18 @@ def near_duplicates(sketches: Sequence[TextSketch]) -> list[Match]:
     found: list[Match] = []
     for number, sketch in enumerate(sketches):
         lowest = sketch.hashes[:_INDEXED]
-        candidates = Counter(first[h] for h in lowest if h in first)
-        for earlier, n_shared in candidates.most_common(_MOST_CANDIDATES):
+        shared = [first[h] for h in lowest if h in first]
+        if not shared:
+            first.update(dict.fromkeys(lowest, number))
+            continue
+        best: Match | None = None
+        for earlier, n_shared in Counter(shared).most_common(_MOST_CANDIDATES):
             share = containment(sketch, sketches[earlier]) if n_shared >= _LEAST_SHARED else 0.0
+            if share >= max(least, best.share if best else 0.0):
+                best = Match(number, earlier, share)
             if share >= NEAR:
-                found.append(Match(number, earlier, share))
                 break
+        found += [best] if best else []
         for h in lowest:
             first.setdefault(h, number)
     return found
@@ -208,8 +219,8 @@ _Session = tuple[str, str]
 def with_copies_between_agents(composite_scores: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the status that they have on a board: published only if no session is shared with another agent.
 
-    If at least half of a session's conversations are near-duplicates of conversations of other agents, the session and
-    those of the others are named in `missing`, with the share, and all these agents become `provisional`. Which of them
+    If at least half of a session's conversations are near-duplicates of conversations of other agents, or a session is
+    alike as a whole (see `WHOLE`), the session and those of the others are named in `missing`, with the share, and all these agents become `provisional`. Which of them
     copied is not decided: the dates and ids are written by those who submit the sessions.
     """
     if "text_sketches" not in composite_scores.columns:
@@ -243,25 +254,46 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
     """Yield the agent and a text for each session that shares its text with other agents; one of each two counts."""
     ordered = sorted(spoken, key=lambda s: (s.agent_id, s.session_id, s.sketch.hashes))
     sizes = {(s.agent_id, s.session_id): s.n_in_session for s in ordered}
-    shared: dict[_Session, dict[_Session, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for match in near_duplicates([one.sketch for one in ordered]):
+    alike: dict[_Session, dict[_Session, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for match in near_duplicates([one.sketch for one in ordered], ALIKE):
         one, other = ordered[match.number], ordered[match.earlier]
-        if one.agent_id != other.agent_id and match.share >= CLOSE and (one.counts or other.counts):
+        if one.agent_id != other.agent_id and (one.counts or other.counts):
             ends = (one.agent_id, one.session_id), (other.agent_id, other.session_id)
-            shared[ends[0]][ends[1]][match.number] = match.share
-            shared[ends[1]][ends[0]][match.earlier] = match.share
-    units = {session: {k: v for one in of.values() for k, v in one.items()} for session, of in shared.items()}
-    n_shared = {session: sum(ordered[k].n for k in of) for session, of in units.items()}
-    is_half = {session for session, n in n_shared.items() if n and 2 * n >= sizes[session]}
+            alike[ends[0]][ends[1]][match.number] = match.share
+            alike[ends[1]][ends[0]][match.earlier] = match.share
+
+    def size(units: Mapping[int, float]) -> int:
+        return sum(ordered[k].n for k in units)
+
+    def mean(units: Mapping[int, float]) -> float:
+        return sum(ordered[k].n * share for k, share in units.items()) / max(size(units), 1)
+
+    shared: dict[_Session, dict[_Session, dict[int, float]]] = {
+        session: {p: {k: v for k, v in units.items() if v >= CLOSE} for p, units in partners.items()}
+        for session, partners in alike.items()
+    }
+    union = {session: {k: v for one in of.values() for k, v in one.items()} for session, of in shared.items()}
+    is_half = {session for session, units in union.items() if units and 2 * size(units) >= sizes[session]}
+    is_whole = {
+        (session, partner)
+        for session, partners in alike.items()
+        for partner, units in partners.items()
+        if size(units) >= WHOLE * sizes[session] and mean(units) >= NEAR
+    }
     for session, partners in sorted(shared.items()):
-        named = sorted(p for p in partners if session in is_half or p in is_half)
+        whole = {p for p in partners if not is_whole.isdisjoint({(session, p), (p, session)})}
+        named = sorted(
+            p
+            for p, units in partners.items()
+            if p in whole or (units and not is_half.isdisjoint({session, p}))
+        )
         if named:
-            with_named = {k: share for p in named for k, share in partners[p].items()}
-            n = sum(ordered[k].n for k in with_named)
-            share = sum(ordered[k].n * share for k, share in with_named.items()) / max(n, 1)
+            with_named = {
+                k: v for p in named for k, v in (alike[session] if p in whole else partners)[p].items()
+            }
             names = ", ".join(f"{agent}'s session {name}" for agent, name in named)
             yield (
                 session[0],
-                f"copied session: {session[1]} and {names} have the same text: {n} of {sizes[session]} conversations "
-                f"share {share:.0%} of it",
+                f"copied session: {session[1]} and {names} have the same text: {size(with_named)} of {sizes[session]} "
+                f"conversations share {mean(with_named):.0%} of it",
             )

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from agent_eval.errors import ArgumentError, InputError
+from agent_eval.formats.plain_text import count_of
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.board_facts import board_facts
 from agent_eval.scores.composite.copies import REPEATED
@@ -219,6 +220,7 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
             checked[pair],
             runs[pair],
             dates.get(pair.agent_id, {}),
+            _rejected(measured[pair]),
         )
         | measured[pair]
         | {"disputed": disputed.get(pair, [])}
@@ -227,6 +229,12 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     )
     unread = _refused_only(transcripts, sessions, errors, methodologies)
     return table("composite_scores").frame([*rows, *unread])
+
+
+def _rejected(row: Row) -> list[str]:
+    """Return a text for each session with records that were rejected at import."""
+    counts = (text.rsplit(": ", 1) for text in _names(row["refused_sessions"]))
+    return [f"session {name}: {count_of(int(n), 'record')} rejected at import" for name, n in counts]
 
 
 def _refused_only(
@@ -300,6 +308,7 @@ def _row(
     checked: Disclosed,
     run: _Run,
     dates: Mapping[str, object],
+    rejected: Sequence[str],
 ) -> dict[str, object]:
     u, d = _exact(universal["universal_exact"]), _exact(domain["domain_exact"])
     parts = composite_parts(u, d, methodology, checked.repeatability_tested)
@@ -341,7 +350,7 @@ def _row(
         "missing": (*lost, *of_ratings, *shown, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
         "text_sketches": checked.texts,
-        "dropped_runs": (*left_out, *run.superseded, *run.elsewhere),
+        "dropped_runs": (*left_out, *run.superseded, *run.elsewhere, *rejected),
     }
 
 

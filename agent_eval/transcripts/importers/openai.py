@@ -39,7 +39,8 @@ from agent_eval.transcripts.importers.shared.dialects import is_chat_message, pa
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
-from agent_eval.transcripts.importers.shared.threads import Thread, session_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
 from agent_eval.transcripts.outcomes import class_of_error
 

@@ -25,8 +25,9 @@ from agent_eval.transcripts.importers.session_files import (
     temporary,
     write,
 )
+from agent_eval.transcripts.importers.shared.sessions import n_said_again
 from agent_eval.transcripts.importers.shared.threads import MODELS, POLICY, REASONING, message_key
-from agent_eval.transcripts.models import OPERATOR, Conversation, Message
+from agent_eval.transcripts.models import OPERATOR, Conversation
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION
 
 _COST = "agent_cost_usd"
@@ -119,9 +120,12 @@ def merged(parts: Sequence[Conversation]) -> Conversation:
 
 
 def _followed(first: Conversation, second: Conversation) -> Conversation:
-    mine, theirs = _keys(first.messages), _keys(second.messages)
+    own, others = ([m.model_dump(mode="json") for m in part.messages] for part in (first, second))
+    if n_said_again(own, others):  # the second part is the earlier one
+        return _followed(second, first)
+    mine, theirs = [*map(message_key, own)], [*map(message_key, others)]
     known = set(mine)
-    n_forked = _n_forked(second, mine, theirs)
+    n_forked = max(_n_forked(second, mine, theirs), n_said_again(others, own))
     if len(theirs) < len(mine) and mine[: len(theirs)] == theirs:
         new: list[int] = []
     elif n_forked:
@@ -144,10 +148,6 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
             "metadata": _metadata(first, second, added),
         }
     )
-
-
-def _keys(messages: Sequence[Message]) -> list[bytes]:
-    return [message_key(message.model_dump(mode="json")) for message in messages]
 
 
 def _are_timed(part: Conversation) -> bool:

@@ -144,6 +144,23 @@ PARALLEL: list[tuple[str, int, dict[str, Any]]] = [
         },
     ),
 ]
+FAULT = '{"error": "down"}'
+
+
+def chat_of(said: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
+    return [{"role": role, "content": text} for role, text in said]
+
+
+WITH_STEPS = [
+    *chat_of(PAIR[:1]),
+    {"role": A, "tool_calls": [call("f")]},
+    {"role": T, "tool_call_id": "c1", "content": FAULT},
+]
+PARALLEL_HISTORY = [
+    *chat_of(PAIR[:1]),
+    {"role": A, "tool_calls": [call("f", "c1"), call("f", "c2")]},
+    *({"role": T, "tool_call_id": own, "content": text} for own, text in (("c1", "?"), ("c2", "two"))),
+]
 CASES = {
     # who speaks
     "codex-reminder-beside-a-prompt": Case(
@@ -527,6 +544,104 @@ CASES = {
             "l", "llm", "r", 1, trace_id="r", inputs={"messages": [{"role": U, "content": "q1"}]}, outputs={"output": "a1"})] * 2)],
         [PAIR], ("copies of another one",),
     ),
+    # histories that leave out the agent's steps, and what only one part of a session knows
+    "session-that-repeats-only-what-was-said": Case(
+        [pair([(U, "q1")], "a1", 0) | {"request": {"messages": WITH_STEPS}}, pair([*PAIR, (U, "q2")], "a2", 1),  # type: ignore[list-item]
+         pair([*PAIR, (U, "q2"), (A, "a2"), (U, "q3")], "a3", 2)],  # type: ignore[list-item]
+        [[(U, "q1"), (A, None), (T, FAULT), (A, "a1"), (U, "q2"), (A, "a2"), (U, "q3"), (A, "a3")]], (), (FAULT,),
+    ),
+    "branch-of-a-session-that-repeats-only-what-was-said": Case(
+        [pair([(U, "q1")], "a1", 0) | {"request": {"messages": WITH_STEPS}}, pair([*PAIR, (U, "old")], "gone", 1),  # type: ignore[list-item]
+         pair([*PAIR, (U, "q2")], "a2", 2)],  # type: ignore[list-item]
+        [[(U, "q1"), (A, None), (T, FAULT), (A, "a1"), (U, "q2"), (A, "a2")]], ("went back from",), (FAULT,),
+    ),
+    "langfuse-session-that-repeats-only-what-was-said": Case(
+        [{"trace": {"id": trace, "sessionId": "S", "timestamp": at(minute)}, "observations": observations}
+         for trace, minute, observations in [
+             ("t2", 5, [observation("d", "GENERATION", None, 5, input=chat_of([*PAIR, (U, "q2")]), output="a2")]),
+             ("t1", 0, [observation("a", "GENERATION", None, 0, input=chat_of([(U, "q1")]), output={"role": A, "tool_calls": [call("f")]}),
+                        observation("f", "TOOL", None, 1, level="ERROR", statusMessage="down"),
+                        observation("c", "GENERATION", None, 2, input=WITH_STEPS, output="a1")])]],
+        [[(U, "q1"), (A, None), (T, "down"), (A, "a1"), (U, "q2"), (A, "a2")]], (), ("down",),
+    ),
+    "otel-replaced-answer-after-parallel-runs-in-another-order": Case(
+        [spans(otlp({"session.id": "S", "gen_ai.input.messages": json.dumps(chat_of(PAIR[:1])),
+                     "gen_ai.output.messages": json.dumps([{"role": A, "tool_calls": [call("f", "c1"), call("f", "c2")]}])},
+                    spanId="t1a", startTimeUnixNano="1770000000000000000"),
+               *(otlp({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f", "gen_ai.tool.call.id": i, **result},
+                      traceId="t1", spanId=i, startTimeUnixNano=f"1770000001{n}00000000")
+                 for n, i, result in ((0, "c2", {"gen_ai.tool.call.result": "two"}), (1, "c1", {"error.type": "down"}))),
+               *(otlp({"session.id": "S", "gen_ai.input.messages": json.dumps(PARALLEL_HISTORY),
+                       "gen_ai.output.messages": json.dumps([{"role": A, "content": a}])},
+                      traceId=t, spanId=f"{t}b", startTimeUnixNano=f"17700000{n}0000000000")
+                 for n, t, a in ((2, "t1", "gone"), (3, "t2", "a1"))))],
+        [[(U, "q1"), (A, None), (T, "?"), (T, "two"), (A, "a1")]], ("replaced answer",), ("?",),
+    ),
+    # the same call among the parts and beside them, errors and thoughts in other places
+    "langsmith-calls-of-anthropic-in-both-places": Case(
+        [run("r", "llm", None, 0, inputs={"messages": [{"role": U, "content": "q1"}]}, outputs={"generations": [[{"message": {
+            "lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"], "kwargs": {
+                "content": [{"type": "text", "text": "a1"}, {"type": "tool_use", "id": "c1", "name": "f", "input": {}}],
+                "tool_calls": [{"id": "c1", "name": "f", "args": {"k": 1}, "type": "tool_call"}]}}}]]}),
+         run("t", "tool", None, 1, trace_id="r", name="f", outputs={"output": {"content": "one", "tool_call_id": "c1"}})],
+        [[*PAIR, (T, "one")]],
+    ),
+    "unknown-role-of-the-only-message-in-a-trace": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 1, input=[{"role": "cliente", "content": "q"}], output="a1")]}],
+        [], ("cliente",),
+    ),
+    "observations-without-null-keys-after-an-unknown-one": Case(
+        [{"data": [{"id": i, "traceId": "t", "type": kind, "startTime": at(0), **more} for i, kind, more in
+                   [("n", "NOVEL", {}), ("g", "GENERATION", {"input": "q1", "output": "a1"})]], "meta": {}}],
+        [PAIR], ("observation of type 'NOVEL'",),
+    ),
+    "observations-of-a-bucket": Case(
+        [{"id": "g", "trace_id": "t", "type": "GENERATION", "parent_observation_id": None, "start_time": at(0),
+          "input": "q1", "output": "a1", "provided_model_name": "m"}],
+        [PAIR],
+    ),
+    "unknown-part-beside-a-reminder": Case(
+        [codex("session_meta", id="x"), codex("response_item", type="message", role=U, content=[
+            {"type": "input_text", "text": "<environment_context>x</environment_context>"}, {"type": "chart"}]),
+         said(U, "q1"), said(A, "a1", 1)],
+        [[(D, "<environment_context>x</environment_context>"), *PAIR]], ("part of type 'chart'",),
+    ),
+    "unknown-part-among-the-blocks-of-a-result": Case(
+        [{"uuid": "u", "chat_messages": [{"sender": "human", "text": "q1"}, {"sender": A, "content": [
+            {"type": "tool_use", "name": "f", "input": {}},
+            {"type": "tool_result", "content": [{"type": "text", "text": "r"}, {"spec": 1}]}, {"type": "text", "text": "a1"}]}]}],
+        [[(U, "q1"), (A, None), (T, "r"), (A, "a1")]], ("part with the keys 'spec'",),
+    ),
+    "agentest-unknown-turn-and-scenario": Case(
+        [{"runId": "r", "startedAt": "x", "scenarios": [{"scenarioName": "s", "conversations": [{"turns": [
+            {"userMessage": "q1", "agentMessage": "a1"}, {"spoken": "x"}]}]}, {"scenarioName": "t", "talks": []}]}],
+        [PAIR], ("turn with the keys 'spoken'", "conversations is missing"),
+    ),
+    "fair-forge-unknown-turn": Case(
+        [{"session_id": "s", "assistant_id": "a", "conversation": [{"query": "q1", "assistant": "a1"}, {"spoken": "x"}]}],
+        [PAIR], ("turn with the keys 'spoken'",),
+    ),
+    "whowhen-unknown-entry": Case(
+        [{"question": "q1", "mistake_agent": "x", "history": [{"role": A, "content": "a1"}, {"spoken": "x"}]}],
+        [PAIR], ("entry of the history with the keys 'spoken'",),
+    ),
+    "observation-without-a-type": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 1, input="q1", output="a1"), {"id": "n", "traceId": "t", "input": "x"}]}],
+        [PAIR], ("observation of type 'None'",),
+    ),
+    "error-of-an-mcp-call": Case(
+        [{"object": "response", "id": "r", "input": "q1", "output": [
+            {"type": "mcp_call", "id": "m", "name": "f", "arguments": "{}",
+             "error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "down"}]}},
+            {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}],
+        [[(U, "q1"), (A, None), (T, "down"), (A, "a1")]], (), ("down",),
+    ),
+    "chatgpt-leaf-that-is-missing": Case(
+        [{"conversation_id": "g", "current_node": "x", "mapping": node("a", None, U, content={"content_type": "text", "parts": ["q1"]})}],
+        [], ("current_node is 'x'",),
+    ),
     "row-delivered-twice": Case(
         [{"conversation_id": "c", "id": own, "role": role, "content": text}
          for own, role, text in [("1", U, "q1"), ("1", U, "q1"), ("2", A, "a1")]],
@@ -559,6 +674,30 @@ def test_the_laws_hold_in_this_format(name: str, tmp_path: Path) -> None:
     named = "\n".join(str(item) for item in found if not isinstance(item, Conversation))
     assert all(words in named for words in case.named), named
     assert bool(named) == bool(case.named), named
+
+
+def test_thoughts_beside_a_message_are_no_text(tmp_path: Path) -> None:
+    thoughts = {"thinking_blocks": [{"type": "thinking", "thinking": "Hm."}]}
+    for name in ("openai", "swe-agent"):
+        value = ANY_PARTS[name]([(U, "q1"), (A, "a1")])[0]
+        (value.get("messages") or value["history"])[1] |= thoughts
+        (talk,) = read(lines([value]), tmp_path)
+        assert talk.metadata["reasoning"] == [{"message_index": 1, "text": "Hm."}]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_key_that_is_null_may_be_absent(name: str, tmp_path: Path) -> None:
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [*map(plain, value)]
+        return {k: plain(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+    sample = SAMPLES[name]
+    without = read(sample._replace(content=plain(sample.content)).to_bytes(), tmp_path)
+    texts = (
+        [getattr(c, "messages", c) for c in found] for found in (read(sample.to_bytes(), tmp_path), without)
+    )
+    assert next(texts) == next(texts)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -665,6 +804,45 @@ def test_every_part_is_stored_or_named(name: str, seed: int, tmp_path: Path) -> 
     n_named = sum(int(n) for reason in refusals for n in re.findall(r"(\d+) × ", reason))
     assert all(reason.startswith(NOT_READ) for reason in refusals)
     assert sum(mark in stored for mark in marks) + n_named == len(marks)
+
+
+BESIDE = {
+    *("children", "actions", "tasks", "expected_tools", "scores", "attributes", "values", "tool_call_ids"),
+    *("resourceSpans", "scopeSpans", "trajectory"),  # without spans; repeats the history
+    *("choices", "generations", "inputs"),  # the first one is read; inputs repeat what was said before
+}
+"""Keys of lists whose entries are not what was said."""
+
+
+def spoken_lists(value: Any, key: str = "") -> list[Any]:
+    """The lists in a value, at any depth, whose entries are objects that may say something."""
+    inner = (
+        list(value.items())
+        if isinstance(value, dict)
+        else [(key, v) for v in value]
+        if isinstance(value, list)
+        else []
+    )
+    own = (
+        [value]
+        if isinstance(value, list) and key not in BESIDE and all(isinstance(v, dict) for v in value)
+        else []
+    )
+    return own + [found for k, v in inner if k not in BESIDE for found in spoken_lists(v, k)]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_entry_of_unknown_form_is_named_wherever_it_is(name: str, tmp_path: Path) -> None:
+    sample = SAMPLES[name]
+    n_named = sum(not isinstance(item, Conversation) for item in read(sample.to_bytes(), tmp_path))
+    for n in range(len(spoken_lists(sample.content))):
+        content = json.loads(json.dumps(sample.content))
+        spoken_lists(content)[n].append({"type": "novel", "spec": "mark7x"})
+        found = read(sample._replace(content=content).to_bytes(), tmp_path)
+        talks = [item for item in found if isinstance(item, Conversation)]
+        is_named = len(found) - len(talks) > n_named
+        assert is_named or any("mark7x" in talk.model_dump_json() for talk in talks), (n, content)
+        assert not any("mark7x" in (m.content or "") for talk in talks for m in talk.messages if m.role != T)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -26,6 +26,7 @@ from agent_eval.transcripts.importers.base import (
     yes_or_no,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.unread import unknown_entry
 from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
@@ -63,6 +64,9 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
         if isinstance(fields.get("agents"), list):
             number += 1
             yield Refusal(source.file, number, _OF_SEVERAL)
+        elif not isinstance(fields.get("conversations"), list):
+            number += 1
+            yield Refusal(source.file, number, f"conversations is missing or not a list; expected {EXPECTED}")
         for conversation in listed(fields.get("conversations")):
             number += 1
             named = {key: fields.get(key) for key in _NAMES}
@@ -82,7 +86,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         index = said.get("turnIndex")
         scores += _scores(mapping(said.get("metrics")), index if isinstance(index, int) else None)
     for index, turn in enumerate(map(mapping, turns)):
-        thread.extend(_turn(turn, index))
+        thread.extend(
+            unknown_entry("turn", turn, ("userMessage", "agentMessage", "toolCalls")) or _turn(turn, index)
+        )
         scores += _scores(mapping(turn.get("evaluation")), index)
     trajectory = mapping(conversation.get("trajectory") or conversation.get("trajectoryResult"))
     if trajectory:

@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.unread import unknown_entry
 from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -50,7 +51,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread = Thread()
     truth: list[Fields] = []
     for index, turn in enumerate(map(mapping, values)):
-        thread.extend(_turn(turn, index))
+        thread.extend(unknown_entry("turn", turn, ("query", "assistant", "agentic")) or _turn(turn, index))
         truth += _truth(turn, index)
     context = text_of(record.get("context"))
     thread.metadata = without_nulls({key: record.get(key) for key in _KEPT})

@@ -22,6 +22,7 @@ from agent_eval.transcripts.importers.base import (
     yes_or_no,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.unread import unknown_entry
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import (
@@ -110,7 +111,8 @@ def _messages(value: Mapping[str, JsonValue]) -> list[Fields]:
     else:
         native = "assistant"
     named: dict[str, JsonValue] = {"name": name} if name and native != "user" else {}
-    return native_messages([{"role": native, "content": value.get("content"), **named}])
+    unknown = unknown_entry("entry of the history", value, ("content",))
+    return unknown or native_messages([{"role": native, "content": value.get("content"), **named}])
 
 
 FORMAT = Format(

@@ -76,6 +76,8 @@ def _branch(record: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
     """Return the messages from the root to the current node; if there is none, to the last node of the file."""
     nodes = mapping(record.get("mapping"))
     at = text_of(record.get("current_node")) or next(iter([*nodes][::-1]), None)
+    if at is not None and at not in nodes:
+        raise NotThisFormatError(f"current_node is {at[:60]!r}, which is not a key of mapping")
     found: list[Mapping[str, JsonValue]] = []
     seen: set[str] = set()
     while at is not None and at in nodes and at not in seen:
@@ -102,9 +104,8 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     if kind in _OF_TOOLS and role in ("user", "assistant"):
         role = "developer"
     if kind in _THOUGHTS:
-        texts = (text_of(mapping(thought).get("content")) for thought in listed(content.get("thoughts")))
-        if said := "\n".join(filter(None, texts)):
-            thread.extend([{"role": "assistant", "content": None, "reasoning": said}])
+        thoughts: JsonValue = {"type": "reasoning", "content": content.get("thoughts")}
+        thread.extend(native_messages([thoughts]))
         return
     if kind in _BESIDE:
         texts = (text_of(content.get(key)) for key in ("user_profile", "user_instructions"))

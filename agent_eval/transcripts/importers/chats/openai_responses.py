@@ -30,7 +30,8 @@ from agent_eval.transcripts.importers.shared.api_calls import replied, sent
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.shared.pairs import REQUESTS, RESPONSES
-from agent_eval.transcripts.importers.shared.threads import Thread, session_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "openai-responses"
 EXPECTED = (

@@ -25,6 +25,7 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.order import in_number_order, in_time_order
 from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.importers.rules.unread import unknown_entry
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -133,7 +134,8 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
             "tool_call_id": result.get("source_call_id"),
         }
         own = dict(mapping(mapping(result.get("extra")).get(OWN)))
-        yield from (message | own for message in native_messages([answer]))
+        unknown = unknown_entry("result", result, ("content", "source_call_id"))
+        yield from unknown or (message | own for message in native_messages([answer]))
 
 
 def _call(call: Mapping[str, JsonValue]) -> Fields:

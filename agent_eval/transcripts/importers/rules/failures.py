@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from agent_eval.formats.json_text import loads
-from agent_eval.transcripts.importers.rules.values import mapping, text_of
+from agent_eval.transcripts.importers.rules.values import listed, mapping, text_of
 
 _MARKS = ("is_error", "isError")
 """Keys of a result that are true if its call failed (MCP: isError)."""
@@ -34,7 +34,7 @@ _FAILED = frozenset({"error", "failed", "failure", "errored"})
 
 
 def exit_failed(content: JsonValue) -> bool | None:
-    """Return whether a result states an exit status other than 0 or `success: false`; None if it states neither."""
+    """Return whether a result states an exit status other than 0, an error or `success: false`; None if it states none."""
     if isinstance(content, str):
         text = content.strip()
         if _ABORTED.fullmatch(text):
@@ -50,7 +50,7 @@ def exit_failed(content: JsonValue) -> bool | None:
     code = _code(fields)
     if code:
         return True
-    if fields.get("success") is False or _is_marked(fields):
+    if fields.get("success") is False or _is_marked(fields) or (code is None and _is_error(fields)):
         return True
     return None if code is None else False
 
@@ -62,6 +62,10 @@ def _is_marked(fields: Mapping[str, JsonValue], depth: int = 0) -> bool:
     return depth < _WRAPPERS_DEEP and any(
         _is_marked(mapping(fields.get(key)), depth + 1) for key in _WRAPPERS
     )
+
+
+def _is_error(fields: Mapping[str, JsonValue]) -> bool:
+    return fields.get("error") not in (None, False, "", {}, [])
 
 
 def _code(fields: Mapping[str, JsonValue]) -> int | None:
@@ -96,7 +100,7 @@ def failed(value: Mapping[str, JsonValue]) -> bool | None:
         return True
     state = value.get("status", value.get("state"))
     is_failed = isinstance(state, str) and state.lower() in _FAILED
-    return True if error not in (None, "", {}, []) or is_failed else None
+    return True if _is_error(value) or is_failed else None
 
 
 def error_said(value: Mapping[str, JsonValue]) -> str | None:
@@ -106,5 +110,6 @@ def error_said(value: Mapping[str, JsonValue]) -> str | None:
         said = next(
             (text for key in ("message", "detail", "text") if isinstance(text := error.get(key), str)), None
         )
-        return said or text_of(error)
+        blocks = (mapping(block).get("text") for block in listed(error.get("content")))  # of MCP
+        return said or "\n".join(text for text in blocks if isinstance(text, str)) or text_of(error)
     return error if isinstance(error, str) and error else None

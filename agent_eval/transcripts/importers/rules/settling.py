@@ -45,14 +45,15 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
     for index, value in enumerate(values):
         if not isinstance(value, dict):
             return fields, unread
-        message = cast("Fields", value)
-        message = _with_named_calls(message)
-        named = unread_of(message)
-        unread += named
+        message = _with_named_calls(cast("Fields", value))
         places[index] = len(messages)
-        if named and not any(known for key, known in message.items() if key not in _OWN_KEYS):
-            continue
-        message = _timed({k: v for k, v in message.items() if k != UNREAD}, unread)
+        if UNREAD in message:
+            named = unread_of(message)
+            unread += named
+            if named and not any(known for key, known in message.items() if key not in _OWN_KEYS):
+                continue
+            message = {k: v for k, v in message.items() if k != UNREAD}
+        message = _timed(message, unread)
         text = message.get("content")
         if not isinstance(text, str) or "<" not in text:
             messages.append(message)

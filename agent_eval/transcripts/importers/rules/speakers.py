@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from pydantic import JsonValue
 
+from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.rules.values import Fields, mapping
 
 ROLES: Mapping[str, str] = {
@@ -131,8 +132,10 @@ def known_role(named: JsonValue) -> str | None:
     """Return the native role for a word that a source uses, or None if it is unknown."""
     if not isinstance(named, str):
         return None
+    if (role := ROLES.get(named)) is not None:
+        return role
     word = named.strip().lower()
-    return ROLES.get(named) or ROLES.get(word) or ROLES.get(re.sub(r"[\s_-]+", "_", word))
+    return ROLES.get(word) or ROLES.get(re.sub(r"[\s_-]+", "_", word))
 
 
 def parted(text: str, *, is_of_coding_agent: bool = True) -> tuple[str, str]:
@@ -220,9 +223,13 @@ def speakers_of(message: Fields, after: Iterable[Fields], *, is_of_coding_agent:
         return [message]
     if (command := _prompt(block)) and _is_answered(after):
         own = f"{command}\n{own}" if own else command
-    when = {key: value for key, value in message.items() if key == "timestamp"}
-    by_program: Fields = {"role": "developer", "content": block, **when}
     has_own = own or message.get("attachments")
+    shared = ("timestamp",) if has_own else ("timestamp", UNREAD)
+    by_program: Fields = {
+        "role": "developer",
+        "content": block,
+        **{k: message[k] for k in shared if k in message},
+    }
     return [by_program, {**message, "content": own or None}] if has_own else [by_program]
 
 

@@ -20,6 +20,14 @@ def not_read(what: str, named: object) -> str:
     return f"{what} {str(named)[:60]!r}"
 
 
+def unknown_entry(what: str, entry: Mapping[str, object], known: Iterable[str]) -> list[dict[str, object]]:
+    """Return a message that names an entry of a conversation without any of the known keys; empty for other entries."""
+    if any(entry.get(key) is not None for key in known):
+        return []
+    texts = [not_read(f"{what} with the keys", ", ".join(sorted(entry)[:4]))]
+    return [{"role": "developer", "content": None, UNREAD: texts}]
+
+
 def described(texts: Iterable[str]) -> list[str]:
     """Return one reason for each kind of part that was not read, with the number of such parts."""
     counts = Counter(texts)

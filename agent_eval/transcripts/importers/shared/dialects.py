@@ -9,6 +9,7 @@ The keys `reasoning` and `model` are added to native messages; `threads` removes
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -186,8 +187,10 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
         yield from (when | message for message in _called(value))
     elif kind == "reasoning" and "role" not in value:
-        texts = [_plain(part) for part in (*listed(value.get("summary")), *listed(value.get("content")))]
-        if thought := "\n".join(filter(None, texts)):
+        parts = [*listed(value.get("summary")), *listed(value.get("content"))]
+        if unread := [_unread(part) for part in parts if _plain(part) is None]:
+            yield {"role": "developer", "content": None, UNREAD: unread}
+        if thought := "\n".join(filter(None, map(_plain, parts))):
             yield when | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
@@ -258,10 +261,7 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     """Yield the tool results in a message with a role, then the message itself."""
     parts = _parts(value)
     _add_calls(value, parts)
-    reasoning = [
-        text for key in ("reasoning_content", "reasoning", "thinking") if (text := _said(value.get(key)))
-    ]
-    parts.reasoning += reasoning[:1]
+    parts.reasoning += [thought] if (thought := thought_of(value)) else []
     name = value.get("name") if isinstance(value.get("name"), str) else None
     beside: Fields = {UNREAD: parts.unread} if parts.unread else {}
     if role == "tool":
@@ -305,8 +305,18 @@ def _failed(value: Mapping[str, JsonValue]) -> Fields:
     return {} if said is None else {"is_error": said}
 
 
-def _said(value: JsonValue) -> str | None:
-    """Return the text of a reasoning field."""
+def thought_of(value: Mapping[str, JsonValue]) -> str | None:
+    """Return the model's reasoning beside the content of its message, or None; only one of its keys is read."""
+    for key in ("reasoning_content", "reasoning", "thinking"):
+        if (text := _thought(value.get(key))) is not None:
+            return text
+    blocks = [*listed(value.get("thinking_blocks")), *listed(value.get("reasoning_details"))]
+    keys = ("thinking", "text", "summary")
+    said = (_thought(mapping(block).get(key)) for block in blocks for key in keys)
+    return "\n".join(filter(None, said)) or None
+
+
+def _thought(value: JsonValue) -> str | None:
     if isinstance(value, dict):
         value = value.get("content", value.get("text"))
     return value if isinstance(value, str) and value.strip() else None
@@ -370,12 +380,19 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.texts += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         if not said and not is_empty:
-            keys = ", ".join(sorted(part)[:4])
-            found.unread.append(
-                not_read("part of type", kind) if kind else not_read("part with the keys", keys)
-            )
+            found.unread.append(_unread(dict(part)))
     elif kind not in _MARKS and not _MARKS & part.keys():
         found.unread.append(not_read("part of type", kind))
+
+
+def _unread(part: JsonValue) -> str:
+    """Return the description of a part that is not read: its type, or else its keys."""
+    kind = _kind(part)
+    return (
+        not_read("part of type", kind)
+        if kind
+        else not_read("part with the keys", ", ".join(sorted(mapping(part))[:4]))
+    )
 
 
 def _inner(part: Mapping[str, JsonValue], *keys: str) -> JsonValue:
@@ -403,8 +420,27 @@ def _add_calls(value: Mapping[str, JsonValue], found: _Parts) -> None:
         found.unread.append("tool_calls that are a text")
     named = [*named, *listed(value.get("invalid_tool_calls"))] or listed(more.get("tool_calls"))
     legacy = value.get("function_call") or more.get("function_call")
-    for call in named or ([legacy] if legacy else []):
-        found.calls.append(_call(mapping(parsed(call))))
+    beside = [_call(mapping(parsed(call))) for call in named or ([legacy] if legacy else [])]
+    found.calls = _without_repeated(found.calls, beside)
+
+
+def _without_repeated(calls: Iterable[Fields], beside: list[Fields]) -> list[Fields]:
+    """Return the calls among a message's parts and those beside them; LangChain lists the calls of Anthropic in both."""
+    left = list(beside)
+    found: list[Fields] = []
+    for call in calls:
+        same = next((other for other in left if _is_same_call(call, other)), call)
+        left = [other for other in left if other is not same]
+        found.append(same)
+    return [*found, *left]
+
+
+def _is_same_call(call: Fields, other: Fields) -> bool:
+    if call["name"] != other["name"]:
+        return False
+    if call["id"] and other["id"]:
+        return call["id"] == other["id"]
+    return parsed(cast("JsonValue", call["arguments"])) == parsed(cast("JsonValue", other["arguments"]))
 
 
 def _call_name(value: Mapping[str, JsonValue]) -> JsonValue:
@@ -448,7 +484,7 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
         }
     if kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
         is_error = value.get("error") is not None
-        content = result_text(value.get("error") if is_error else value.get("output"))
+        content = error_said(value) if is_error else result_text(value.get("output"))
         yield {"role": "tool", "tool_call_id": call["id"], "content": content, "is_error": is_error}
 
 
@@ -475,14 +511,15 @@ def result_of_call(call_id: str, call: Mapping[str, JsonValue]) -> Fields:
 
 def result_fields(value: JsonValue) -> Fields:
     """Return the fields of a message with a tool result: content, attachments, and parts that were not read."""
-    unread = [not_read("part of type", _kind(part)) for part in _blocks(value) if _plain(part) is None]
+    unread = [_unread(part) for part in _blocks(value) if _plain(part) is None]
     return {"content": result_text(value), **attached(value), **({UNREAD: unread} if unread else {})}
 
 
 def _blocks(value: JsonValue) -> list[JsonValue]:
     """Return the content blocks of a tool result; empty if the result is a text or other data."""
     parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
-    return parts if all(isinstance(part, str) or _is_block(part) for part in parts) else []
+    is_content = any(_kind(part) == "text" and _plain(part) is not None for part in parts)
+    return parts if is_content or all(isinstance(part, str) or _is_block(part) for part in parts) else []
 
 
 def result_text(value: JsonValue) -> str | None:

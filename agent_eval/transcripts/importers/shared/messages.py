@@ -8,9 +8,11 @@ from agent_eval.transcripts.attachments import attachments_of, beside_content, n
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
 from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
-from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
+from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages, thought_of
 
 _PLAIN = ("content", "name", "tool_call_id")
+_SIMPLE = frozenset({"role", "tool_calls", *_PLAIN})
+_ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def chat_messages_with_reasoning(values: JsonValue) -> list[Fields]:
@@ -29,17 +31,28 @@ def chat_messages_with_reasoning(values: JsonValue) -> list[Fields]:
         raise NotThisFormatError("messages is missing or not a list")
     found: list[Fields] = []
     for i, value in enumerate(values):
-        is_plain = not isinstance(value, dict) or not is_foreign(value)
+        is_plain = not isinstance(value, dict) or _is_simple(value) or not is_foreign(value)
         found += [_message(value, i)] if is_plain else native_messages([value])
     return found
+
+
+def _is_simple(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a message has a native role, a text, calls and nothing else, so that nothing else is looked for."""
+    is_text = isinstance(value.get("content"), str | None) and isinstance(
+        value.get("tool_calls"), list | None
+    )
+    return value.keys() <= _SIMPLE and is_text and value.get("role") in _ROLES
 
 
 def _message(value: JsonValue, index: int) -> Fields:
     if not isinstance(value, dict):
         raise NotThisFormatError(f"messages[{index}] is not an object")
     role = value.get("role")
-    message: Fields = {"role": "tool" if role == "function" else role} | _beside(value)
-    message |= {key: value.get(key) for key in _PLAIN if value.get(key) is not None}
+    message: Fields = {"role": "tool" if role == "function" else role}
+    message |= {key: known for key in _PLAIN if (known := value.get(key)) is not None}
+    if _is_simple(value):
+        return message | ({"tool_calls": calls} if (calls := _calls(value)) else {}) | _tool_answer(value)
+    message |= _beside(value)
     content = value.get("content")
     if isinstance(content, dict | int | float):
         message["content"] = text_of(content)
@@ -58,8 +71,7 @@ def _message(value: JsonValue, index: int) -> Fields:
 
 def _beside(value: Mapping[str, JsonValue]) -> Fields:
     """Return the model's reasoning and the model's name, if present."""
-    thoughts = (value.get(key) for key in ("reasoning_content", "reasoning"))
-    said = next((text for text in thoughts if isinstance(text, str) and text.strip()), None)
+    said = thought_of(value)
     model = value.get("model")
     known: Fields = {"reasoning": said} if said else {}
     return known | ({"model": model} if isinstance(model, str) else {})

@@ -7,12 +7,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.transcripts.importers.base import Fields, error_text, listed, without_nulls
-from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN, KnownBeginnings, ended_parts
+from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
@@ -28,7 +29,8 @@ MESSAGE_INDEX = "message_index"
 """Key of a score: 0-based index of the message that it is about."""
 MODELS = "models"
 """Key of `metadata`: the models that replied, in the order of their first reply."""
-_INSTRUCTING = ("system", "developer")
+INSTRUCTING = ("system", "developer")
+"""Roles of instructions, which a part may repeat anywhere."""
 REASONING = "reasoning"
 """Key of `metadata`: the model's reasoning, a list of {message_index, text}; not shown to judges."""
 
@@ -61,7 +63,7 @@ class Thread:
         for message in self.messages[len(self._keys) :]:
             self._places.setdefault(key := message_key(message), []).append(len(self._keys))
             self._keys.append(key)
-            if message["role"] in _INSTRUCTING:
+            if message["role"] in INSTRUCTING:
                 self._instructions.add(key)
         return self._keys
 
@@ -99,7 +101,8 @@ class Thread:
         """Return the messages of a call's input that this conversation does not contain yet.
 
         Both lists are traversed in parallel: each match is searched for at or after the previous match. An assistant
-        message at the position of an existing assistant message is the same message in another form.
+        message at the position of an existing assistant message is the same message in another form. The results of
+        parallel calls match in any order.
         """
         self.keys()
         at = 0
@@ -109,13 +112,19 @@ class Thread:
             later = bisect_left(known, at)
             if later < len(known):
                 at = known[later] + 1
-                fresh.clear()
+                fresh = [m for m in fresh if m["role"] == "tool" and at == len(self.messages)]
+            elif known and message["role"] == "tool" and self._is_in_last_results(known[-1], at):
+                continue
             elif message["role"] == "assistant" and self._is_reply(at):
                 at += 1
                 fresh.clear()
-            elif message["role"] not in _INSTRUCTING or not known:
+            elif message["role"] not in INSTRUCTING or not known:
                 fresh.append(message)
         return fresh
+
+    def _is_in_last_results(self, place: int, end: int) -> bool:
+        """Return whether only results of calls are between a place and the end, which excludes itself."""
+        return all(m["role"] == "tool" for m in self.messages[place:end])
 
     def _is_reply(self, at: int) -> bool:
         return at < len(self.messages) and self.messages[at]["role"] == "assistant"
@@ -161,9 +170,17 @@ class Thread:
         self._n_noted = len(self.messages)
 
     def spoken(self) -> list[tuple[bytes, str]]:
-        """Return the key and the role of each message that is not an instruction."""
+        """Return the key and the role of each message that is not an instruction, and results in the order of their keys.
+
+        Parallel calls end in any order, and a later request may list their results in another one.
+        """
         pairs = zip(self.keys(), self.messages, strict=True)
-        return [(key, str(m["role"])) for key, m in pairs if m["role"] not in _INSTRUCTING]
+        said = [(key, str(m["role"])) for key, m in pairs if m["role"] not in INSTRUCTING]
+        for is_result, group in groupby(range(len(said)), lambda i: said[i][1] == "tool"):
+            places = [*group] if is_result else []
+            if len(places) > 1:
+                said[places[0] : places[-1] + 1] = sorted(said[i] for i in places)
+        return said
 
     def follow(self, other: "Thread", n_repeated: int = 0) -> None:
         """Append a later part of the conversation.
@@ -174,7 +191,7 @@ class Thread:
         """
         self.keys()
         for key, message in zip(other.keys(), other.messages, strict=True):
-            if message["role"] in _INSTRUCTING:
+            if message["role"] in INSTRUCTING:
                 self.extend([] if key in self._instructions else [message])
             elif n_repeated > 0:
                 n_repeated -= 1
@@ -220,20 +237,6 @@ class Thread:
             "tools": tools,
             "metadata": without_nulls({**self.metadata, **own_metadata}),
         }
-
-
-def session_of(parts: Sequence[Thread]) -> Thread:
-    """Return the conversation of a session from its parts in their order, each of which may repeat earlier messages.
-
-    The conversation is the branch that the session ended in: a part that a later one replaces is omitted, and its
-    messages are counted.
-    """
-    spoken = [part.spoken() for part in parts]
-    kept, n_withdrawn = ended_parts(spoken)
-    known, whole = KnownBeginnings(), Thread(n_withdrawn=n_withdrawn)
-    for index in kept:
-        whole.follow(parts[index], known.n_repeated(spoken[index]))
-    return whole
 
 
 def _joined_reasoning(messages: Iterable[Fields], unspoken: list[str]) -> Iterable[Fields]:

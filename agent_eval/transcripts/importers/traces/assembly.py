@@ -1,5 +1,6 @@
 """Assemble conversations from the model calls and tool runs in traces."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,7 +13,8 @@ from agent_eval.transcripts.importers.rules.failures import failed
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed, result_fields
-from agent_eval.transcripts.importers.shared.threads import Thread, session_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import Thread
 
 TRACE_ERROR = "trace error"
 """Source of an outcome that an error of a trace or of its last model call decides."""
@@ -107,9 +109,11 @@ def _in_call_order(thread: Thread, runs: Sequence[ToolRun]) -> list[ToolRun]:
         return list(runs)
     called = next((listed(found) for m in reversed(thread.messages) if (found := m.get("tool_calls"))), [])  # type: ignore[arg-type]
     free = dict(enumerate(map(mapping, called)))
+    n_uses = Counter(call.get("id") for call in free.values())
     places: dict[int, int] = {}  # position of a run → position of its call
     for at, run in enumerate(runs):
-        place = next((i for i, call in free.items() if _is_run_of(run, call)), None)
+        is_named = run.call_id is not None and n_uses[run.call_id] == 1
+        place = next((i for i, call in free.items() if _is_run_of(run, call, is_named=is_named)), None)
         if place is not None:
             places[at] = place
             del free[place]
@@ -117,7 +121,10 @@ def _in_call_order(thread: Thread, runs: Sequence[ToolRun]) -> list[ToolRun]:
     return [runs[next(ordered)] if at in places else run for at, run in enumerate(runs)]
 
 
-def _is_run_of(run: ToolRun, call: Mapping[str, JsonValue]) -> bool:
+def _is_run_of(run: ToolRun, call: Mapping[str, JsonValue], *, is_named: bool) -> bool:
+    """Return whether a run is that of a call: by its id if only one call has it (`is_named`), else by its arguments."""
+    if is_named:
+        return run.call_id == call.get("id")
     is_same = run.call_id in (None, call.get("id")) and run.name in (None, call.get("name"))
     return is_same and parsed(run.arguments) == parsed(call.get("arguments"))
 
@@ -185,10 +192,19 @@ def _read(
 
 
 def _is_history(value: JsonValue) -> bool:
-    """Return whether a value is a list with a message, a list of such lists, or an object with one."""
+    """Return whether a value is a list with a message, a list of such lists, or an object with one.
+
+    A message of an unknown role is one as well.
+    """
     lists = map(parsed, value.values()) if isinstance(value, dict) else [value]
     entries = [entry for found in lists for entry in listed(found)]
-    return any(is_message(entry) or any(map(is_message, listed(entry))) for entry in entries)
+    return any(_is_spoken(entry) or any(map(_is_spoken, listed(entry))) for entry in entries)
+
+
+def _is_spoken(value: JsonValue) -> bool:
+    fields = mapping(value)
+    is_told = isinstance(fields.get("role"), str) and bool({"content", "parts", "tool_calls"} & fields.keys())
+    return is_told or is_message(value)
 
 
 def session_thread(traces: Iterable[Trace]) -> Thread:

@@ -28,7 +28,8 @@ from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_ke
 from agent_eval.transcripts.importers.rules.order import in_time_order, seconds_of, sortable
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, ONE_ID, Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread, session_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
     ToolRun,
@@ -43,9 +44,10 @@ _TRACE = ("name", "userId", "tags", "release", "version", "environment")
 _KINDS = frozenset(
     {
         *("GENERATION", "TOOL", "SPAN", "EVENT", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"),
-        *("GUARDRAIL", None),
+        "GUARDRAIL",
     }
 )
+_MOST_TRIED = 50  # records of a page, so that one of an unknown type does not hide the others
 _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "observationId", "timestamp")
 
 
@@ -66,9 +68,25 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
     return (
         is_trace
         or is_export
-        or ("traceId" in value and "parentObservationId" in value)
-        or any(looks_like(mapping(entry)) for entry in page[:1])
+        or _is_observation(value)
+        or any(looks_like(mapping(entry)) for entry in page[:_MOST_TRIED])
     )
+
+
+def _is_observation(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is an observation; null keys, such as the parent of a root, may be absent."""
+    value = _in_camel_case(value)
+    is_typed = value.get("type") in _KINDS and "startTime" in value
+    return "traceId" in value and ("parentObservationId" in value or is_typed)
+
+
+def _in_camel_case(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return an observation with the API's keys, given those of an export to a bucket such as `parent_observation_id`."""
+    if "trace_id" not in value or "traceId" in value:
+        return value
+    words = {key: key.split("_") for key in value}
+    found = {first + "".join(map(str.capitalize, rest)): value[key] for key, (first, *rest) in words.items()}
+    return {"model": found.get("providedModelName"), **found}
 
 
 def _page(value: Mapping[str, JsonValue]) -> list[JsonValue]:
@@ -82,7 +100,9 @@ def _unpaged(source: Source) -> Iterator[Record | Refusal]:
     """Yield the records; a page of the API, {"data": […], "meta": {…}}, is split into its records."""
     for record in records_of(source, EXPECTED):
         value = mapping(record.value) if isinstance(record, Record) else {}
-        if isinstance(record, Record) and ((entries := _page(value)) or "meta" in value):
+        if isinstance(record, Record) and "trace_id" in value:
+            yield Record(record.number, {**_in_camel_case(value)}, record.size)
+        elif isinstance(record, Record) and ((entries := _page(value)) or "meta" in value):
             for entry in entries:
                 yield Record(record.number, entry, record.size // len(entries))
         else:

@@ -26,7 +26,8 @@ from agent_eval.transcripts.importers.rules.grouping import RunTree, Threads, Tr
 from agent_eval.transcripts.importers.rules.order import seconds_of, sortable
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.threads import Thread, session_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.importers.traces.assembly import (
     ModelCall,
     ToolRun,
