@@ -25,7 +25,7 @@ from agent_eval.defs.instance import (
     deferred_interrupts,
     records_in,
 )
-from agent_eval.defs.observations import new_observations, observed, remove_retired, report, report_unreported
+from agent_eval.defs.observations import new_observations, observed, report, report_unreported
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import RANGE_TAGS, use_project
@@ -148,7 +148,6 @@ class Launch:
 
     def observe(self, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Report the data versions of the sources that this run reads to Dagster, and rows that it does not know."""
-        remove_retired(self.instance)
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
         report(
             self.instance,
