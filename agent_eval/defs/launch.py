@@ -52,26 +52,6 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
 
 
-class RunFailedError(RunError):
-    """Raised when a Dagster run fails."""
-
-    def __init__(self, run_id: str, stage: str, why: str) -> None:
-        super().__init__(
-            f"Stage {stage} failed: {why}. Completed work is stored. See the log of run {run_id} in "
-            "`agent-eval ui`, fix the cause and run again."
-        )
-
-
-class UnknownPartitionError(NotFoundError):
-    """Raised when a requested version is not in the loaded definitions."""
-
-    def __init__(self, unknown: Collection[str], versions: Sequence[str]) -> None:
-        super().__init__(
-            f"Methodology {', '.join(sorted(unknown))} is not a partition of the loaded definitions "
-            f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
-        )
-
-
 @contextlib.contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
     """Set an environment variable within the block. Resources find the project through AGENT_EVAL_HOME."""
@@ -169,8 +149,8 @@ class Launch:
             boards_of: Versions whose boards are computed even if they are up to date.
 
         Raises:
-            UnknownPartitionError: If a requested version is not in the loaded definitions.
-            RunFailedError: If a run fails; the later runs are not started.
+            NotFoundError: If a requested version is not in the loaded definitions.
+            RunError: If a run fails; the later runs are not started.
         """
         self._planned(stale, boards_of)  # refuses unknown versions before any work
         forced = self._boards(boards_of)
@@ -248,7 +228,10 @@ class Launch:
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
         if unknown := {*stale["methodology_version"].drop_nulls()} - {*versions}:
-            raise UnknownPartitionError(unknown, versions)
+            raise NotFoundError(
+                f"Methodology {', '.join(sorted(unknown))} is not a partition of the loaded definitions "
+                f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
+            )
         limit = self.project.settings.max_conversations_per_run
         sizes = self.project.n_conversations(agents) if limit else {}
         planned: list[_PlannedRun] = []
@@ -334,7 +317,7 @@ class Launch:
         """Publish the HTML report of all boards.
 
         Raises:
-            RunFailedError: If the report cannot be written.
+            RunError: If the report cannot be written.
         """
         return self._run("whole", self._stages["whole"])
 
@@ -382,7 +365,11 @@ class Launch:
             if is_interrupted():
                 raise KeyboardInterrupt
         if not result.success:
-            raise RunFailedError(result.run_id, made, cause_of_failure(result))
+            why = cause_of_failure(result)
+            raise RunError(
+                f"Stage {made} failed: {why}. Completed work is stored. See the log of run {result.run_id} in "
+                "`agent-eval ui`, fix the cause and run again."
+            )
         return made
 
 

@@ -65,7 +65,9 @@ HASHED = (
 def texts() -> list[Path]:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     pages += [*(ROOT / "docs" / "howto").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
-    code = [path for path in (ROOT / "agent_eval").rglob("*") if path.suffix in {".py", ".html", ".txt", ".yaml"}]
+    code = [
+        path for path in (ROOT / "agent_eval").rglob("*") if path.suffix in {".py", ".html", ".txt", ".yaml"}
+    ]
     return sorted([*pages, *code])
 
 

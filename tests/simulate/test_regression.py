@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import yaml
 
-from agent_eval.commands.errors import ScenarioExistsError, UnknownClusterError
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.project import Project
 from agent_eval.simulate.regression import NotExportableError, regression
 from agent_eval.tables import table
@@ -177,8 +177,8 @@ def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: py
     assert yaml.safe_load(file.read_text())["id"] == file.name.partition(".")[0]
     assert invoke("scenarios", "check").exit_code == 0
     file.write_text(file.read_text() + "seed: 3\n")
-    with pytest.raises(ScenarioExistsError, match="exists with another content"):
+    with pytest.raises(InputError, match="exists with another content"):
         invoke("errors", "--export", cluster)
-    with pytest.raises(UnknownClusterError, match=f"Did you mean '{cluster}'"):
+    with pytest.raises(NotFoundError, match=f"Did you mean '{cluster}'"):
         invoke("errors", "--export", f"{cluster}0")
     assert invoke("errors", "--export", cluster, "--json").exit_code == 2
