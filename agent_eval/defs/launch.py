@@ -35,7 +35,7 @@ from agent_eval.project.data_versions import Sources
 from agent_eval.project.fingerprints import Fingerprints, ready_places
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.made_from import below
+from agent_eval.tables.schema import below
 
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")

@@ -14,7 +14,7 @@ from agent_eval import __version__
 from agent_eval.defs.dagster_internals import INCOMPLETE
 from agent_eval.project.data_versions import Sources
 from agent_eval.project.fingerprints import NO_ROWS, Fingerprints
-from agent_eval.tables.made_from import MADE_FROM, SOURCES
+from agent_eval.tables.schema import MADE_FROM, SOURCES
 
 DATA_VERSION, CODE_VERSION = "dagster/data_version", "dagster/code_version"
 _AT_ONCE = 200  # observations per transaction, limited because other writers of the event log wait

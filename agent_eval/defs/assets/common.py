@@ -21,8 +21,8 @@ from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
-from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
 from agent_eval.tables.rules import PARENTS
+from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 
 OWNERS = ["team:evaluation"]
 KINDS = {"polars", "duckdb"}
