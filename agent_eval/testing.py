@@ -43,7 +43,7 @@ def simulate(
     Raises:
         ScenarioError: If the scenario is invalid.
         UnknownSuiteError: If the project has no such scenario, or several suites have it.
-        UndeclaredAgentError: If agents.yaml has no such agent.
+        NotFoundError: If agents.yaml has no such agent.
         NotHeldError: If the agent cannot be reached, or a cap is reached.
 
     Example:

@@ -1,7 +1,7 @@
 """Compare all tables of two stores, e.g. of one project before and after a change of the code.
 
 `python -m benchmarks.compare_stores BEFORE AFTER`, each a store file or the folder of a project, whose store may be a lake,
-prints one line per table and exits with 1 if rows differ. Renamed columns are compared under their new names, times as points in time. Columns that a run stamps or
+prints one line per table and exits with 1 if rows differ. Times are compared as points in time. Columns that a run stamps or
 measures anew (ids of runs, times of writes, fingerprints of code) are left out; the output names them.
 """
 
@@ -12,7 +12,6 @@ import duckdb
 
 from agent_eval.project import Project
 from agent_eval.settings.lake import LakeSettings
-from agent_eval.storage.versions import RENAMED
 from agent_eval.tables import TABLES
 from agent_eval.tables.contract import TIME
 
@@ -35,9 +34,9 @@ def differing(before: Path, after: Path) -> list[str]:
         if not all(held):
             print(f"{name}: on {'one side only' if any(held) else 'neither side'}")
             continue
-        only = held[0].keys() ^ held[1].keys()
-        common = sorted((held[0].keys() & held[1].keys()) - NOT_COMPARED)
-        shown = [_select(side, name, columns, common) for side, columns in zip(sides, held, strict=True)]
+        only = held[0] ^ held[1]
+        common = sorted((held[0] & held[1]) - NOT_COMPARED)
+        shown = [_select(side, name, common) for side in sides]
         counts = [
             con.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchone()
             for one, other in (shown, shown[::-1])
@@ -67,21 +66,18 @@ def _attach(con: duckdb.DuckDBPyConnection, side: str, place: Path) -> None:
         con.execute(f"ATTACH '{file}' AS {side} (READ_ONLY)")
 
 
-def _columns(con: duckdb.DuckDBPyConnection, side: str, table: str) -> dict[str, str]:
+def _columns(con: duckdb.DuckDBPyConnection, side: str, table: str) -> set[str]:
     rows = con.execute(
         "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND table_name = ? AND schema_name = 'main'",
         [side, table],
     ).fetchall()
-    new = {earlier: name for name, earlier in RENAMED.items()}
-    return {new.get(name, name): name for (name,) in rows}
+    return {name for (name,) in rows}
 
 
-def _select(side: str, table: str, held: dict[str, str], columns: list[str]) -> str:
+def _select(side: str, table: str, columns: list[str]) -> str:
     schema = TABLES[table].schema
     shown = (
-        f'TRY_CAST("{held[name]}" AS TIMESTAMPTZ) AS "{name}"'
-        if schema.get(name) == TIME
-        else f'"{held[name]}" AS "{name}"'
+        f'TRY_CAST("{name}" AS TIMESTAMPTZ) AS "{name}"' if schema.get(name) == TIME else f'"{name}"'
         for name in columns
     )
     return f'SELECT {", ".join(shown)} FROM {side}.main."{table}"'

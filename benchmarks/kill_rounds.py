@@ -26,7 +26,7 @@ from agent_eval.project import Project
 from agent_eval.storage.lake import LakeStore
 from agent_eval.storage.lake.upkeep import check
 from agent_eval.tables import TABLES
-from agent_eval.tables.made_from import MADE_FROM, shape_of
+from agent_eval.tables.schema import MADE_FROM, shape_of
 from benchmarks.cluster import (
     Cluster,
     add_session,

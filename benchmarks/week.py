@@ -18,7 +18,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from agent_eval.tables.made_from import MADE_FROM, shape_of
+from agent_eval.tables.schema import MADE_FROM, shape_of
 from benchmarks.judge_server import MockJudge, mock_judge
 from benchmarks.live import environment
 from tests.defs.test_live import edit_a_session, edit_the_weights_of_a_version, make_project, rate

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_eval.tables.made_from import MADE_FROM, below, shape_of
+from agent_eval.tables.schema import MADE_FROM, below, shape_of
 from benchmarks.cluster import Cluster, add_session, cluster, differences, lake_project, postgres, workers
 from benchmarks.judge_server import MockJudge, mock_judge
 from benchmarks.live import eventually, run_in_process

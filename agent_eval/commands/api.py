@@ -186,7 +186,7 @@ def run_project(
         UnusableJudgeError: If the API key of the judge model is missing or the model is unknown. No request is sent.
         UnknownAgentError: If an agent does not exist.
         UnknownMethodologyError: If a version does not exist.
-        RunFailedError: If the run fails. Completed work is stored.
+        RunError: If the run fails. Completed work is stored.
     """
     require("project", project, Project, _A_PROJECT)
     if judge is not None:

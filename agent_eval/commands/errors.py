@@ -44,16 +44,6 @@ _DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank
 """Columns of an error cluster that are stored in the registry."""
 
 
-class UnknownSinceError(NotFoundError):
-    """Raised when the value of --since is neither an agent nor a run."""
-
-    def __init__(self, since: str, agents: Sequence[str], runs: Sequence[str]) -> None:
-        super().__init__(
-            f"--since {since!r} is neither an agent nor a run (benchmark_id) of the agents shown. "
-            f"Agents: {', '.join(agents) or 'none'}. Runs: {', '.join(runs) or 'none'}."
-        )
-
-
 def errors(
     project: Project, out: Console, *, version: str, agents: Sequence[str], since: str | None, as_json: bool
 ) -> None:
@@ -64,7 +54,7 @@ def errors(
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        UnknownSinceError: If `since` is neither an agent nor a run.
+        NotFoundError: If `since` is neither an agent nor a run.
     """
     project.registry.get(version)
     some = project.some_agents(agents)
@@ -117,7 +107,7 @@ def decide(project: Project, out: Console, *, accepted: Sequence[str], undone: S
     """Accept or undo merges, and print how many.
 
     Raises:
-        NoProposalError: If there is no such merge; nothing is written.
+        NotFoundError: If there is no such merge; nothing is written.
     """
     decided = decide_proposals(project, accepted, undone)
     for n, verb in ((len(decided.accepted), "accepted"), (len(decided.undone), "undone")):
@@ -129,33 +119,15 @@ def decide(project: Project, out: Console, *, accepted: Sequence[str], undone: S
     out.print("Next: agent-eval run, which updates the tables of all agents.")
 
 
-class UnknownClusterError(NotFoundError):
-    """Raised when no failure belongs to a cluster."""
-
-    def __init__(self, cluster: str, known: Sequence[str]) -> None:
-        near = difflib.get_close_matches(cluster, known, n=1)
-        super().__init__(
-            f"Cluster {cluster!r} has no failure of these agents under this version."
-            f"{f' Did you mean {near[0]!r}?' if near else ''} `agent-eval errors` lists the clusters."
-        )
-
-
-class ScenarioExistsError(InputError):
-    """Raised when the file of a scenario exists with another content."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(f"{file} exists with another content. Move or delete it, then repeat the command.")
-
-
 def export(project: Project, out: Console, *, version: str, agents: Sequence[str], cluster: str) -> Path:
     """Write the scenario that repeats a failure of a cluster, and return its file.
 
     The first quoted failure whose conversation can be repeated is used.
 
     Raises:
-        UnknownClusterError: If no failure belongs to the cluster.
+        NotFoundError: If no failure belongs to the cluster.
         NotExportableError: If no conversation of the cluster can be repeated.
-        ScenarioExistsError: If the file exists with another content.
+        InputError: If the file exists with another content.
     """
     recorded = _recorded(project, version, agents, cluster)
     scenario, failure, turns = _repeated(recorded)
@@ -169,7 +141,7 @@ def exported(project: Project, *, version: str, agents: Sequence[str], cluster: 
     """Return the failures of a cluster as text for another tool; nothing is written.
 
     Raises:
-        UnknownClusterError: If no failure belongs to the cluster.
+        NotFoundError: If no failure belongs to the cluster.
         NotExportableError: If a test for pytest is asked for and no conversation of the cluster can be repeated.
     """
     recorded = _recorded(project, version, agents, cluster)
@@ -203,7 +175,12 @@ def _recorded(project: Project, version: str, agents: Sequence[str], cluster: st
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster), most=None)
     if failures.is_empty():
-        raise UnknownClusterError(cluster, clusters["cluster_id"].unique().to_list())
+        known = clusters["cluster_id"].unique().to_list()
+        near = difflib.get_close_matches(cluster, known, n=1)
+        raise NotFoundError(
+            f"Cluster {cluster!r} has no failure of these agents under this version."
+            f"{f' Did you mean {near[0]!r}?' if near else ''} `agent-eval errors` lists the clusters."
+        )
     key = ["agent_id", "conversation_id"]
     keys = failures.select(key).unique()
     conversations = {
@@ -243,7 +220,7 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     file = project.home.scenarios / SUITE_OF_REGRESSIONS / f"{scenario['id']}{SUFFIX}"
     text = yaml.safe_dump(scenario, sort_keys=False, allow_unicode=True, width=100)
     if file.exists() and file.read_text(encoding="utf-8") != text:
-        raise ScenarioExistsError(file)
+        raise InputError(f"{file} exists with another content. Move or delete it, then repeat the command.")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, text)
     required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
@@ -277,7 +254,11 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
         mine = rates.join(named, on="agent_id")
         runs = sorted(set(mine["benchmark_id"]))
         if since not in runs:
-            raise UnknownSinceError(since, project.known_agents(), runs)
+            agents = project.known_agents()
+            raise NotFoundError(
+                f"--since {since!r} is neither an agent nor a run (benchmark_id) of the agents shown. "
+                f"Agents: {', '.join(agents) or 'none'}. Runs: {', '.join(runs) or 'none'}."
+            )
         wanted = trends.since_run(mine, since)
     return trends.compared(rates, wanted, project.store.read(table("error_registry")))
 

@@ -16,7 +16,7 @@ from agent_eval.project import Project
 from agent_eval.project.fingerprints import Fingerprints, record_of
 from agent_eval.storage import Store
 from agent_eval.tables import table
-from agent_eval.tables.made_from import MADE_FROM
+from agent_eval.tables.schema import MADE_FROM
 
 _KEPT_INPUT, _KEPT_INPUTS = 1 << 20, 16 << 20
 """Bytes of an input that is kept for the later steps of a run, and of all kept inputs together."""

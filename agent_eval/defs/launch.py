@@ -25,7 +25,7 @@ from agent_eval.defs.instance import (
     deferred_interrupts,
     records_in,
 )
-from agent_eval.defs.observations import new_observations, observed, remove_retired, report, report_unreported
+from agent_eval.defs.observations import new_observations, observed, report, report_unreported
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import RANGE_TAGS, use_project
@@ -35,7 +35,7 @@ from agent_eval.project.data_versions import Sources
 from agent_eval.project.fingerprints import Fingerprints, ready_places
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.made_from import below
+from agent_eval.tables.schema import below
 
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
@@ -50,26 +50,6 @@ LONGEST_WHY = 600  # characters of the cause of a failure; an error names its fi
 AUDITS = dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
-
-
-class RunFailedError(RunError):
-    """Raised when a Dagster run fails."""
-
-    def __init__(self, run_id: str, stage: str, why: str) -> None:
-        super().__init__(
-            f"Stage {stage} failed: {why}. Completed work is stored. See the log of run {run_id} in "
-            "`agent-eval ui`, fix the cause and run again."
-        )
-
-
-class UnknownPartitionError(NotFoundError):
-    """Raised when a requested version is not in the loaded definitions."""
-
-    def __init__(self, unknown: Collection[str], versions: Sequence[str]) -> None:
-        super().__init__(
-            f"Methodology {', '.join(sorted(unknown))} is not a partition of the loaded definitions "
-            f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
-        )
 
 
 @contextlib.contextmanager
@@ -148,7 +128,6 @@ class Launch:
 
     def observe(self, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Report the data versions of the sources that this run reads to Dagster, and rows that it does not know."""
-        remove_retired(self.instance)
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
         report(
             self.instance,
@@ -170,8 +149,8 @@ class Launch:
             boards_of: Versions whose boards are computed even if they are up to date.
 
         Raises:
-            UnknownPartitionError: If a requested version is not in the loaded definitions.
-            RunFailedError: If a run fails; the later runs are not started.
+            NotFoundError: If a requested version is not in the loaded definitions.
+            RunError: If a run fails; the later runs are not started.
         """
         self._planned(stale, boards_of)  # refuses unknown versions before any work
         forced = self._boards(boards_of)
@@ -249,7 +228,10 @@ class Launch:
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
         if unknown := {*stale["methodology_version"].drop_nulls()} - {*versions}:
-            raise UnknownPartitionError(unknown, versions)
+            raise NotFoundError(
+                f"Methodology {', '.join(sorted(unknown))} is not a partition of the loaded definitions "
+                f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
+            )
         limit = self.project.settings.max_conversations_per_run
         sizes = self.project.n_conversations(agents) if limit else {}
         planned: list[_PlannedRun] = []
@@ -335,7 +317,7 @@ class Launch:
         """Publish the HTML report of all boards.
 
         Raises:
-            RunFailedError: If the report cannot be written.
+            RunError: If the report cannot be written.
         """
         return self._run("whole", self._stages["whole"])
 
@@ -383,7 +365,11 @@ class Launch:
             if is_interrupted():
                 raise KeyboardInterrupt
         if not result.success:
-            raise RunFailedError(result.run_id, made, cause_of_failure(result))
+            why = cause_of_failure(result)
+            raise RunError(
+                f"Stage {made} failed: {why}. Completed work is stored. See the log of run {result.run_id} in "
+                "`agent-eval ui`, fix the cause and run again."
+            )
         return made
 
 

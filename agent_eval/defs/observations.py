@@ -14,13 +14,11 @@ from agent_eval import __version__
 from agent_eval.defs.dagster_internals import INCOMPLETE
 from agent_eval.project.data_versions import Sources
 from agent_eval.project.fingerprints import NO_ROWS, Fingerprints
-from agent_eval.tables.made_from import MADE_FROM, SOURCES
+from agent_eval.tables.schema import MADE_FROM, SOURCES
 
 DATA_VERSION, CODE_VERSION = "dagster/data_version", "dagster/code_version"
 _AT_ONCE = 200  # observations per transaction, limited because other writers of the event log wait
 NAMES = tuple(Sources.__dataclass_fields__)
-RETIRED = ("judge_spec",)
-"""Names of sources in earlier releases: `judge_config` was `judge_spec`."""
 
 
 def observed(instance: dg.DagsterInstance) -> Sources:
@@ -108,10 +106,3 @@ def _latest_event(instance: dg.DagsterInstance, name: str) -> str:
     fetch = instance.fetch_observations if name in SOURCES else instance.fetch_materializations
     records = fetch(dg.AssetKey(name), limit=1).records
     return str(records[0].storage_id) if records else "NULL"
-
-
-def remove_retired(instance: dg.DagsterInstance) -> None:
-    """Remove observations of sources that earlier releases defined; the UI would list them as undefined assets."""
-    retired = [key for key in map(dg.AssetKey, RETIRED) if instance.has_asset_key(key)]
-    if retired:
-        instance.wipe_assets(retired)

@@ -6,7 +6,7 @@ import dagster as dg
 
 from agent_eval.defs.partitions import shape_of
 from agent_eval.tables import TABLES
-from agent_eval.tables.made_from import SOURCES
+from agent_eval.tables.schema import SOURCES
 
 LAYERS: Mapping[str, str] = {
     "ingest": "raw",

@@ -53,7 +53,7 @@ def load_metrics(
     Raises:
         MetricFileError: If a file does not define a valid metric; the message names file, line and key.
         MetricModuleError: If a module cannot be imported or does not provide valid metrics.
-        MetricNameTakenError: If two metrics have the same name.
+        ConfigurationError: If two metrics have the same name.
         UnknownMetricError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]

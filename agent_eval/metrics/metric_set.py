@@ -55,14 +55,6 @@ class UnknownMetricError(NotFoundError):
         super().__init__(f"Metric {name!r}{at} is not known. {hint}Known: {', '.join(names)}.")
 
 
-class MetricNameTakenError(ConfigurationError):
-    """Raised when two metrics would have the same name."""
-
-    def __init__(self, name: str, is_built_in: bool) -> None:
-        by = "a metric of agent-eval" if is_built_in else "another of your metrics"
-        super().__init__(f"Metric {name!r}: the name is already used by {by}. Rename your metric.")
-
-
 @dataclass(frozen=True)
 class MetricSet:
     """Hold the metrics to ask, in order; two sets with the same metrics are equal."""
@@ -150,13 +142,17 @@ class MetricSet:
         """Return the set with additional metrics, sorted by name.
 
         Raises:
-            MetricNameTakenError: If a name is already in the set.
+            ConfigurationError: If a name is already in the set.
         """
         taken = {*self.names, QUESTION_CODE}
         added = sorted(custom, key=lambda m: m.name)
         for metric in added:
             if metric.name in taken:
-                raise MetricNameTakenError(metric.name, metric.name in {*BUILT_IN_NAMES, QUESTION_CODE})
+                is_built_in = metric.name in {*BUILT_IN_NAMES, QUESTION_CODE}
+                by = "a metric of agent-eval" if is_built_in else "another of your metrics"
+                raise ConfigurationError(
+                    f"Metric {metric.name!r}: the name is already used by {by}. Rename your metric."
+                )
             taken.add(metric.name)
         return MetricSet((*self.metrics, *added))
 

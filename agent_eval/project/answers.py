@@ -65,14 +65,10 @@ class AnswerCache:
         self.store.delete(_CACHE, withdrawn.select(_CACHE.key))
 
     def last_judges(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
-        """Return the judge last used for each of these pairs; pairs that no model has judged are omitted.
-
-        Stores of earlier releases have one judge per version. It applies to pairs without a judge of their own.
-        """
+        """Return the judge last used for each of these pairs; pairs that no model has judged are omitted."""
         rows = self.store.read(_STATE, columns=["agent_id", "methodology_version", "spec"]).iter_rows()
         kept = {(agent, version): spec for agent, version, spec in rows}
-        found = {pair: kept.get(pair) or kept.get((None, pair.methodology_version)) for pair in pairs}
-        return {pair: JudgeSpec.from_json(spec) for pair, spec in found.items() if spec is not None}
+        return {pair: JudgeSpec.from_json(kept[pair]) for pair in pairs if kept.get(pair) is not None}
 
     def record_judge(self, pairs: Collection[AgentVersion], spec: JudgeSpec | None, *, run_id: str) -> None:
         """Record this judge as the last one used for these pairs; if it is None, do nothing."""

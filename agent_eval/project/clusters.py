@@ -60,25 +60,6 @@ ACCEPTED_HEADER = (
 )
 
 
-class NoProposalError(NotFoundError):
-    """Raised when a cluster has no proposed merge to accept, or no accepted one to undo."""
-
-    def __init__(self, cluster: str, option: str, known: Sequence[str]) -> None:
-        super().__init__(
-            f"{option} {cluster}: there is no such merge. Allowed: all, or {', '.join(known[:10]) or 'none at present'}"
-            f"{f' and {len(known) - 10} others' if len(known) > 10 else ''}; see agent-eval errors --proposals."
-        )
-
-
-class AcceptedFileError(InputError):
-    """Raised when the file of accepted merges is invalid, so that it is not written over."""
-
-    def __init__(self, file: Path, refusal: Refusal) -> None:
-        super().__init__(
-            f"{file}:{refusal.line}: {refusal.reason}. Correct or delete this entry, then repeat the command."
-        )
-
-
 @dataclass(frozen=True)
 class Decided:
     """Hold the file of accepted merges, and the clusters whose merges were accepted and undone."""
@@ -250,13 +231,15 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
             entry of the file.
 
     Raises:
-        NoProposalError: If a cluster has no open proposal, or no merge that can be undone; nothing is written.
-        AcceptedFileError: If the file was made invalid by hand; nothing is written.
+        NotFoundError: If a cluster has no open proposal, or no merge that can be undone; nothing is written.
+        InputError: If the file was made invalid by hand; nothing is written.
     """
     file = project.home.clusters / ACCEPTED
     entries, refused = read_overrides(ACCEPTED, read_text(file)) if file.is_file() else ([], [])
     if refused:
-        raise AcceptedFileError(file, refused[0])
+        raise InputError(
+            f"{file}:{refused[0].line}: {refused[0].reason}. Correct or delete this entry, then repeat the command."
+        )
     written = {e.override.cluster: e.override.model_dump(mode="json", exclude_unset=True) for e in entries}
     is_open = proposals(project)
     into = dict(is_open.select("cluster_id", "other_id").iter_rows())
@@ -268,7 +251,11 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
         *((name, {*written, *merged}, "--undo") for name in undo),
     ]:
         if cluster not in known:
-            raise NoProposalError(cluster, option, sorted(known))
+            names = sorted(known)
+            raise NotFoundError(
+                f"{option} {cluster}: there is no such merge. Allowed: all, or {', '.join(names[:10]) or 'none at present'}"
+                f"{f' and {len(names) - 10} others' if len(names) > 10 else ''}; see agent-eval errors --proposals."
+            )
     separate = [cluster for cluster in undo if cluster not in written]
     kept = [entry for name, entry in written.items() if name not in undo]
     kept += [{"cluster": cluster, "merge_into": into[cluster]} for cluster in accept]

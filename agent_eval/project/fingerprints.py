@@ -29,7 +29,7 @@ from agent_eval.storage import Replacement
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.contract import Table
-from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
+from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 
 RUN_STATE = table("run_state")
 Place = tuple[str, str | None, str | None]

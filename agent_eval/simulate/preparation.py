@@ -1,6 +1,6 @@
 """Check everything that a simulation needs before the first call, and plan its conversations."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -40,34 +40,6 @@ from agent_eval.simulate.users import Simulator
 from agent_eval.transcripts.models import Agent
 
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
-
-
-class NoUserModelError(ConfigurationError):
-    """Raised when scenarios have a simulated user and no model plays it."""
-
-    def __init__(self, scenario: str) -> None:
-        super().__init__(
-            f"Scenario {scenario!r} has a simulated user, and no model plays it. Pass --user MODEL, set user_model in "
-            "agent_eval.toml, or replace `user` with scripted `turns`."
-        )
-
-
-class UndeclaredAgentError(NotFoundError):
-    """Raised when an agent that is to be run has no valid entry in agents.yaml."""
-
-    def __init__(self, agent: str, known: Collection[str], problems: Sequence[Refusal]) -> None:
-        invalid = "".join(f" {p.file}:{p.line}: {p.reason}." for p in problems[:3])
-        super().__init__(
-            f"Agent {agent!r} has no valid entry in agents.yaml. Agents there: {', '.join(sorted(known)) or 'none'}. Add "
-            f"an entry with an endpoint.{invalid}"
-        )
-
-
-class NoScenariosError(NotFoundError):
-    """Raised when the project has no suite."""
-
-    def __init__(self) -> None:
-        super().__init__("The project has no scenarios. Add files data/scenarios/SUITE/ID.scenario.yaml.")
 
 
 class UnknownAgentPriceError(JudgeError):
@@ -136,20 +108,24 @@ def prepared(
     """Check agents, scenarios, models and permissions, and plan the conversations. Nothing is run or written.
 
     Raises:
-        UndeclaredAgentError: If an agent has no entry in agents.yaml.
+        NotFoundError: If an agent has no entry in agents.yaml.
         UnknownSuiteError: If a suite or scenario does not exist.
         ScenarioError: If a scenario of a requested suite is invalid.
         EndpointError: If an endpoint is invalid or uses what agent_eval.toml does not allow.
-        NoUserModelError: If a simulated user has no model.
+        ConfigurationError: If a simulated user has no model.
         UnknownAgentPriceError: If a cap in dollars cannot be enforced.
     """
     for name in agents:
         if name not in setup.agents:
-            raise UndeclaredAgentError(name, setup.agents, setup.agent_problems)
+            invalid = "".join(f" {p.file}:{p.line}: {p.reason}." for p in setup.agent_problems[:3])
+            raise NotFoundError(
+                f"Agent {name!r} has no valid entry in agents.yaml. Agents there: {', '.join(sorted(setup.agents)) or 'none'}. Add "
+                f"an entry with an endpoint.{invalid}"
+            )
     tested = [_tested(setup, setup.agents[name]) for name in dict.fromkeys(agents)]
     loaded = read_suites(setup.scenarios, suites)
     if not loaded:
-        raise NoScenariosError
+        raise NotFoundError("The project has no scenarios. Add files data/scenarios/SUITE/ID.scenario.yaml.")
     if problems := [problem for suite in loaded for problem in suite.problems]:
         raise ScenarioError(problems)
     known = sorted({scenario.id for suite in loaded for scenario in suite.scenarios})
@@ -170,7 +146,10 @@ def prepared(
 
 def _simulator(setup: SimulationSetup, scenario: BenchmarkScenario) -> Simulator:
     if setup.user is None:
-        raise NoUserModelError(scenario.id)
+        raise ConfigurationError(
+            f"Scenario {scenario.id!r} has a simulated user, and no model plays it. Pass --user MODEL, set user_model in "
+            "agent_eval.toml, or replace `user` with scripted `turns`."
+        )
     price = setup.price_of(setup.user.model)
     if problem := problem_of(setup.user.model, is_listed=price is not None):
         raise JudgeError(problem.replace("Judge model", "User model"))

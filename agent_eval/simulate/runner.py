@@ -27,13 +27,6 @@ MOST_REPEATS = 2  # times that a conversation is held again after a failure of t
 EVERY_S = 5.0  # seconds between two lines of progress
 
 
-class SuiteInUseError(RunError):
-    """Raised when another process runs the same suite."""
-
-    def __init__(self, suite: str) -> None:
-        super().__init__(f"Suite {suite!r} is being run by another process. Wait until it has finished.")
-
-
 @dataclass(frozen=True)
 class TestedAgent:
     """Hold an agent with its setup and the hash of its configuration."""
@@ -183,7 +176,7 @@ def simulate(
     """Hold all planned conversations, and put each session in place once it is complete.
 
     Raises:
-        SuiteInUseError: If another process runs one of the suites.
+        RunError: If another process runs one of the suites.
     """
     names = sorted({b.run.suite.name for b in benchmarks})
     with _exclusive([scenarios_folder / name for name in names]):
@@ -200,7 +193,9 @@ def _exclusive(folders: Sequence[Path]) -> Iterator[None]:
             try:
                 fcntl.flock(handles[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise SuiteInUseError(folder.name) from None
+                raise RunError(
+                    f"Suite {folder.name!r} is being run by another process. Wait until it has finished."
+                ) from None
         yield
     finally:
         for handle in handles:

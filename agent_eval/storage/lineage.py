@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import duckdb
 import polars as pl
 
-from agent_eval.storage.store import Store, columns_of, quoted
-from agent_eval.storage.versions import stored_name
+from agent_eval.storage.store import Store, quoted
 from agent_eval.tables import Table
 from agent_eval.tables.contract import TIME
 
@@ -35,9 +34,8 @@ def written_by_partition(store: Store, tables: Mapping[str, Table]) -> pl.DataFr
 
 def _counted(con: duckdb.DuckDBPyConnection, table: Table) -> pl.DataFrame:
     of = ", ".join(name if name in table.partition else f"NULL AS {name}" for name in _PARTITION)
-    run = quoted(stored_name("dagster_run_id", columns_of(con, table)))
     counted = con.execute(
-        f"SELECT {of}, count(*), arg_max({run}, created_at), epoch_us(max(created_at)) FROM store.{quoted(table.name)}"
+        f"SELECT {of}, count(*), arg_max(dagster_run_id, created_at), epoch_us(max(created_at)) FROM store.{quoted(table.name)}"
         " GROUP BY ALL HAVING count(*) > 0"
     )
     rows = [(table.name, *row) for row in counted.fetchall()]

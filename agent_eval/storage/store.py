@@ -24,18 +24,10 @@ from agent_eval.storage.kept import KeptAttachment
 from agent_eval.storage.store_errors import (
     BusyStoreError,
     MissingFolderError,
-    NewerStoreError,
     NoLockServiceError,
     StoreError,
 )
-from agent_eval.storage.versions import (
-    SCHEMA_VERSION,
-    migrate,
-    stamp,
-    stamped,
-    stored_name,
-    view_of_earlier_names,
-)
+from agent_eval.storage.versions import SCHEMA_VERSION, migrate, refuse_other_releases, stamp, stamped
 from agent_eval.tables import Table
 from agent_eval.tables.contract import DATE, DATES, TIME, DTypes
 from agent_eval.tables.frames import F
@@ -203,8 +195,8 @@ class Store:
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
                 return pl.DataFrame(schema=wanted)  # no row matches if a column is missing
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
-            held = {name: stored for name in wanted if (stored := stored_name(name, present)) in present}
-            select = ", ".join(f"{quoted(stored)} AS {quoted(name)}" for name, stored in held.items())
+            held = [name for name in wanted if name in present]
+            select = _listed(held)
             order = _listed(name for name in table.key if name in present)
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
                 frame: pl.DataFrame = con.sql(
@@ -363,12 +355,10 @@ class Store:
     def _checked(
         self, held: contextlib.ExitStack, *, read_only: bool, doing: str
     ) -> duckdb.DuckDBPyConnection:
-        """Lock and attach the database, and check that no later release has written it."""
+        """Lock and attach the database, and check that this release can use it."""
         con = self._opened(held, read_only, doing)
         with self.translated(doing):
-            version, written_by = stamped(con)
-        if version > SCHEMA_VERSION:
-            raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
+            refuse_other_releases(con, self.attach)
         return con
 
     def _is_absent(self) -> bool:
@@ -393,7 +383,7 @@ class Store:
             if version < SCHEMA_VERSION:
                 migrate(con, version)
             for table in tables:
-                _ensure(con, table)
+                ensure_columns(con, table)
             write(con)
             con.execute("COMMIT")
 
@@ -518,13 +508,6 @@ def _sql_type(dtype: DTypes) -> str:
 
 def _written(table: Table[Any], record: Replacement | None) -> list[Table[Any]]:
     return [table] if record is None else [table, record.table]
-
-
-def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Create the table and the view with its earlier column names, or add the columns that an older table lacks."""
-    lacking = ensure_columns(con, table)
-    columns = [*table.schema, *STAMPS]
-    con.execute(view_of_earlier_names(table.name, columns, replace=bool(lacking)))
 
 
 def ensure_columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:

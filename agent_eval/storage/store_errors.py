@@ -71,6 +71,20 @@ class MissingFolderError(StoreError):
         )
 
 
+class OlderStoreError(StoreError):
+    """Raised when the store was written before the first release; its tables have other names and types."""
+
+    def __init__(self, attach: str, version: int, oldest: int) -> None:
+        super().__init__(
+            attach,
+            "use",
+            f"its tables have version {version or 'of no number'}, but this agent_eval supports versions from {oldest}",
+            "Move the file away and run `agent-eval run`: everything but the answers of judge models is computed again "
+            "from data/. To keep those answers, open the store with the commit of agent_eval that wrote it, or a later "
+            "one that migrates it",
+        )
+
+
 class NewerStoreError(StoreError):
     """Raised when a later release of agent_eval wrote the store; this release would lose its columns."""
 

@@ -1,5 +1,9 @@
-"""Collect the declarations of all stored tables, to which the store adds columns `dagster_run_id` and `created_at`."""
+"""Collect the declarations of all stored tables and their graph.
 
+The store adds the columns `dagster_run_id` and `created_at` to each table.
+"""
+
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -13,6 +17,21 @@ _FILE = Path(__file__).with_name("tables.txt")
 DECLARED = read_declarations(_FILE.read_text(encoding="utf-8"), f"agent_eval/tables/{_FILE.name}")
 """What `tables.txt` declares: groups of columns and tables."""
 TABLES: dict[str, Table[Any]] = {name: each.table() for name, each in DECLARED.items() if each.is_table}
+
+Shape = Literal["agent", "version", "agent x version"]
+
+SOURCES: Mapping[str, Shape] = {
+    "agent_sessions": "agent",
+    "human_ratings": "agent",
+    "judge_config": "agent x version",
+    "scoring_spec": "version",
+    "cluster_spec": "version",
+    "gate_spec": "version",
+}
+"""The inputs that are read from files and settings, with the partitions of their data versions."""
+
+MADE_FROM: Mapping[str, tuple[str, ...]] = {name: each.reads for name, each in DECLARED.items() if each.reads}
+"""The tables and sources that each table's asset reads; tables are listed after the tables that they depend on."""
 
 
 @overload
@@ -62,3 +81,22 @@ def table(name: str) -> Table[Any]:
     if name not in TABLES:
         raise UnknownTableError(name, TABLES)
     return TABLES[name]
+
+
+def below(names: Collection[str]) -> set[str]:
+    """Return the tables that depend directly or indirectly on these tables or sources."""
+    found = set(names)
+    for name, parents in MADE_FROM.items():  # parents first
+        if found & {*parents}:
+            found.add(name)
+    return found - {*names}
+
+
+def shape_of(name: str) -> Shape:
+    """Return the kind of partitions that a table or a source has."""
+    if name in SOURCES:
+        return SOURCES[name]
+    columns = table(name).partition
+    if columns == ("agent_id",):
+        return "agent"
+    return "agent x version" if "agent_id" in columns else "version"  # board history: not partitioned

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval.commands.results.tournament import NoVerdictsError
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import AgentEvalError, NotFoundError
 from agent_eval.project import Project, UnknownAgentError
 from tests.commands.conftest import invoke, use
 
@@ -137,8 +136,8 @@ def test_bad_lines_are_refused_by_number_and_the_rest_counts(verdicts: Path) -> 
 
 
 def test_without_verdicts_their_form_is_told(verdicts: Path) -> None:
-    with pytest.raises(NoVerdictsError, match="one JSON object per line"):
+    with pytest.raises(NotFoundError, match="one JSON object per line"):
         invoke("tournament")
     write(verdicts, verdict("a", "b", "first"), verdict("b", "a", "second"))
-    with pytest.raises(NoVerdictsError, match="between a, c"):
+    with pytest.raises(NotFoundError, match="between a, c"):
         invoke("tournament", "--agent", "a", "--agent", "c")

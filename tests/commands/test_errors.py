@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from agent_eval.cli import app
 from agent_eval.clusters.naming import Case, ClusterNames, Name, Namer
+from agent_eval.errors import NotFoundError
 from agent_eval.project import Project
 from agent_eval.project.clusters import (
-    NoProposalError,
     cached_vectors,
     cluster_failures,
     cluster_version,
@@ -210,7 +210,7 @@ def test_33_of_33_proposed_merges_are_listed_accepted_and_undone_by_one_command_
     assert runner.invoke(app, ["errors", "--undo", "all"]).exit_code == 0
     assert clusters() == 66
     assert cluster_version(project) == version
-    with pytest.raises(NoProposalError, match="no such merge"):
+    with pytest.raises(NotFoundError, match="no such merge"):
         decide_proposals(project, ["E-0000000009"], [])
     by_model = project.with_settings(clusters="model")
     cluster_failures(by_model, found, run_id="r")

@@ -12,9 +12,7 @@ import pytest
 
 from agent_eval.defs import assets
 from agent_eval.defs.assets.common import (
-    MissingParentError,
     TableEvents,
-    UnknownInputError,
     check_and_store,
     part_of,
     table_asset,
@@ -82,15 +80,13 @@ def test_an_asset_that_forgets_the_parent_of_its_rows_fails_instead_of_skipping_
     scores = table("universal_scores").frame([SCORE])
     done = materialised(scores)
     (failed,) = [e for e in done.all_events if e.is_step_failure]
-    assert MissingParentError.__name__ in str(failed.step_failure_data.error)
+    assert LookupError.__name__ in str(failed.step_failure_data.error)
     assert materialised(scores, rubric_ratings=scores).success
 
 
 def test_an_input_that_is_not_declared_is_refused_instead_of_loading_every_row() -> None:
     for named in ({"without_rows": ["turn"]}, {"turn": part_of(["agent_id"])}):
-        with pytest.raises(
-            UnknownInputError, match="turn: not an input of assertion_results, which reads conv"
-        ):
+        with pytest.raises(LookupError, match="turn: not an input of assertion_results, which reads conv"):
             table_asset("assertion_results", **named)
 
 

@@ -18,7 +18,7 @@ from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.project import PARENT_RUN
-from agent_eval.tables.made_from import MADE_FROM, shape_of
+from agent_eval.tables.schema import MADE_FROM, shape_of
 from tests.defs.test_live import edit_a_session
 
 

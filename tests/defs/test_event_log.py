@@ -24,7 +24,6 @@ from sqlalchemy.engine import Engine
 
 from agent_eval.defs import launch
 from agent_eval.defs.event_log import BATCH_SIZE, BatchedSqliteEventLogStorage
-from agent_eval.defs.observations import remove_retired
 from agent_eval.defs.partitions import PAIRS
 from agent_eval.defs.resources import RANGE_TAGS
 from tests.conftest import REPOSITORY
@@ -340,10 +339,10 @@ def test_batches_are_switched_on_by_this_storage_only_and_never_against_the_user
         assert os.environ[SWITCH] == "7"
 
 
-def test_observations_under_a_name_of_an_earlier_release_are_removed(batched: dg.DagsterInstance) -> None:
+def test_a_wiped_asset_is_gone_and_others_stay(batched: dg.DagsterInstance) -> None:
     for name in ("judge_spec", "judge_config"):
         batched.report_runless_asset_event(dg.AssetObservation(name, partition="agent-0|1.0.0"))
-    remove_retired(batched)
+    batched.wipe_assets([dg.AssetKey("judge_spec")])
     assert batched.all_asset_keys() == [dg.AssetKey("judge_config")]
     assert n_events(folder(batched) / "index.db") == 1
 

@@ -6,7 +6,7 @@ from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.project.data_versions import Sources
 from agent_eval.project.fingerprints import Fingerprints, Place
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
+from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 
 AGENTS, VERSIONS = ("ada", "bob"), ("1.2.0", "1.3.0")
 

@@ -19,7 +19,7 @@ from agent_eval.defs.launch import (
 )
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
-from agent_eval.tables.made_from import MADE_FROM, below
+from agent_eval.tables.schema import MADE_FROM, below
 from tests.conftest import REPOSITORY
 
 AGENTS = sorted(path.name for path in (REPOSITORY / "data" / "sessions").iterdir())

@@ -9,7 +9,7 @@ from agent_eval.definitions import defs
 from agent_eval.defs.partitions import shape_of as partitions_of
 from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
 from agent_eval.gates import INPUTS as GATE_INPUTS
-from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
+from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 from tests.conftest import REPOSITORY, at_home
 
 GRAPH = defs.resolve_asset_graph()

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import dagster as dg
+import polars as pl
 import pytest
 from dagster import DagsterInstance
 
@@ -14,11 +15,11 @@ from agent_eval.definitions import defs
 from agent_eval.defs.checks import SET_ASIDE, check_specs
 from agent_eval.defs.gate_checks import gate_check_specs
 from agent_eval.defs.instance import deferred_interrupts
-from agent_eval.defs.launch import AUDITS, UnknownPartitionError, by_stage, dagster_home
+from agent_eval.defs.launch import AUDITS, Launch, by_stage, dagster_home
 from agent_eval.defs.observations import DATA_VERSION, NAMES, new_observations, observed, report
 from agent_eval.defs.partitions import AGENTS, VERSIONS, key_frame
 from agent_eval.defs.resources import RANGE_TAGS, is_automatic, scope_of_run
-from agent_eval.errors import StorageError
+from agent_eval.errors import NotFoundError, StorageError
 from agent_eval.project.data_versions import Sources
 from agent_eval.storage import RunScope
 from agent_eval.tables import TABLES
@@ -75,9 +76,11 @@ def test_every_asset_belongs_to_one_stage_except_the_audit() -> None:
 
 
 def test_an_unknown_version_names_those_that_are_loaded() -> None:
-    said = str(UnknownPartitionError({"9.0.0"}, ["1.0.0", "1.3.0"]))
-    assert "9.0.0" in said
-    assert "(1.0.0, 1.3.0)" in said
+    stale = pl.DataFrame({"methodology_version": ["9.0.0"]})
+    with dg.DagsterInstance.ephemeral() as instance:
+        launch = SimpleNamespace(instance=instance, _boards=lambda _: stale.clear())
+        with pytest.raises(NotFoundError, match=r"9\.0\.0 is not a partition .* \(1\.0\.0, .*1\.3\.0\)"):
+            Launch._planned(launch, stale, ())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.tables.made_from import MADE_FROM, below, shape_of
+from agent_eval.tables.schema import MADE_FROM, below, shape_of
 from benchmarks.live import environment
 from tests.conftest import REPOSITORY
 from tests.defs.stale_keys import stale

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval.errors import ConfigurationError
 from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.metrics.custom import MetricFileError, MetricModuleError, load_metrics, read_metric
-from agent_eval.metrics.metric_set import DEFAULT, MetricNameTakenError, UnknownMetricError
+from agent_eval.metrics.metric_set import DEFAULT, UnknownMetricError
 
 POLITENESS = """\
 name: politeness
@@ -161,7 +162,7 @@ def test_the_files_of_a_folder_join_the_built_in_metrics(tmp_path: Path) -> None
 def test_a_file_cannot_take_a_built_in_name_even_when_that_metric_is_off(tmp_path: Path) -> None:
     written(tmp_path, POLITENESS.replace("politeness", "verbosity"), "verbosity")
     taken = "'verbosity': the name is already used by a metric of agent-eval"
-    with pytest.raises(MetricNameTakenError, match=taken):
+    with pytest.raises(ConfigurationError, match=taken):
         load_metrics(tmp_path, off=["verbosity"])
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from agent_eval.errors import ConfigurationError
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.builtin.coherence import COHERENCE
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -11,7 +12,6 @@ from agent_eval.metrics.metric_set import (
     CONVERSATION_METRICS,
     DEFAULT,
     TURN_METRICS,
-    MetricNameTakenError,
     MetricSet,
     UnknownMetricError,
 )
@@ -62,7 +62,7 @@ def test_a_name_that_is_wrong_is_named_with_the_nearest_right_one() -> None:
     ],
 )
 def test_no_two_metrics_have_one_name(added: list[Metric], by: str) -> None:
-    with pytest.raises(MetricNameTakenError, match=by):
+    with pytest.raises(ConfigurationError, match=by):
         DEFAULT.with_custom(added)
 
 

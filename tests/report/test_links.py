@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from agent_eval.report.asset_pages.previews import N_ROWS, ORDER, preview
+from agent_eval.report.asset_pages.pages import N_ROWS, ORDER, preview
 from agent_eval.report.links import agent_page, partition_page, rating_page, row_page, run_page
 from agent_eval.report.markdown import link, markdown_table
 from agent_eval.report.names import Paths

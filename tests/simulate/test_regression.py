@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 import yaml
 
-from agent_eval.commands.errors import ScenarioExistsError, UnknownClusterError, exported
+from agent_eval.commands.errors import exported
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.project import Project
 from agent_eval.simulate.case_formats import pytest_file, task_text
 from agent_eval.simulate.regression import NotExportableError, regression
@@ -179,9 +180,9 @@ def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: py
     assert yaml.safe_load(file.read_text())["id"] == file.name.partition(".")[0]
     assert invoke("scenarios", "check").exit_code == 0
     file.write_text(file.read_text() + "seed: 3\n")
-    with pytest.raises(ScenarioExistsError, match="exists with another content"):
+    with pytest.raises(InputError, match="exists with another content"):
         invoke("errors", "--export", cluster)
-    with pytest.raises(UnknownClusterError, match=f"Did you mean '{cluster}'"):
+    with pytest.raises(NotFoundError, match=f"Did you mean '{cluster}'"):
         invoke("errors", "--export", f"{cluster}0")
     assert invoke("errors", "--export", cluster, "--json").exit_code == 2
     assert invoke("errors", "--export", cluster, "--as", "yaml").exit_code == 2
@@ -201,9 +202,6 @@ def test_other_formats_hold_each_failure_as_data(sample: Project) -> None:
             *mine.select("conversation_id", "turn_index", "quote").iter_rows()
         }
         samples = [json.loads(line) for line in exported(sample, **where, case_format="inspect").splitlines()]
-        assert [s["input"] == line["messages"] for s, line in zip(samples, lines, strict=True)].count(
-            True
-        ) == 0
         assert all(s["input"][-1]["role"] in ("user", "system") for s in samples)
         compile(exported(sample, **where, case_format="pytest"), "test_case.py", "exec")
         assert str(mine["quote"][0] or mine["reason"][0]) in exported(sample, **where, case_format="task")

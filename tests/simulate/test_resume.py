@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval.errors import RunError
 from agent_eval.project import Project
 from agent_eval.simulate.preparation import prepared
-from agent_eval.simulate.runner import SuiteInUseError
 from agent_eval.transcripts.sessions import read_session_file
 from tests.simulate.agent_server import Server
 from tests.simulate.suites import EIGHT, held, openai, ran, scenario, write_agents, write_suite
@@ -103,7 +103,7 @@ def test_two_processes_do_not_run_one_suite_at_once(root: Path, server: Server) 
     )
     assert other.stdout
     assert other.stdout.readline() == b"1\n"
-    with pytest.raises(SuiteInUseError, match="another process"):
+    with pytest.raises(RunError, match="another process"):
         ran(root, "bot")
     other.communicate(b"")
 

@@ -7,7 +7,7 @@ import pytest
 
 import agent_eval.tables.schema
 from agent_eval.tables.declaration import TableDeclarationError, read_declarations
-from agent_eval.tables.made_from import MADE_FROM, SOURCES
+from agent_eval.tables.schema import MADE_FROM, SOURCES
 
 TEXT = Path(agent_eval.tables.schema.__file__).with_name("tables.txt").read_text(encoding="utf-8")
 FRUIT = """group price | what it costs

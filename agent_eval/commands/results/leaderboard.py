@@ -48,15 +48,6 @@ class TemplateNotOnBoardError(NotFoundError):
         )
 
 
-class DateError(InputError):
-    """Raised when the value of --as-of is not a date."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"{text!r} is not a date. Expected ISO 8601, such as 2026-01-31 or 2026-01-31T12:00+02:00."
-        )
-
-
 def board_of(
     project: Project, version: str, template: str | None = None, as_of: str | None = None
 ) -> pl.DataFrame:
@@ -70,7 +61,7 @@ def board_of(
 
     Raises:
         UnknownTemplateError: If the version does not have the template.
-        DateError: If `as_of` is not a date.
+        InputError: If `as_of` is not a date.
     """
     check_template(project, version, template)
     key = pl.DataFrame({"methodology_version": [version]})
@@ -100,7 +91,7 @@ def end_of(date: str) -> float:
     """Return the end of a date (UTC), or a point in time, in seconds since 1970.
 
     Raises:
-        DateError: If the string is neither a date nor a time.
+        InputError: If the string is neither a date nor a time.
     """
     try:
         if len(date) <= len("2026-01-31"):
@@ -108,7 +99,9 @@ def end_of(date: str) -> float:
             return datetime.datetime.combine(day, datetime.time.max, datetime.UTC).timestamp()
         return parse_timestamp(date).timestamp()
     except (ValueError, OverflowError) as error:
-        raise DateError(date) from error
+        raise InputError(
+            f"{date!r} is not a date. Expected ISO 8601, such as 2026-01-31 or 2026-01-31T12:00+02:00."
+        ) from error
 
 
 def leaderboard(

@@ -20,13 +20,6 @@ from agent_eval.scores.statistics.plan import plan_one, plan_two
 _HEADS = ("quantity", "over", "has", "trials", "detectable", "wanted", "needs", "or trials", "note")
 
 
-class WantedDifferenceError(InputError):
-    """Raised when the requested difference is outside the scale."""
-
-    def __init__(self, points: float) -> None:
-        super().__init__(f"--difference {points:g}: expected a number above 0 and at most 100.")
-
-
 def plan(
     project: Project,
     out: Console,
@@ -40,12 +33,12 @@ def plan(
     """Print the plan for one agent, or for the comparison of two agents.
 
     Raises:
-        WantedDifferenceError: If the requested difference is not above 0 and at most 100.
+        InputError: If the requested difference is not above 0 and at most 100.
         UnknownAgentError: If an agent has no rows.
         SameAgentError: If both ids are equal.
     """
     if not 0 < points <= 100:
-        raise WantedDifferenceError(points)
+        raise InputError(f"--difference {points:g}: expected a number above 0 and at most 100.")
     found = compared(project, version, agent, other)
     counts = _counts(found)
     mine = counts.filter(agent_id=agent).drop("agent_id")

@@ -29,7 +29,7 @@ def spend(project: Project, out: Console, *, since: str | None, as_json: bool) -
         as_json: Print rows as JSON instead.
 
     Raises:
-        DateError: If `since` is not a date.
+        InputError: If `since` is not a date.
     """
     rows = project.beside_store.spent()
     if since is not None:

@@ -21,27 +21,6 @@ from agent_eval.project.ingest import ingest
 from agent_eval.scores.statistics.tournament import Tournament, tournament
 
 
-class NoVerdictsError(NotFoundError):
-    """Raised when there are no pairwise verdicts."""
-
-    def __init__(self, folder: Path, agents: Sequence[str]) -> None:
-        of = f" between {', '.join(agents)}" if agents else ""
-        super().__init__(
-            f"No pairwise verdicts{of} in {folder}/*.jsonl. Write one JSON object per line, with task, first, second (agent "
-            'ids), winner ("first", "second", "tie" or null) and judge. Judge each pair of answers in both orders.'
-        )
-
-
-class NoPairsError(NotFoundError):
-    """Raised when no two agents have a task in common."""
-
-    def __init__(self, agents: Sequence[str]) -> None:
-        super().__init__(
-            f"No two of the agents {', '.join(agents) or '(none yet)'} have a task in common. Agents share a task if "
-            "their conversations have the same task_id in the same task set."
-        )
-
-
 def show_tournament(
     project: Project, out: Console, err: Console, *, folder: Path | None, agents: Sequence[str], as_json: bool
 ) -> int:
@@ -51,7 +30,7 @@ def show_tournament(
         0 if all lines were read; 1 if a line was rejected.
 
     Raises:
-        NoVerdictsError: If there are no verdicts between the given agents.
+        NotFoundError: If there are no verdicts between the given agents.
     """
     source = folder or project.home.data / "pairwise"
     verdicts, refusals = read_pairwise(source)
@@ -60,7 +39,11 @@ def show_tournament(
     if agents:
         verdicts = verdicts.filter(pl.col(side).is_in(list(agents)) for side in ("first", "second"))
     if verdicts.is_empty():
-        raise NoVerdictsError(source, agents)
+        of = f" between {', '.join(agents)}" if agents else ""
+        raise NotFoundError(
+            f"No pairwise verdicts{of} in {source}/*.jsonl. Write one JSON object per line, with task, first, second (agent "
+            'ids), winner ("first", "second", "tie" or null) and judge. Judge each pair of answers in both orders.'
+        )
     _show(out, err, verdicts, as_json=as_json)
     return 1 if refusals else 0
 
@@ -76,7 +59,7 @@ def ask_tournament(
         0 if all comparisons have a verdict; 1 if some comparisons have no verdict; 2 if no comparison has a verdict.
 
     Raises:
-        NoPairsError: If no two agents have a task in common.
+        NotFoundError: If no two agents have a task in common.
         UnknownAgentError: If an agent is unknown.
         UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
     """
@@ -87,7 +70,10 @@ def ask_tournament(
     tables = ingest(project, chosen)
     asked = comparisons(tables["conversations"], tables["turns"])
     if not asked:
-        raise NoPairsError(chosen)
+        raise NotFoundError(
+            f"No two of the agents {', '.join(chosen) or '(none yet)'} have a task in common. Agents share a task if "
+            "their conversations have the same task_id in the same task set."
+        )
     panel = Panel(judge, project.judge_runtime, project.view_limits)
     names = project.blinded_terms(chosen)
     try:

@@ -91,38 +91,6 @@ SHEET = "rating-sheet.csv"
 """A file beside data/ with a row per rating of a session, to be filled in by people; it is not read from there."""
 
 
-class UnknownBenchmarkError(NotFoundError):
-    """Raised when a packaged suite does not exist."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no packaged suite {name!r}. Suites: {', '.join(packaged_suites())}.")
-
-
-class NoSampleError(NotFoundError):
-    """Raised when this installation does not contain the sample."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This installation does not contain the sample. Install the wheel, or run from a checkout with data/."
-        )
-
-
-class UnknownSampleError(NotFoundError):
-    """Raised when a sample does not exist."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"There is no sample {name!r}. Samples: {', '.join(SAMPLES)}; without a name, --sample copies the fictional agents of the README."
-        )
-
-
-class NotAFolderError(InputError):
-    """Raised when a project cannot be created in the given folder."""
-
-    def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder.")
-
-
 def init(
     out: Console,
     folder: Path,
@@ -136,15 +104,17 @@ def init(
     With `benchmark`, copy the packaged suite of this name, and write agents.yaml and a rating sheet for it.
 
     Raises:
-        UnknownBenchmarkError: If there is no packaged suite of this name.
-        NoSampleError: If the sample is requested but not installed.
-        UnknownSampleError: If there is no sample of this name.
-        NotAFolderError: If the folder cannot be created or is not writable.
+        NotFoundError: If there is no packaged suite of this name.
+        NotFoundError: If the sample is requested but not installed.
+        NotFoundError: If there is no sample of this name.
+        InputError: If the folder cannot be created or is not writable.
     """
     if sample is not None and not with_sample:
         raise InputError(f"{sample!r} is the name of a sample; write --sample {sample}, or omit it.")
     if benchmark is not None and benchmark not in packaged_suites():
-        raise UnknownBenchmarkError(benchmark)
+        raise NotFoundError(
+            f"There is no packaged suite {benchmark!r}. Suites: {', '.join(packaged_suites())}."
+        )
     if benchmark is not None and with_sample:
         raise InputError("--benchmark and --sample exclude each other. Create two projects.")
     source = _sample(sample) if with_sample else None
@@ -162,7 +132,10 @@ def init(
         if benchmark is not None:
             kept = _add_benchmark(benchmark, folder)
     except OSError as error:
-        raise NotAFolderError(folder, error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        raise InputError(
+            f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder."
+        ) from error
     made = "Project made" if is_new else "The project already exists; its files are kept"
     out.print(one_line(f"{made}: {folder.resolve()}"), markup=False, soft_wrap=True)
     for name in kept:
@@ -178,14 +151,18 @@ def init(
 def _sample(name: str | None) -> Path:
     """Return the folder of a sample: in the package if installed from a wheel, or in a checkout."""
     if name is not None and name not in SAMPLES:
-        raise UnknownSampleError(name)
+        raise NotFoundError(
+            f"There is no sample {name!r}. Samples: {', '.join(SAMPLES)}; without a name, --sample copies the fictional agents of the README."
+        )
     places = (PACKAGE / "sample", PACKAGE.parent / "data")
     if name is not None:
         places = (PACKAGE / "samples" / name, PACKAGE.parent / "samples" / name)
     for folder in places:
         if (folder / "sessions").is_dir():
             return folder
-    raise NoSampleError
+    raise NotFoundError(
+        "This installation does not contain the sample. Install the wheel, or run from a checkout with data/."
+    )
 
 
 def _add_benchmark(name: str, folder: Path) -> list[str]:

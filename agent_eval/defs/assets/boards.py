@@ -76,7 +76,7 @@ def boards_of_agents(
 
 
 @dg.asset(
-    **table_asset("pairwise_comparisons"),
+    **table_asset("pairwise_comparisons", {"judge_calibration"}),
     group_name="boards",
     freshness_policy=WEEKLY,
 )

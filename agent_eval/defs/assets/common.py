@@ -21,8 +21,8 @@ from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
-from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
 from agent_eval.tables.rules import PARENTS
+from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 
 OWNERS = ["team:evaluation"]
 KINDS = {"polars", "duckdb"}
@@ -66,7 +66,7 @@ def table_asset(name: str, without_rows: Collection[str] = (), **parts: dict[str
         parts: The inputs of which only a part is loaded, each from `part_of`.
 
     Raises:
-        UnknownInputError: If a name in `without_rows` or `parts` is not an input of the table.
+        LookupError: If a name in `without_rows` or `parts` is not an input of the table.
     """
     return {
         **_op([name], without_rows, parts),
@@ -103,21 +103,14 @@ def table_multi_asset(
     }
 
 
-class UnknownInputError(LookupError):
-    """Raised when the decorator of an asset names an input that `tables.txt` does not declare for its table."""
-
-    def __init__(self, table_name: str, names: Iterable[str]) -> None:
-        super().__init__(
-            f"{', '.join(sorted(names))}: not an input of {table_name}, which reads {', '.join(MADE_FROM[table_name])}. "
-            "Correct the name, or the line `reads` in agent_eval/tables/tables.txt."
-        )
-
-
 def _op(names: list[str], without_rows: Collection[str], parts: Mapping[str, dict[str, Any]]) -> _Op:
     """Return the partitions, inputs and checks of the op that fills these tables."""
     reads, shape = MADE_FROM[names[0]], shape_of(names[0])
     if unknown := {*without_rows, *parts} - {*reads}:
-        raise UnknownInputError(names[0], unknown)
+        raise LookupError(
+            f"{', '.join(sorted(unknown))}: not an input of {names[0]}, which reads {', '.join(reads)}. "
+            "Correct the name, or the line `reads` in agent_eval/tables/tables.txt."
+        )
     mappings = {parent: MAPPINGS.get((shape, shape_of(parent))) for parent in reads}
     unloaded = {*SOURCES, *without_rows}
     return {
@@ -206,27 +199,20 @@ def check_and_store(
 
     Raises:
         dg.Failure: If a blocking check failed; the stored rows are not changed.
-        MissingParentError: If a parent table was not passed.
+        LookupError: If a parent table was not passed.
     """
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
     at_hand: dict[str, Rows] = {**parents, **frames}
     for name, frame in frames.items():
         if name in PARENTS and PARENTS[name][0] not in at_hand:
-            raise MissingParentError(name)
+            parent = PARENTS[name][0]
+            raise LookupError(
+                f"The rows of {name} belong to rows of {parent}: pass {parent}={parent} to check_and_store."
+            )
         for event in checked(name, frame, partitions, at_hand, output=name if len(frames) > 1 else "result"):
             if isinstance(event, dg.Output):
                 _show(context, name, event.value, partitions, interval)
             yield event
-
-
-class MissingParentError(LookupError):
-    """Raised when an asset does not pass the parent table that its check `no_orphans` needs."""
-
-    def __init__(self, name: str) -> None:
-        parent = PARENTS[name][0]
-        super().__init__(
-            f"The rows of {name} belong to rows of {parent}: pass {parent}={parent} to check_and_store."
-        )
 
 
 def _show(

@@ -10,7 +10,7 @@ from agent_eval.project import Project
 from agent_eval.project import gates as gating
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables.frames import Agents
-from agent_eval.tables.made_from import MADE_FROM
+from agent_eval.tables.schema import MADE_FROM
 
 
 @dg.asset(

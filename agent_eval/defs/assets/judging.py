@@ -30,7 +30,7 @@ from agent_eval.tables.frames import (
     TurnJudgments,
     Turns,
 )
-from agent_eval.tables.made_from import MADE_FROM
+from agent_eval.tables.schema import MADE_FROM
 
 _TEXTS = ("agent_id", "conversation_id", "turn_index", "messages", "content_hash")
 """The columns of turns that a judge reads. The other texts are parts of the messages."""

@@ -22,15 +22,6 @@ CAPS = (
 OF_AUTOMATION = ("automation_max_calls_per_day", "automation_max_cost_usd_per_day")
 
 
-class NoCapError(JudgeError):
-    """Raised when Dagster would start an agent without a cap on calls or cost."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(
-            f"No agent was started, because no cap is set. Set one of {', '.join(names)} in agent_eval.toml."
-        )
-
-
 def runnable_agents(project: Project) -> list[str]:
     """Return the agents of agents.yaml that have an endpoint, sorted."""
     return sorted(name for name, agent in project.declared[0].items() if agent.endpoint is not None)
@@ -42,11 +33,13 @@ def hold_sessions(
     """Hold the missing conversations of these agents, and write their sessions.
 
     Raises:
-        NoCapError: If no cap applies; a schedule needs a cap for automation.
+        JudgeError: If no cap applies; a schedule needs a cap for automation.
     """
     names = OF_AUTOMATION if project.origin.is_automatic else CAPS
     if all(getattr(project.settings, name) is None for name in names):
-        raise NoCapError(names)
+        raise JudgeError(
+            f"No agent was started, because no cap is set. Set one of {', '.join(names)} in agent_eval.toml."
+        )
     simulation = prepared(project.simulation_setup(), agents, suites, n_sessions=n_sessions, seed=seed)
     return simulation.run(watch)
 

@@ -149,7 +149,7 @@ def hold_trial(
 
     Raises:
         ScenarioError: If the scenario is invalid.
-        UndeclaredAgentError: If agents.yaml has no such agent.
+        NotFoundError: If agents.yaml has no such agent.
         NotHeldError: If the agent cannot be reached, or a cap is reached.
         JudgeError: If a judge model cannot be used.
     """

@@ -6,7 +6,7 @@ import polars as pl
 
 from agent_eval.report.links import REPORT, rating_page, run_page
 from agent_eval.report.markdown import markdown_table
-from agent_eval.tables.made_from import MADE_FROM as ALL_MADE_FROM
+from agent_eval.tables.schema import MADE_FROM as ALL_MADE_FROM
 
 MOST = 40  # maximum number of ratings
 _ON_THE_WAY = (

@@ -33,8 +33,8 @@ from agent_eval.storage.lake.errors import (
 )
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.store import RunScope, Store, columns_of, ensure_columns
-from agent_eval.storage.store_errors import BusyStoreError, NewerStoreError, StoreError
-from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamped
+from agent_eval.storage.store_errors import BusyStoreError, StoreError
+from agent_eval.storage.versions import SCHEMA_VERSION, migrate, refuse_other_releases
 from agent_eval.tables import Table
 
 LAKE_SCHEMA = "ducklake"
@@ -200,11 +200,9 @@ class LakeStore(Store):
 
     def _version(self, lake: Lake) -> int:
         """Return the version of the lake; a query of its own transaction, unless one is in progress."""
-        version, written_by = stamped(lake.con)
+        version = refuse_other_releases(lake.con, self.attach)
         if version == 0:  # `store init` was interrupted
             raise NotInitialisedError(self.attach, "use")
-        if version > SCHEMA_VERSION:
-            raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
         return version
 
     def _opened_lake(self) -> Lake:

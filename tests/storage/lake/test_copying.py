@@ -211,8 +211,9 @@ def test_the_answers_of_a_killed_audit_are_copied_in_both_directions(lake: LakeS
 
 
 def test_a_file_of_an_earlier_release_is_migrated_and_another_database_is_refused(
-    lake: LakeStore, tmp_path: Path
+    lake: LakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("agent_eval.storage.versions.OLDEST_VERSION", SCHEMA_VERSION - 1)
     file, other = tmp_path / "store.duckdb", tmp_path / "other.duckdb"
     Store.at(file).upsert(STATE, ROW, run_id="r")
     with duckdb.connect(file) as con:
