@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import dagster as dg
+import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.assets.common import (
@@ -65,10 +66,7 @@ def boards_of_agents(
     scores = with_judge_error(project, composite_scores)
     board = boards.leaderboard(scores, agents, reliability, successors, project.settings.interval)  # type: ignore[arg-type]
     board = with_calibration(project, board)
-    for version in versions_in(board):
-        page = board_page(board.filter(methodology_version=version), version, _report_at(project))
-        text = {"board": dg.MetadataValue.md(page)}
-        context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
+    _show_boards(context, project, board)
     _show_successors(context, project, "leaderboard")
     show_lineage(context, project, "leaderboard")
     made = {"leaderboard": board, **recorded(project, board, composite_scores, context.partition_keys)}
@@ -155,6 +153,13 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
             "n_bytes": made.n_bytes,
         }
     )
+
+
+def _show_boards(context: dg.AssetExecutionContext, project: Project, board: pl.DataFrame) -> None:
+    for version in versions_in(board):
+        page = board_page(board.filter(methodology_version=version), version, _report_at(project))
+        text = {"board": dg.MetadataValue.md(page)}
+        context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
 
 
 def _show_successors(context: dg.AssetExecutionContext, project: Project, asset: str) -> None:
