@@ -10,7 +10,6 @@ import pytest
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
-from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from tests.commands.conftest import Model, invoke, use
 from tests.conftest import TWO_AGENTS as AGENTS
@@ -91,7 +90,6 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(
     both, n_states = boards(), read("board_history").height
     assert read("board_changes").height == n_changes + len(AGENTS)
 
-    the_judge_of_each_agent_is_stored_as_in_an_earlier_store("1.2.0")
     assert "Nothing was stale" in invoke("run", "--methodology", "1.2.0").output
     edit_a_session(two_agents_copy)
     agent_eval("run", "--methodology", "1.2.0")
@@ -117,16 +115,6 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(
     assert not held["judge"].is_in(["c/model"]).any()
     recorded = read("turn_judgments").filter(judge="recorded")
     assert set(recorded["judge_model"]) == {"author:agent_eval-sample"}
-
-
-def the_judge_of_each_agent_is_stored_as_in_an_earlier_store(version: str) -> None:
-    """One row for all agents of the version."""
-    project = Project.open()
-    by_pair = project.table("judge_state").filter(methodology_version=version)
-    assert by_pair.height == len(AGENTS)
-    project.store.delete(table("judge_state"), by_pair.select("methodology_version").unique())
-    legacy = by_pair.head(1).with_columns(agent_id=pl.lit(None, dtype=pl.String))
-    project.store.upsert(table("judge_state"), legacy, run_id="earlier")
 
 
 def rows_of(printed: str) -> list[dict[str, Any]]:
