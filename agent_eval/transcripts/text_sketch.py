@@ -3,7 +3,7 @@
 A text is compared by its shingles: runs of three words, without case, punctuation, accents and look-alike letters, and
 without numbers, words that look like ids, fillers and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
 texts and an unbiased sample of long ones (Broder, On the resemblance and containment of documents, 1997). Shingles that the agent
-had before it from a tool, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
+had before it from a tool, the user, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
 not make one a copy of the other.
 """
 
@@ -81,16 +81,20 @@ class TextSketch:
         return self.n_shingles <= SIZE
 
 
-def containment(a: TextSketch, b: TextSketch) -> float:
+def containment(a: TextSketch, b: TextSketch, *, of_two_agents: bool = False) -> float:
     """Return the share of the shorter text's shingles that the other text has, 0–1, estimated for long texts.
 
-    What both quote does not count, unless the shorter text has next to nothing else.
+    What both quote does not count. If the shorter text has next to nothing else, the whole texts are compared; of two
+    agents they share nothing then, because both had to say the same.
     """
     shorter, longer = sorted((a, b), key=lambda sketch: sketch.n_shingles)
     known = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
     among = [h for h in shorter.hashes if h <= known]
-    if own := {*among} - (a.quoted & b.quoted):
-        among = [h for h in among if h in own] if len(own) >= _LEAST_OWN * len(among) else among
+    own = [h for h in among if h not in a.quoted or h not in b.quoted]
+    if own and len(own) >= _LEAST_OWN * len(among):
+        among = own
+    elif of_two_agents:
+        return 0.0
     least = 1 if a.is_exact and b.is_exact else min(_FEWEST, shorter.n_shingles)
     return len({*among} & {*longer.hashes}) / max(len(among), least)
 
@@ -104,10 +108,12 @@ def text_sketch(conversation: Conversation) -> str | None:
 
 
 def _sources(conversation: Conversation) -> Iterator[str]:
-    """Yield the texts that the agent had before it: its knowledge, its instructions and the results of its tools."""
+    """Yield the texts that the agent had before it: its knowledge, instructions, results of tools, and what users said."""
     yield from conversation.knowledge or ()
+    if isinstance(policy := conversation.metadata.get("policy"), str):
+        yield policy
     for message in conversation.messages:
-        if message.content and message.role not in ("assistant", "user"):
+        if message.content and message.role != "assistant":
             yield message.content
 
 
