@@ -24,6 +24,7 @@ ENOUGH_WORDS = 40
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
 _MOST_KNOWN = 100_000  # words whose hashes are kept
+_LONG = 3_000  # characters from which the shingles of a source are kept
 _SHORT = 20_000  # characters of a text whose codes are kept
 _FILLER_TIMES, _FILLER_EVERY = 3, 16  # a word that occurs so often, and more than once in so many words
 _FEWEST = 8  # shingles that a share is estimated from
@@ -45,11 +46,17 @@ class TextSketch:
         n_words, said = _coded(texts)
         if len(said) <= SHINGLE:
             return None
-        own, given = _hashed(said, _coded(sources)[1])
+        short, long = list[str](), list[str]()
+        for source in sources:
+            (short if len(source) < _LONG else long).append(source)
+        own, given = _hashed(said, _coded(short)[1])
         if not own:
             return None
         lowest = own[:SIZE]
-        return cls(n_words, len(own), tuple(lowest), frozenset(given.intersection(lowest)))
+        quoted = given.intersection(lowest)
+        for source in long:
+            quoted |= _hashes_before(source[:_MOST]).intersection(lowest)
+        return cls(n_words, len(own), tuple(lowest), frozenset(quoted))
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -162,6 +169,12 @@ def _hashed(said: list[int], given: list[int]) -> tuple[list[int], set[int]]:
     own.sort()
     others = mixed[len(said) :][is_within[len(said) :]].tolist() if given else ()
     return list(dict.fromkeys(own.tolist())), set(others)
+
+
+@lru_cache(maxsize=64)
+def _hashes_before(text: str) -> frozenset[int]:
+    """Return the hashes of the shingles of a long source, which many conversations have, such as instructions."""
+    return frozenset(_hashed(_coded([text])[1], [])[0])
 
 
 def _without_fillers(words: list[int]) -> list[int]:

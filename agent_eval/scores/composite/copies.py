@@ -85,7 +85,7 @@ def near_duplicates(
 ) -> list[Match]:
     """Return a match for each text that is a near-duplicate of an earlier one, or else shares at least `least` with one.
 
-    Texts of two `agents` that consist of what both were given are no match.
+    Texts of two `agents` that consist of what both were given do not match.
 
     The time is linear in the number of texts: candidates are the first texts with the same smallest hashes.
     """

@@ -158,7 +158,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _state(record: Mapping[str, JsonValue]) -> str | None:
-    """Return the error that Vertex's batches write as `status`, such as 'Bad Request: {…}'; one word is no error."""
+    """Return the error that Vertex's batches write as `status`, such as 'Bad Request: {…}'; one word is not an error."""
     state = record.get("status")
     return state if isinstance(state, str) and len(state.split()) > 1 else None
 
