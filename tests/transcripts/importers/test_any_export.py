@@ -522,6 +522,11 @@ CASES = {
             {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "NameError"}}, {"text": "a1"}]}]}],
         [[(U, "q1"), (A, None), (T, "NameError"), (A, "a1")]], (), ("NameError",),
     ),
+    "gemini-blocked-prompt": Case(
+        [{"request": {"contents": [{"role": U, "parts": [{"text": "q1"}]}]},
+          "response": {"promptFeedback": {"blockReason": "SAFETY"}}}],
+        [[(U, "q1")]], (), ("the prompt was blocked: SAFETY",),
+    ),
     "vertex-batch-error": Case(
         [{"status": "Bad Request: no such model", "response": {},
           "request": {"contents": [{"role": U, "parts": [{"text": "q1"}]}]}}],

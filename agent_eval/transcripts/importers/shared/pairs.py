@@ -43,7 +43,8 @@ def is_pair(value: JsonValue) -> bool:
         record.get("messages"), list
     )
     response = _body(record, RESPONSES)
-    is_answer = _has_reply(response) or "error" in response or _is_unanswered(record)
+    is_answer = _has_reply(response) or "error" in response or _blocked(response) is not None
+    is_answer = is_answer or _is_unanswered(record)
     is_beside = _reply_beside(record) is not None
     return (has_request and is_answer) or _is_response(record) or is_beside or _is_asked_and_answered(record)
 
@@ -144,7 +145,13 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     if is_alone:
         rest = {"id": record.get("id")}
     if not reply and not rest.get("error"):
-        own = (response.get("error"), *(record.get(key) for key in _ERRORS), _state(record), _NO_RESPONSE)
+        own = (
+            response.get("error"),
+            _blocked(response),
+            *(record.get(key) for key in _ERRORS),
+            _state(record),
+            _NO_RESPONSE,
+        )
         rest["error"] = next(error for error in own if error)
     model = response.get("model") or request.get("model")
     known: dict[str, JsonValue] = {
@@ -155,6 +162,12 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         PAIR: True,
     }
     return {**rest, **{key: value for key, value in known.items() if value is not None}}
+
+
+def _blocked(response: Mapping[str, JsonValue]) -> str | None:
+    """Return why Gemini answered nothing to a prompt, or None if it did not say so."""
+    reason = text_of(mapping(response.get("promptFeedback")).get("blockReason"))
+    return None if reason is None else f"the prompt was blocked: {reason}"
 
 
 def _state(record: Mapping[str, JsonValue]) -> str | None:
