@@ -4,6 +4,7 @@ import re
 import sys
 import unicodedata
 from functools import cache
+from html import unescape
 
 REPLACEMENT = "\ufffd"
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates
@@ -11,9 +12,17 @@ _UNPRINTABLE = dict.fromkeys((*range(32), *range(127, 160), *_BIDI, *range(0xD80
 _STEERING = {i: c for i, c in _UNPRINTABLE.items() if chr(i) not in "\n\t"}
 _BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 LONGEST = 2_000
-_LOOK_ALIKE = dict(  # Cyrillic and Greek letters
-    zip("аеорсухікѕјԁһвмнтԛԝӏοαινκρτυχ", "aeopcyxiksjdhbmhtqwloaivkptux", strict=True)
-)
+_LOOK_ALIKE = {
+    letter: latin
+    for letters, latins in {
+        "аеорсухікѕјԁһвмнтԛԝӏ": "aeopcyxiksjdhbmhtqwl",  # Cyrillic
+        "οαινκρτυχβγεηζω": "oaivkptuxbyenzw",  # Greek
+        "օոսհցզյաե": "onuhgqjae",  # Armenian
+        "ᴀʙᴄᴅᴇғɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡʏᴢ": "abcdefghijklmnopqrstuvwyz",  # small capitals
+        "ɑɡıɩ": "agii",
+    }.items()
+    for letter, latin in zip(letters, latins, strict=True)
+}
 _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
 """A word, or a letter of a script that is written without spaces."""
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
@@ -31,6 +40,8 @@ def folded_words(text: str) -> list[str]:
 
     Hyphens, apostrophes and tags do not separate words.
     """
+    if "&" in text:
+        text = unescape(text)
     if "<" in text:
         text = _TAG.sub("", text)
     if text.isascii():

@@ -22,6 +22,7 @@ _WORDS = """
     missing empty todo tbd regular normal see above below transcript transcripts
     es wurde wurden eingefugt injiziert geen fout fouten nessun errore nenhum erro
     нет ошибка ошибки ошибок без なし 無し エラーなし 无 没有错误 无错误
+    foo bar baz xxx xx lorem ipsum asdf placeholder dummy
     kein keine keiner keinen nichts ohne fehler ningun ninguno ninguna aucun aucune sin sans erreur
 """
 _SAYS_NOTHING = frozenset(folded_words(_WORDS))

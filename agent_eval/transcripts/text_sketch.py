@@ -3,7 +3,7 @@
 A text is compared by its shingles: runs of three words, without case, punctuation, accents and look-alike letters, and
 without numbers, words that look like ids, fillers and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
 texts and an unbiased sample of long ones (Broder, On the resemblance and containment of documents, 1997). Shingles that the agent
-had before it from a tool, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
+had before it from a tool, the user, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
 not make one a copy of the other.
 """
 
@@ -24,6 +24,7 @@ ENOUGH_WORDS = 40
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
 _MOST_KNOWN = 100_000  # words whose hashes are kept
+_LONG = 3_000  # characters from which the shingles of a source are kept
 _SHORT = 20_000  # characters of a text whose codes are kept
 _FILLER_TIMES, _FILLER_EVERY = 3, 16  # a word that occurs so often, and more than once in so many words
 _FEWEST = 8  # shingles that a share is estimated from
@@ -45,11 +46,17 @@ class TextSketch:
         n_words, said = _coded(texts)
         if len(said) <= SHINGLE:
             return None
-        own, given = _hashed(said, _coded(sources)[1])
+        short, long = list[str](), list[str]()
+        for source in sources:
+            (short if len(source) < _LONG else long).append(source)
+        own, given = _hashed(said, _coded(short)[1])
         if not own:
             return None
         lowest = own[:SIZE]
-        return cls(n_words, len(own), tuple(lowest), frozenset(given.intersection(lowest)))
+        quoted = given.intersection(lowest)
+        for source in long:
+            quoted |= _hashes_before(source[:_MOST]).intersection(lowest)
+        return cls(n_words, len(own), tuple(lowest), frozenset(quoted))
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -81,16 +88,20 @@ class TextSketch:
         return self.n_shingles <= SIZE
 
 
-def containment(a: TextSketch, b: TextSketch) -> float:
+def containment(a: TextSketch, b: TextSketch, *, of_two_agents: bool = False) -> float:
     """Return the share of the shorter text's shingles that the other text has, 0–1, estimated for long texts.
 
-    What both quote does not count, unless the shorter text has next to nothing else.
+    What both quote does not count. If the shorter text has next to nothing else, the whole texts are compared; of two
+    agents they share nothing then, because both had to say the same.
     """
     shorter, longer = sorted((a, b), key=lambda sketch: sketch.n_shingles)
     known = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
     among = [h for h in shorter.hashes if h <= known]
-    if own := {*among} - (a.quoted & b.quoted):
-        among = [h for h in among if h in own] if len(own) >= _LEAST_OWN * len(among) else among
+    own = [h for h in among if h not in a.quoted or h not in b.quoted]
+    if own and len(own) >= _LEAST_OWN * len(among):
+        among = own
+    elif of_two_agents:
+        return 0.0
     least = 1 if a.is_exact and b.is_exact else min(_FEWEST, shorter.n_shingles)
     return len({*among} & {*longer.hashes}) / max(len(among), least)
 
@@ -104,10 +115,12 @@ def text_sketch(conversation: Conversation) -> str | None:
 
 
 def _sources(conversation: Conversation) -> Iterator[str]:
-    """Yield the texts that the agent had before it: its knowledge, its instructions and the results of its tools."""
+    """Yield the texts that the agent had before it: its knowledge, instructions, results of tools, and what users said."""
     yield from conversation.knowledge or ()
+    if isinstance(policy := conversation.metadata.get("policy"), str):
+        yield policy
     for message in conversation.messages:
-        if message.content and message.role not in ("assistant", "user"):
+        if message.content and message.role != "assistant":
             yield message.content
 
 
@@ -156,6 +169,12 @@ def _hashed(said: list[int], given: list[int]) -> tuple[list[int], set[int]]:
     own.sort()
     others = mixed[len(said) :][is_within[len(said) :]].tolist() if given else ()
     return list(dict.fromkeys(own.tolist())), set(others)
+
+
+@lru_cache(maxsize=64)
+def _hashes_before(text: str) -> frozenset[int]:
+    """Return the hashes of the shingles of a long source, which many conversations have, such as instructions."""
+    return frozenset(_hashed(_coded([text])[1], [])[0])
 
 
 def _without_fillers(words: list[int]) -> list[int]:

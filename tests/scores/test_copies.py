@@ -47,6 +47,9 @@ DISGUISES: dict[str, Disguise] = {
     "one word amid": lambda said, _: said.replace(" ", " indeed ", 20).replace(" indeed ", " ", 19),
     "a trace id": lambda said, slot: f"[trace 9f8a{hash(slot) % 10**9:x}77] {said}",
     "look-alike letters": lambda said, _: said.translate(str.maketrans("aeopc", "аеорс")),
+    "greek letters": lambda said, _: said.translate(str.maketrans("aeiknoptuvxy", "αεικηορτυνχγ")),
+    "small capitals": lambda said, _: said.translate(str.maketrans("abcdegikmnoptu", "ᴀʙᴄᴅᴇɢɪᴋᴍɴᴏᴘᴛᴜ")),
+    "entities": lambda said, _: "".join(f"&#{ord(c)};" if c != " " else c for c in said),
     "accents": lambda said, _: said.replace("a", "á").replace("e", "e\u0301"),
     "invisible letters": lambda said, _: said.replace("a", "a\u200b").replace("n ", "n\u00ad "),
     "full width": lambda said, _: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in said),
@@ -410,6 +413,27 @@ def test_what_two_texts_quote_from_a_source_does_not_make_them_copies() -> None:
     assert TextSketch.read(said[0].text()) == said[0]
     assert containment(said[0], said[1]) < 0.2
     assert containment(plain[0], plain[1]) > NEAR  # next to nothing of their own
+    assert containment(plain[0], plain[1], of_two_agents=True) == 0
+    alone = TextSketch.of([policy])
+    assert alone is not None
+    assert containment(alone, plain[0], of_two_agents=True) > NEAR  # only one of them was given it
+
+
+@pytest.mark.parametrize("given", ["user", "policy", "knowledge"])
+def test_agents_that_must_say_what_they_were_given_keep_their_ranks(tmp_path: Path, given: str) -> None:
+    for name in "ab":
+        made = session_of("task", 60)
+        for c in made:
+            texts = [m["content"] for m in c["messages"] if m["role"] == "assistant"]
+            if given == "user":
+                c["messages"][0]["content"] += " ".join(["Correct this text:", *texts])
+            elif given == "policy":
+                c["metadata"] = {"policy": " ".join(texts)}
+            else:
+                c["knowledge"] = texts
+            c["messages"][-1]["content"] += f" {text(name, 4)}"
+        write(tmp_path, name, "s", made)
+    assert {name: rank for name, (rank, _) in ranks_and_reasons(tmp_path).items()} == {"a": 1, "b": 1}
 
 
 def test_fillers_and_numbers_between_the_words_do_not_make_another_text() -> None:

@@ -17,7 +17,7 @@ NOTHING: tuple[Any, ...] = (
     {"injected": False, "kind": "timeout"}, {"is_injected": "no", "tool": "get_order"}, {"description": "No error was injected"},
     {"status": 0}, {"error": {"injected": True}}, {"isInjected": True}, {"recovered": True}, {"timeout": False},
     "Es wurde kein Fehler eingefügt.", "нет ошибки", "エラーなし", "没有错误", "geen",
-    "1", "42", "none was needed", "Nothing is wrong", "see transcript", "See above.",
+    "1", "42", "none was needed", "Nothing is wrong", "see transcript", "See above.", "xxx", "foo", "Lorem ipsum",
 )  # fmt: skip
 DESCRIBED: tuple[Any, ...] = (
     "503", {"status": "404"}, "Nothing was returned by the tool", "empty message", "x", "a broken date", "timeout", "The order number is impossible.", "The date does not exist.", "Order not found",

@@ -80,8 +80,12 @@ def units_of(said: Sequence[SlotText]) -> list[Unit]:
     return units
 
 
-def near_duplicates(sketches: Sequence[TextSketch], least: float = NEAR) -> list[Match]:
+def near_duplicates(
+    sketches: Sequence[TextSketch], least: float = NEAR, agents: Sequence[str] | None = None
+) -> list[Match]:
     """Return a match for each text that is a near-duplicate of an earlier one, or else shares at least `least` with one.
+
+    Texts of two `agents` that consist of what both were given do not match.
 
     The time is linear in the number of texts: candidates are the first texts with the same smallest hashes.
     """
@@ -95,7 +99,10 @@ def near_duplicates(sketches: Sequence[TextSketch], least: float = NEAR) -> list
             continue
         best: Match | None = None
         for earlier, n_shared in Counter(shared).most_common(_MOST_CANDIDATES):
-            share = containment(sketch, sketches[earlier]) if n_shared >= _LEAST_SHARED else 0.0
+            if n_shared < _LEAST_SHARED:
+                continue
+            of_two = agents is not None and agents[number] != agents[earlier]
+            share = containment(sketch, sketches[earlier], of_two_agents=of_two)
             if share >= max(least, best.share if best else 0.0):
                 best = Match(number, earlier, share)
             if share >= NEAR:
@@ -255,7 +262,7 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
     ordered = sorted(spoken, key=lambda s: (s.agent_id, s.session_id, s.sketch.hashes))
     sizes = {(s.agent_id, s.session_id): s.n_in_session for s in ordered}
     alike: dict[_Session, dict[_Session, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for match in near_duplicates([one.sketch for one in ordered], ALIKE):
+    for match in near_duplicates([one.sketch for one in ordered], ALIKE, [one.agent_id for one in ordered]):
         one, other = ordered[match.number], ordered[match.earlier]
         if one.agent_id != other.agent_id and (one.counts or other.counts):
             ends = (one.agent_id, one.session_id), (other.agent_id, other.session_id)

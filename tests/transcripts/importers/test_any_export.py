@@ -481,6 +481,57 @@ CASES = {
         [run("r", "llm", None, 0, status="error", inputs={"messages": [{"role": U, "content": "q1"}]})],
         [[("user", "q1")]], (), ("error",),
     ),
+    "messages-beside-a-completion": Case(
+        [{"object": "chat.completion", "id": "1", "messages": [{"role": U, "content": "q1"}],
+          "choices": [{"message": {"role": A, "content": "a1"}, "finish_reason": "stop"}]}], [PAIR],
+    ),
+    "request-beside-a-completion": Case(
+        [{"object": "chat.completion", "id": "1", "request": {"messages": [{"role": U, "content": "q1"}]},
+          "choices": [{"message": {"role": A, "content": "a1"}, "finish_reason": "stop"}]}], [PAIR],
+    ),
+    "lists-of-messages-of-two-threads-newest-first": Case(
+        [{"object": "list", "data": [
+            {"object": "thread.message", "thread_id": t, "role": r, "created_at": 1_772_360_000 + n,
+             "content": [{"type": "text", "text": {"value": v, "annotations": []}}]} for t, r, v, n in page]}
+         for page in ([("2", A, "b2", 9), ("1", A, "a3", 8), ("1", U, "q2", 7)],
+                      [("2", U, "b1", 3), ("1", A, "a1", 2), ("1", U, "q1", 1)])],
+        [[(U, "b1"), (A, "b2")], [*PAIR, (U, "q2"), (A, "a3")]],
+    ),
+    "results-within-calls-of-responses": Case(
+        [{"object": "response", "id": "1", "input": "q1", "output": [
+            {"type": "code_interpreter_call", "id": "c", "code": "1/0", "status": "failed",
+             "outputs": [{"type": "logs", "logs": "ZeroDivisionError"}]},
+            {"type": "file_search_call", "id": "f", "queries": ["x"], "status": "completed",
+             "results": [{"file_id": "1", "text": "hit"}]},
+            {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}],
+        [[(U, "q1"), (A, None), (T, "ZeroDivisionError"), (A, None), (T, "hit"), (A, "a1")]],
+        (), ("ZeroDivisionError",),
+    ),
+    "anthropic-error-of-a-server-tool": Case(
+        [spoken_by(A, content=[
+            {"type": "server_tool_use", "id": "c", "name": "web_search", "input": {"query": "x"}},
+            {"type": "web_search_tool_result", "tool_use_id": "c",
+             "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}},
+            {"type": "text", "text": "a1"}])],
+        [[(U, "q1"), (A, None), (T, '{"error_code": "unavailable"}'), (A, "a1")]],
+        (), ('{"error_code": "unavailable"}',),
+    ),
+    "gemini-text-after-the-result-of-code": Case(
+        [{"contents": [{"role": U, "parts": [{"text": "q1"}]}, {"role": "model", "parts": [
+            {"executableCode": {"language": "PYTHON", "code": "x"}},
+            {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "NameError"}}, {"text": "a1"}]}]}],
+        [[(U, "q1"), (A, None), (T, "NameError"), (A, "a1")]], (), ("NameError",),
+    ),
+    "gemini-blocked-prompt": Case(
+        [{"request": {"contents": [{"role": U, "parts": [{"text": "q1"}]}]},
+          "response": {"promptFeedback": {"blockReason": "SAFETY"}}}],
+        [[(U, "q1")]], (), ("the prompt was blocked: SAFETY",),
+    ),
+    "vertex-batch-error": Case(
+        [{"status": "Bad Request: no such model", "response": {},
+          "request": {"contents": [{"role": U, "parts": [{"text": "q1"}]}]}}],
+        [[(U, "q1")]], (), ("Bad Request: no such model",),
+    ),
     "no-response": Case(
         [{"request": {"model": "m", "messages": [{"role": U, "content": "q1"}]}, "response": None, "error": "RateLimitError: 429"}],
         [[("user", "q1")]],

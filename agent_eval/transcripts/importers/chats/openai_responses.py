@@ -64,9 +64,24 @@ def _is_item_list(value: Mapping[str, JsonValue]) -> bool:
 def _items(source: Source) -> Iterator[Item]:
     for record in records_of(source, EXPECTED, is_message):
         if isinstance(record, Record) and isinstance(record.value, list):
-            yield Record(record.number, {"items": record.value}, record.size)
-        else:
-            yield record
+            record = Record(record.number, {"items": record.value}, record.size)
+        yield from _by_thread(record) if isinstance(record, Record) else (record,)
+
+
+def _by_thread(record: Record) -> Iterator[Record]:
+    """Yield a record for each thread of the Assistants API whose messages a list contains."""
+    value = mapping(record.value)
+    key = "items" if "items" in value else "data"
+    threads: dict[JsonValue, list[JsonValue]] = {}
+    for item in listed(value.get(key)):
+        threads.setdefault(text_of(mapping(item).get("thread_id")), []).append(item)
+    if None in threads or not _is_item_list(value):
+        yield record
+        return
+    for i, (name, items) in enumerate(threads.items()):
+        time = time_of(mapping(items[0]))
+        own: dict[str, JsonValue] = {"thread_id": name, **({} if time is None else {"created_at": time})}
+        yield Record(record.number, {**value, key: items, **own}, 0 if i else record.size)
 
 
 def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
@@ -86,6 +101,7 @@ class _Chains:
         self._before: dict[str, str] = {}
         self._named: dict[str, str] = {}
         found = [mapping(item.value) for item in _items(source) if isinstance(item, Record)]
+        self._is_one_list = len(found) == 1 and _is_item_list(found[0])
         for record in found:
             own, before = _own(record), _before(record)
             if own and before:
@@ -95,7 +111,12 @@ class _Chains:
                 self._named.setdefault(self._root(record) or named, named)
 
     def key(self, record: Mapping[str, JsonValue]) -> str | None:
-        """Return the id of the API's conversation, of the log's session, or of the first response of the chain."""
+        """Return the id of the API's conversation, of the log's session, or of the first response of the chain.
+
+        A file with one list of messages of one thread is numbered, as in earlier releases.
+        """
+        if self._is_one_list:
+            return None
         root = self._root(record)
         return _session(record) or (self._named.get(root, root) if root else None)
 
@@ -186,7 +207,7 @@ FORMAT = Format(
         'responses of the Responses API, pairs `{"request": {"input": …}, "response": …}`, lists of items'
     ),
     conversation=(
-        "responses linked by `previous_response_id`, or with the same `conversation` or `session_id`"
+        "responses linked by `previous_response_id`, or with the same `conversation`, `session_id` or `thread_id`"
     ),
 )
 """This format, as `catalog` registers it."""

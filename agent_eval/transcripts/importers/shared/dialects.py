@@ -482,10 +482,22 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
             "content": result_text(made),
             **attached(made),
         }
+    if made := _made(value):
+        yield {"role": "tool", "tool_call_id": call["id"], **result_fields(made)}
     if kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
         is_error = value.get("error") is not None
         content = error_said(value) if is_error else result_text(value.get("output"))
         yield {"role": "tool", "tool_call_id": call["id"], "content": content, "is_error": is_error}
+
+
+def _made(value: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the results within a call item: the outputs of the code interpreter, or the hits of a search."""
+    found = listed(value.get("outputs")) or listed(value.get("results"))
+    logs = (mapping(part).get("logs") for part in found)
+    return [
+        {"type": "text", "text": log} if isinstance(log, str) else part
+        for log, part in zip(logs, found, strict=True)
+    ]
 
 
 def _result(value: Mapping[str, JsonValue]) -> Fields:
@@ -496,6 +508,8 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
     name = value.get("name") or value.get("toolName")
     message: Fields = {"role": "tool", "tool_call_id": _id(value), **result_fields(content)}
     is_error = _failed(value) or _failed(mapping(content))
+    if "error_code" in mapping(content):  # a server-side tool of Anthropic
+        is_error = {"is_error": True}
     if message["content"] is None and is_error:
         message["content"] = error_said(value) or text_of(value.get("status"))
     return message | ({"name": name} if isinstance(name, str) else {}) | is_error
@@ -534,6 +548,8 @@ def result_text(value: JsonValue) -> str | None:
         "error-json",
     ):
         return text_of(value.get("value", value.get("text")))
+    if isinstance(value, dict) and str(value.get("type")).endswith(("_result", "_error")):
+        value = {key: inner for key, inner in value.items() if key != "type"}
     return text_of(value)
 
 

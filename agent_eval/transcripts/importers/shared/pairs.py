@@ -43,8 +43,15 @@ def is_pair(value: JsonValue) -> bool:
         record.get("messages"), list
     )
     response = _body(record, RESPONSES)
-    is_answer = _has_reply(response) or "error" in response or _is_unanswered(record)
-    return (has_request and is_answer) or _is_response(record) or _reply_beside(record) is not None
+    is_answer = _has_reply(response) or "error" in response or _blocked(response) is not None
+    is_answer = is_answer or _is_unanswered(record)
+    is_beside = _reply_beside(record) is not None
+    return (has_request and is_answer) or _is_response(record) or is_beside or _is_asked_and_answered(record)
+
+
+def _is_asked_and_answered(record: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a model API's response with its request beside it."""
+    return bool(_body(record, REQUESTS)) and _are_choices(record.get("choices"))
 
 
 def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
@@ -91,7 +98,9 @@ def _replied_beside(thread: Thread, key: str, record: Mapping[str, JsonValue]) -
 
 
 def _is_response(record: Mapping[str, JsonValue]) -> bool:
-    return record.get("object") in ("chat.completion", "text_completion", "response") and _has_reply(record)
+    is_alone = not isinstance(record.get("messages"), list) and not _body(record, REQUESTS)
+    kinds = ("chat.completion", "text_completion", "response")
+    return is_alone and record.get("object") in kinds and _has_reply(record)
 
 
 def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str, JsonValue]:
@@ -115,7 +124,8 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     thread = Thread()
     is_alone = _is_response(record)
     request = {} if is_alone else _body(record, REQUESTS) or record
-    response = record if is_alone else _body(record, RESPONSES)
+    is_whole = is_alone or (_is_asked_and_answered(record) and not _body(record, RESPONSES))
+    response = record if is_whole else _body(record, RESPONSES)
     has_reply = _has_reply(response) or "error" in response
     beside = None if has_reply else _reply_beside(record)
     history = sent(
@@ -135,7 +145,13 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     if is_alone:
         rest = {"id": record.get("id")}
     if not reply and not rest.get("error"):
-        own = (response.get("error"), *(record.get(key) for key in _ERRORS), _NO_RESPONSE)
+        own = (
+            response.get("error"),
+            _blocked(response),
+            *(record.get(key) for key in _ERRORS),
+            _state(record),
+            _NO_RESPONSE,
+        )
         rest["error"] = next(error for error in own if error)
     model = response.get("model") or request.get("model")
     known: dict[str, JsonValue] = {
@@ -146,6 +162,18 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         PAIR: True,
     }
     return {**rest, **{key: value for key, value in known.items() if value is not None}}
+
+
+def _blocked(response: Mapping[str, JsonValue]) -> str | None:
+    """Return why Gemini answered nothing to a prompt, or None if it did not say so."""
+    reason = text_of(mapping(response.get("promptFeedback")).get("blockReason"))
+    return None if reason is None else f"the prompt was blocked: {reason}"
+
+
+def _state(record: Mapping[str, JsonValue]) -> str | None:
+    """Return the error that Vertex's batches write as `status`, such as 'Bad Request: {…}'; one word is not an error."""
+    state = record.get("status")
+    return state if isinstance(state, str) and len(state.split()) > 1 else None
 
 
 def _time(record: Mapping[str, JsonValue], reply: list[Fields]) -> None:

@@ -13,6 +13,7 @@ from agent_eval.transcripts.importers.base import listed, mapping
 _RESULTS = ("tool_result", "tool-result", "web_search_tool_result", "mcp_tool_result", "toolResult")
 _BARE = ("toolUse", "toolResult", "functionCall", "functionResponse", "tool_call", "tool_call_result")
 """Keys of content parts without a type: Bedrock, Gemini, Haystack."""
+_BARE_RESULTS = frozenset({"toolResult", "codeExecutionResult", "code_execution_result"})
 
 
 def is_stepped(message: Mapping[str, JsonValue]) -> bool:
@@ -45,7 +46,8 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
 
 def _is_result(part: JsonValue) -> bool:
     kind = mapping(part).get("type")
-    return kind in _RESULTS or "toolResult" in mapping(part) or str(kind).endswith("tool_result")
+    is_bare = not _BARE_RESULTS.isdisjoint(mapping(part))
+    return kind in _RESULTS or is_bare or str(kind).endswith("tool_result")
 
 
 def _expanded(part: JsonValue) -> list[JsonValue]:

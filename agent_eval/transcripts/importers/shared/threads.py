@@ -214,7 +214,7 @@ class Thread:
             plain = {key: value for key, value in message.items() if key not in ("reasoning", "model")}
             if text := message.get("reasoning"):
                 reasoning.append({"message_index": len(messages), "text": str(text)})
-            if isinstance(model := message.get("model"), str):
+            if message.get("role") == "assistant" and isinstance(model := message.get("model"), str):
                 self.models.setdefault(model)
             messages.append(plain)
         if unspoken:

@@ -97,7 +97,7 @@ def _metadata(run: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 def _part(run: Mapping[str, JsonValue]) -> TracePart:
     """Return where a run belongs; the field `session_id` of a run is its project, not a session."""
-    named = (text_of(_metadata(run).get(key)) for key in _THREAD)
+    named = (*(text_of(_metadata(run).get(key)) for key in _THREAD), text_of(run.get("thread_id")))
     own, parent = text_of(run.get("id")), text_of(run.get("parent_run_id"))
     return TracePart(own, parent, text_of(run.get("trace_id")), next(filter(None, named), None))
 
@@ -150,9 +150,7 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
     parameters = mapping(more.get("invocation_params"))
     model = _metadata(run).get("ls_model_name", parameters.get("model"))
     took = (sortable(run.get("end_time")) - sortable(run.get("start_time"))) * 1000
-    usage = mapping(outputs.get("usage_metadata")) or {
-        key: run.get(key) for key in ("prompt_tokens", "completion_tokens")
-    }
+    usage = mapping(outputs.get("usage_metadata")) or _usage(run, outputs)
     return ModelCall(
         start=seconds_of(run.get("start_time")),
         input=dict(inputs) if {"messages", "input", "prompt", "question"} & set(inputs) else _only(inputs),
@@ -165,6 +163,17 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
         timestamp=start or None,
         error=_error(run),
     )
+
+
+def _usage(run: Mapping[str, JsonValue], outputs: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the token counts of a run, else those of LangChain's reply or of its whole output."""
+    counted = {
+        key: run.get(key) for key in ("prompt_tokens", "completion_tokens") if run.get(key) is not None
+    }
+    message = mapping(_output(outputs, n_given=0))
+    more = mapping(message.get("kwargs")) or mapping(message.get("data")) or message
+    whole = mapping(mapping(outputs.get("llm_output")).get("token_usage"))
+    return counted or mapping(more.get("usage_metadata")) or whole
 
 
 def _n_messages(inputs: Mapping[str, JsonValue]) -> int:
