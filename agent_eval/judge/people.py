@@ -14,7 +14,6 @@ from agent_eval.judge.inputs.rater_rules import Rating
 from agent_eval.judge.judging_pass import HUMAN, step_columns
 from agent_eval.judge.rules import RULE
 from agent_eval.metrics.base import ENDED, NO_REPLY, UNANSWERED
-from agent_eval.metrics.earlier import asks_the_same
 from agent_eval.tables import Table
 
 DISPUTED = "disputed"
@@ -41,9 +40,7 @@ def with_people(
     if of_grain.is_empty():
         return rows
     is_replied = ~pl.col("unscored_reason").is_in([NO_REPLY, ENDED]).fill_null(False)
-    asked = rows.filter("is_effective", is_replied).select(
-        *question, "question_key", asked_rubric="rubric_hash"
-    )
+    asked = rows.filter("is_effective", is_replied).select(*question, "question_key")
     found = of_grain.join(asked, on=question, how="inner", maintain_order="left")
     if not of_turns:
         found = found.drop("turn_index")
@@ -73,16 +70,6 @@ def raters(ratings: Sequence[Rating]) -> str:
     return ", ".join(sorted(rating["rater"] for rating in ratings))
 
 
-def _weight(rating: Rating) -> float | None:
-    """Return how many parts a drawn label represents; None if the rater saw another rubric than the judge."""
-    is_same = rating["rubric_hash"] is None or asks_the_same(
-        rating["target"] if "target" in rating else rating["metric"],
-        rating["rubric_hash"],
-        rating["asked_rubric"],
-    )
-    return rating["weight"] if is_same else None
-
-
 def _rows(
     ratings: Sequence[Rating], question: Sequence[str], transcripts: Transcripts
 ) -> Iterator[dict[str, object]]:
@@ -100,7 +87,7 @@ def _rows(
             **step_columns(step),
             "judge_model": rating["rater"],
             "judged_at": rating["rated_at"],
-            "label_weight": _weight(rating),
+            "label_weight": rating["weight"],  # also of an earlier rubric: a drawn label stays drawn
         }  # fmt: skip
         if rating["dispute"]:
             disputes.setdefault(tuple(rating[name] for name in question), []).append(rating)

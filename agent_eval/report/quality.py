@@ -7,7 +7,9 @@ from agent_eval.formats.plain_text import count_of
 from agent_eval.metrics.metric_set import best_answer
 from agent_eval.scores.statistics.quality import COST, HEADLINES, by_rule
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
+from agent_eval.tables.judging import HUMAN
 
+_NO_JUDGES = {HUMAN, RULE, "outcome"}  # what decides a part without a judge
 DIRECTION = "Higher is better, except for failures and cost."
 HEADINGS = {
     "success_rate": "success",
@@ -36,7 +38,7 @@ def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
 def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     """Return a main figure of log_leaderboard in the layout of quality_summary: quantity, scale, mean, low, high."""
     ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
-    ends |= {"mean_of_judge": row.get(f"{column}_of_judge")}
+    ends |= {"mean_of_judge": row.get(f"{column}_of_judge"), "n_labels_own": row.get(f"{column}_labels_own")}
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
     by_rule = row.get(f"{column.partition('_')[0]}_by_rule")
@@ -70,17 +72,25 @@ def interval_of(row: Mapping[str, Any]) -> str:
 
 
 def headline_interval(row: Mapping[str, Any]) -> str:
-    """Return the interval of a main figure and, if people's labels correct it, the figure of the judge alone."""
-    alone = row["mean_of_judge"]
-    return interval_of(row) + ("" if alone is None else f"; {_alone(row)}")
+    """Return the interval of a main figure, with the figure of the judge alone or the parts that people decided."""
+    labels = _own_labels(row) if row["mean_of_judge"] is None else _alone(row)
+    return f"{interval_of(row)}; {labels}" if labels else interval_of(row)
 
 
 def labels_text(row: Mapping[str, Any]) -> str:
     """Return what people's labels do to a mean of quality_summary; empty without labels."""
     if row.get("n_labels_drawn"):
         return f"corrected by {count_of(row['n_labels_drawn'], 'label')} of people, {_alone(row)}"
+    return _own_labels(row)
+
+
+def _own_labels(row: Mapping[str, Any]) -> str:
     n = row.get("n_labels_own")
-    return f"{n:,} {'part' if n == 1 else 'parts'} decided by people, the rest not checked" if n else ""
+    if not n:
+        return ""
+    is_by_judge = "judges" not in row or bool({*row["judges"]} - _NO_JUDGES)
+    rest = ", the rest not checked" if is_by_judge and n < row.get("n_scored", n + 1) else ""
+    return f"{count_of(n, 'part')} decided by people{rest}"
 
 
 def _alone(row: Mapping[str, Any]) -> str:

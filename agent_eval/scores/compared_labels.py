@@ -28,7 +28,8 @@ def with_labels(
 
     The interval of the difference is that of Zou and Donner: it combines the distances from each mean to the ends of
     its interval, less the covariance of the agents' tasks for common tasks. p is that of the level at which this interval
-    would end at 0. If labels correct only one of the agents, there is no test: the values rest on different instruments.
+    would end at 0. If labels correct only one of the agents, there is no test unless rules, declared outcomes or people
+    decided every part of the other: the values rest on different instruments.
 
     Args:
         row: The row, with quantity, unit, task_set and both agents.
@@ -45,13 +46,12 @@ def with_labels(
         of = of.join(shared, on="task", how="semi")
     sides = [_side(of.filter(agent_id=row[name]), row, scales) for name in ("agent_id", "other_agent_id")]
     a, b = sides
-    if a is None and b is None:
+    of_labels = [(side, s) for side, s in zip(_SIDES, sides, strict=True) if s and s.mean.n_drawn]
+    if not of_labels:
         return dict(row)
-    labels = {f"{side}n_labels_drawn": s.mean.n_drawn for side, s in zip(_SIDES, sides, strict=True) if s}
-    compared = {**row, **labels}
-    for side, s in zip(_SIDES, sides, strict=True):
-        if s is not None:
-            compared |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
+    compared = {**row, **{f"{side}n_labels_drawn": s.mean.n_drawn for side, s in of_labels}}
+    for side, s in of_labels:
+        compared |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
     if a is None or b is None:
         lacking = row["agent_id"] if a is None else row["other_agent_id"]
         only = f"labels correct only one of the agents, so two instruments would be compared; label parts of {lacking} too"
@@ -66,7 +66,9 @@ def _side(
     if parts.is_empty():
         return None
     unit = "task" if row["unit"] == "tasks" else "conversation_id"
-    mean_and_parts = corrected(parts, unit, scales.get(str(row["quantity"]), (0.0, 1.0)))
+    mean_and_parts = corrected(
+        parts, unit, scales.get(str(row["quantity"]), (0.0, 1.0)), is_known_enough=True
+    )
     if mean_and_parts is None:
         return None
     if row["unit"] != "tasks":

@@ -202,7 +202,7 @@ def corrected_rates_of(parts: pl.DataFrame, group: Sequence[str], unit: str) -> 
 
 
 def corrected(
-    parts: pl.DataFrame, unit: str, bounds: tuple[float, float]
+    parts: pl.DataFrame, unit: str, bounds: tuple[float, float], *, is_known_enough: bool = False
 ) -> tuple[Corrected, pl.Series] | None:
     """Return the corrected mean of one quantity of one agent, and the expected answer of people to each part.
 
@@ -214,11 +214,15 @@ def corrected(
         parts: Parts with the columns PARTS, `session_id` and `cluster`.
         unit: The column of the unit: conversation_id or task.
         bounds: The ends of the scale.
+        is_known_enough: Also return the mean if no part needs a judge, because rules, declared outcomes or people
+            decided every one.
     """
     is_drawn = pl.col("human").is_not_null() & pl.col("weight").is_not_null()
     n_drawn = parts.filter(is_drawn).height
     if not n_drawn:
-        return None
+        if not is_known_enough or parts["human"].has_nulls():
+            return None
+        parts = parts.with_columns(weight=1.0)
     from agent_eval.scores.corrected_mean import corrected_mean  # imported on use: it loads numpy
     from agent_eval.scores.statistics.corrected_rate import DoubleSample
 

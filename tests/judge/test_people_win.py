@@ -95,3 +95,10 @@ def test_labels_survive_a_merge_of_clusters() -> None:
     assert merged.events.filter(cluster_id=by_person[0])["other_id"].to_list() == [by_person[1]]
     counted = error_clusters(after.failures, rows, after.registry).filter(cluster_id=by_person[1])
     assert counted.select("label", "n_turns").rows() == [("false information", 1)]
+
+
+def test_a_drawn_label_of_an_earlier_rubric_stays_drawn_and_enters_no_mean_beside_the_judge() -> None:
+    drawn = {**valued("goal_completion", 0.0), "weight": 2.0, "rubric_hash": "earlier"}
+    rows = judged(TALK, ratings=[drawn], client=ScriptedClient()).conversation_judgments
+    [of_people] = rows.filter(judge="human", methodology_version="1.3.0").to_dicts()
+    assert (of_people["label_weight"], of_people["is_counted"]) == (2.0, False)

@@ -11,6 +11,7 @@ from scipy.stats import beta
 
 from agent_eval.report.charts import RankedAgent, line, radar, scatter, span, stacked
 from agent_eval.report.html import ReportFolderError
+from agent_eval.report.html.agent import spreads
 from agent_eval.report.html.conversation import Material, turn_views
 from agent_eval.report.html.folder import MARKER, replacing
 from agent_eval.report.html.history import SessionStanding, history_line
@@ -247,3 +248,11 @@ def test_a_scatter_draws_scores_over_costs_and_joins_the_pareto_front_of_each_te
     unpriced, priced = scatter([RankedAgent("a", "t", 60.0), free]).points
     assert unpriced.x < priced.x == 46 + 130
     assert unpriced.words == "a (t): 60.0 (no interval), cost unknown"
+
+
+def test_the_mean_of_a_metric_that_labels_correct_is_the_corrected_one() -> None:
+    answers = pl.DataFrame(
+        {"metric": ["goal_completion"] * 2, "status": "scored", "value": [1.0, 0.0], "n": [5, 5]}
+    ).with_columns(rating_1to5=pl.lit(None, pl.Int64), label=pl.lit(None, pl.String), unscored_reason=pl.lit(None, pl.String))  # fmt: skip
+    [spread] = spreads(answers, {"goal_completion": 0.0})
+    assert (spread.mean, spread.labels) == (0.0, [("yes", 5), ("no", 5)])

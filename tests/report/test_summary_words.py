@@ -70,3 +70,17 @@ def test_a_headline_has_the_scale_of_its_quantity(column: str) -> None:
     assert (row["mean"], row["low"], row["high"]) == (0.5, 0.4, 0.6)
     assert words.is_rate(row) == column.endswith("rate")
     assert (row["scale_high"] is None) == column.startswith("cost")
+
+
+def test_a_row_says_which_parts_people_decided_and_whether_a_judge_decided_the_rest() -> None:
+    row = {
+        "quantity": "goal_completion",
+        "scale_low": 0.0,
+        "scale_high": 1.0,
+        "mean": 0.77,
+        "low": 0.675,
+        "high": 0.842,
+    }
+    row |= {"mean_of_judge": None, "n_labels_own": 7, "clustered_by": "session"}
+    assert words.headline_interval(row) == "67.5 % to 84.2 %; 7 parts decided by people, the rest not checked"
+    assert words.labels_text(row | {"judges": ["human", "rule"]}) == "7 parts decided by people"

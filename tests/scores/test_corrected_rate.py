@@ -214,6 +214,22 @@ def test_labels_that_no_sheet_drew_decide_their_own_parts_only() -> None:
     assert alone.value == pytest.approx(0.7)
 
 
+def test_the_interval_includes_that_other_conversations_would_be_decided_otherwise() -> None:
+    # 9 of 16 declared outcomes are passes, and people deny all 12 drawn of 14 passes of the judge
+    declared, judged = [1.0] * 9 + [0.0] * 7, [1.0] * 14
+    human, weights = (
+        [*declared, *[0.0] * 12, np.nan, np.nan],
+        [*[np.nan] * 16, *[14 / 12] * 12, np.nan, np.nan],
+    )
+    sample = DoubleSample(
+        np.array(declared + judged), np.array(human), np.full(30, 1 / 30), np.array(weights), range(30)
+    )
+    found = double_sampled_rate(sample)
+    assert found.value == pytest.approx(9 / 30)
+    assert found.low is not None
+    assert found.low < binom.ppf(0.05, 30, 9 / 30) / 30 + 0.02
+
+
 def test_a_judge_of_any_kind_is_corrected_and_all_labels_are_their_own_rate() -> None:
     random = np.random.default_rng(9)
     for _ in range(200):

@@ -151,14 +151,12 @@ def test_a_drawn_label_is_shown_and_the_judges_answer_enters_means() -> None:
     ]
 
 
-def test_without_a_judge_and_under_another_rubric_a_drawn_label_decides_its_own_part() -> None:
+def test_without_a_judge_a_drawn_label_decides_its_own_part() -> None:
     talk = conversation(user("Where?"), agent("Here."))
     drawn = valued("goal_completion", 0.0, weight=3.0, stratum="s")
     alone = judged(talk, ratings=[drawn]).conversation_judgments.filter(metric="goal_completion")
-    other = judged(talk, ratings=[drawn | {"rubric_hash": "of before"}], client=ScriptedClient())
-    for goals in (alone, other.conversation_judgments.filter(metric="goal_completion")):
-        assert goals.filter("is_effective")["judge"].to_list() == ["human"]
-        assert goals["is_counted"].null_count() == goals.height
+    assert alone.filter("is_effective")["judge"].to_list() == ["human"]
+    assert alone["is_counted"].null_count() == alone.height
     nothing = table("turn_judgments").empty()
     (row,) = parts_of(nothing, alone, ["goal_completion"], (), "").to_dicts()
     assert (row["judge"], row["value"], row["human"], row["weight"]) == ("human", 0.0, 0.0, None)
@@ -183,6 +181,16 @@ def test_a_comparison_of_which_one_side_has_labels_has_values_and_no_test() -> N
     assert (found["value"], found["value_of_judge"], found["difference"]) == (0.0, 1.0, pytest.approx(-0.3))
     assert {found[name] for name in ("low", "high", "p_value", "probability_better")} == {None}
     assert "label parts of b" in found["verdict_limit"]
+
+
+def test_corrected_values_are_compared_with_an_agent_that_needs_no_judge() -> None:
+    row = {"quantity": "q", "unit": "conversations", "agent_id": "a", "other_agent_id": "b", "value": 1.0, "other_value": 0.9}  # fmt: skip
+    declared = [1.0] * 9 + [0.0]
+    other = parts(declared, declared).with_columns(agent_id=pl.lit("b"), weight=pl.lit(None, pl.Float64))
+    found = with_labels(row, pl.concat([parts([1.0] * 10, [0.0] * 10), other]), {})
+    assert (found["difference"], found.get("verdict_limit")) == (pytest.approx(-0.9), None)
+    assert found["high"] < 0
+    assert found["p_value"] < 0.05
 
 
 def goal(conversation: int, value: float, **of: Any) -> dict[str, Any]:

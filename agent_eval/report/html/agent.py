@@ -178,7 +178,7 @@ def agent_page(
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
         "summary": summary_rows(frames.quality_summary),
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
-        "spreads": spreads(frames.answers, _without_mean(frames.quality_summary, methodology.version)),
+        "spreads": spreads(frames.answers, _given_means(frames.quality_summary, methodology.version)),
         "clusters": _clusters(frames, has_page, paths),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
@@ -298,20 +298,23 @@ def _label(slot: Row) -> str:
     return str(slot["slot"]).replace("_", " ") if slot["slot"] else str(slot["conversation_id"])
 
 
-def _without_mean(summary: pl.DataFrame, version: str) -> frozenset[str]:
-    """Return the metrics that have no mean although some answers are scored, because rules alone decided them."""
-    rows = summary.filter(pl.col("methodology_version") == version, pl.col("mean").is_null())
-    return frozenset(rows["quantity"].to_list())
+def _given_means(summary: pl.DataFrame, version: str) -> dict[str, float | None]:
+    """Return the means that the answers do not show: corrected by labels, or none because rules alone answered."""
+    is_given = pl.col("mean").is_null() | pl.col("n_labels_drawn").is_not_null()
+    rows = summary.filter(pl.col("methodology_version") == version, is_given)
+    return dict(rows.select("quantity", "mean").iter_rows())
 
 
-def spreads(answers: pl.DataFrame, without_mean: Collection[str] = ()) -> list[Spread]:
+def spreads(answers: pl.DataFrame, means: Mapping[str, float | None] | None = None) -> list[Spread]:
     """Return the distribution of effective judgments per metric; judgments without a value are counted by reason.
 
-    A metric in `without_mean` is shown without its mean. Scored, unscored and disputed judgments are eligible; those with status `not_applicable` are not.
+    A metric in `means` has this mean instead of that of its answers. Scored, unscored and disputed judgments are
+    eligible; those with status `not_applicable` are not.
     """
     metrics = answers.partition_by("metric", as_dict=True)
     found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
-    found = [replace(one, mean=None) if one.metric in without_mean else one for one in found]
+    given = means or {}
+    found = [replace(one, mean=given.get(one.metric, one.mean)) for one in found]
     return sorted(found, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
 
 

@@ -196,7 +196,8 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
 
     The interval holds the rates r with (rate − r)² ≤ z² Σ (A² p (1 − p) / n + S (p − r)²) + t² V. Here p are the most
     likely shares whose rate is r, n is the effective number of an answer's labels, S is the sum of the squared shares
-    of its parts, so that the second term is the variance of A, and V is what parts of the same cluster add. On the side
+    of its parts, so that the second term is the variance of A, and V is what parts of the same cluster add. The decided
+    parts are one more answer, all of whose parts are labelled: other conversations would be decided otherwise. On the side
     on which the rate varies more than on the other, g (z² − 1) / 6 is added to z for the skewness g (Cornish and
     Fisher), so that neither end is missed more often than in 5 % of all samples. The rate is refused if fewer than five
     clusters have a drawn label.
@@ -229,6 +230,11 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
         positive[is_answer] = sample.human[is_answer] if is_census else share
         n_effective = float(own.sum() ** 2 / (own**2).sum())
         cells.append((of_answer, share, n_effective, float((shares[is_answer] ** 2).sum())))
+    if (of_decided := float(shares[sample.is_decided].sum())) > 0:
+        squares = float((shares[sample.is_decided] ** 2).sum())
+        share = float((shares * positive)[sample.is_decided].sum()) / of_decided
+        is_estimated |= sample.is_decided
+        cells.append((of_decided, share, of_decided**2 / squares, squares))
     value = min(float(shares @ positive), 1.0)
     second = label_shares * (np.where(is_drawn, sample.human, 0.0) - positive)
     first = shares * (positive - value)
@@ -239,7 +245,7 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
     freedom = max(label_shares.sum() ** 2 / concentrations[1] - 1, 1.0)
     added = max(surplus, 0.0) * float(stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
     added += float(ndtri(0.5 + LEVEL / 2)) ** 2 * float((first[~is_estimated] ** 2).sum())
-    known = value - math.fsum(share * p for share, p, *_ in cells)  # of the decided and the unknown parts
+    known = value - math.fsum(share * p for share, p, *_ in cells)  # of the answers without a drawn label
     low, high = _score_limits(np.array(cells), known, added)
     return CorrectedRate(value, max(low - unknown, 0.0), min(high + unknown, 1.0), predicted=positive)
 

@@ -273,7 +273,11 @@ def log_leaderboard(
     for column, quantity in HEADLINES.items():
         of = summary.filter(pl.col("quantity") == quantity).select(
             *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high")),
-            *(pl.col("mean_of_judge").alias(f"{column}_of_judge") for _ in range(quantity != COST)),
+            *(
+                pl.col(name).alias(f"{column}_{end}")
+                for name, end in (("mean_of_judge", "of_judge"), ("n_labels_own", "labels_own"))
+                if quantity != COST
+            ),
         )  # fmt: skip
         logs = logs.join(of, on=_PAIR, how="left")
     # success and cost are part of the transcripts; all other quantities need judges
