@@ -789,6 +789,11 @@ def errors(
     from agent_eval.commands import errors as command
     from agent_eval.commands.terminal.output import consoles
 
+    does = {"--accept/--undo": accept or undo, "--proposals": is_proposals, "--export": export is not None}
+    if len(given := [name for name, is_given in does.items() if is_given]) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other.")
+    if case_format != "scenario" and export is None:
+        raise typer.BadParameter("--as needs --export CLUSTER.")
     project = _project()
     out, err = consoles()
     if consolidate:
