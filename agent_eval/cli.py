@@ -731,7 +731,7 @@ def tournament(
             judge_model=_models(judge), max_cost_usd=max_cost, max_calls=max_calls
         )
         out, err = consoles()
-        with shown_progress(err) as progress:
+        with shown_progress(err, "Asking the judges …") as progress:
             code = ask_tournament(
                 project, out, err, agents=agent or (), watch=progress.watch, as_json=as_json
             )
@@ -917,7 +917,7 @@ def audit(
         audit_size=size,
     )
     out, err = consoles()
-    with shown_progress(err) as progress:
+    with shown_progress(err, "Asking the judges …") as progress:
         code = show(project.watched(progress.watch), out, err, as_json=as_json)
     raise typer.Exit(code)
 

@@ -71,7 +71,7 @@ def _once(project: Project, out: Console, err: Console, options: Options) -> int
         return 0
     if options.gate:
         refuse_unusable_judges(project, (), ())
-    with shown_progress(err) as progress:
+    with shown_progress(err, "Holding conversations …") as progress:
         report = simulation.run(progress.watch, options.concurrency)
     print_report(report, out, err)
     if not options.gate or report.exit_code == 2:
