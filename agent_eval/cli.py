@@ -731,7 +731,7 @@ def tournament(
             judge_model=_models(judge), max_cost_usd=max_cost, max_calls=max_calls
         )
         out, err = consoles()
-        with shown_progress(err) as progress:
+        with shown_progress(err, "Asking the judges …") as progress:
             code = ask_tournament(
                 project, out, err, agents=agent or (), watch=progress.watch, as_json=as_json
             )
@@ -789,6 +789,11 @@ def errors(
     from agent_eval.commands import errors as command
     from agent_eval.commands.terminal.output import consoles
 
+    does = {"--accept/--undo": accept or undo, "--proposals": is_proposals, "--export": export is not None}
+    if len(given := [name for name, is_given in does.items() if is_given]) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other.")
+    if case_format != "scenario" and export is None:
+        raise typer.BadParameter("--as needs --export CLUSTER.")
     project = _project()
     out, err = consoles()
     if consolidate:
@@ -912,7 +917,7 @@ def audit(
         audit_size=size,
     )
     out, err = consoles()
-    with shown_progress(err) as progress:
+    with shown_progress(err, "Asking the judges …") as progress:
         code = show(project.watched(progress.watch), out, err, as_json=as_json)
     raise typer.Exit(code)
 

@@ -149,7 +149,8 @@ def exported(project: Project, *, version: str, agents: Sequence[str], cluster: 
         scenario, failure, _ = _repeated(recorded)
         return pytest_file(scenario, failure["agent_id"])
     if case_format == "task":
-        return task_text(recorded[0].cluster, [case.failure for case in recorded])
+        clusters = {case.cluster["agent_id"]: case.cluster for case in recorded}
+        return task_text([*clusters.values()], [case.failure for case in recorded])
     line = {"inspect": inspect_sample, "jsonl": failure_line}[case_format]
     return "".join(f"{line(c.failure, c.cluster, c.conversation, c.turns)}\n" for c in recorded)
 

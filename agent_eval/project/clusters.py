@@ -228,7 +228,7 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
         project: The project; the next run applies the file.
         accepted: Clusters whose proposal is accepted; `all` for every open one.
         undone: Clusters whose accepted merge is undone, or whose merge by a model (setting `clusters`); `all` for every
-            entry of the file.
+            such merge. Other entries of the file are kept.
 
     Raises:
         NotFoundError: If a cluster has no open proposal, or no merge that can be undone; nothing is written.
@@ -240,15 +240,16 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
         raise InputError(
             f"{file}:{refused[0].line}: {refused[0].reason}. Correct or delete this entry, then repeat the command."
         )
-    written = {e.override.cluster: e.override.model_dump(mode="json", exclude_unset=True) for e in entries}
-    is_open = proposals(project)
-    into = dict(is_open.select("cluster_id", "other_id").iter_rows())
-    merged = project.store.read(_REGISTRY).filter(pl.col("merged_by") == "model")["cluster_id"].to_list()
+    written = [entry.override.model_dump(mode="json", exclude_unset=True) for entry in entries]
+    into = dict(proposals(project).select("cluster_id", "other_id").iter_rows())
+    registry = project.store.read(_REGISTRY)
+    by_model = set(registry.filter(pl.col("merged_by") == "model")["cluster_id"]) - separated(entries)
+    merges = dict.fromkeys([e["cluster"] for e in written if e.get("merge_into")] + sorted(by_model))
     accept = [*into] if "all" in accepted else list(dict.fromkeys(accepted))
-    undo = [*written] if "all" in undone else list(dict.fromkeys(undone))
+    undo = [*merges] if "all" in undone else list(dict.fromkeys(undone))
     for cluster, known, option in [
         *((name, into, "--accept") for name in accept),
-        *((name, {*written, *merged}, "--undo") for name in undo),
+        *((name, merges, "--undo") for name in undo),
     ]:
         if cluster not in known:
             names = sorted(known)
@@ -256,9 +257,13 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
                 f"{option} {cluster}: there is no such merge. Allowed: all, or {', '.join(names[:10]) or 'none at present'}"
                 f"{f' and {len(names) - 10} others' if len(names) > 10 else ''}; see agent-eval errors --proposals."
             )
-    separate = [cluster for cluster in undo if cluster not in written]
-    kept = [entry for name, entry in written.items() if name not in undo]
+    for entry in written:
+        if entry["cluster"] in undo:
+            entry.pop("merge_into", None)
+    kept = [entry for entry in written if len(entry) > 1]
     kept += [{"cluster": cluster, "merge_into": into[cluster]} for cluster in accept]
+    applies_again = project.settings.clusters == "model"
+    separate = [cluster for cluster in undo if applies_again or cluster in by_model]
     kept += [{"cluster": cluster, "merge_into": None} for cluster in separate]
     if accept or undo:
         file.parent.mkdir(parents=True, exist_ok=True)

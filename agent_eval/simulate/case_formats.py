@@ -57,20 +57,30 @@ def failure_line(failure: Row, cluster: Row, conversation: Row, turns: Sequence[
     )
 
 
-def task_text(cluster: Row, failures: Sequence[Row]) -> str:
-    """Return a task in Markdown for a coding agent: the cause, evidence as data, what should have happened, how to check."""
+def task_text(clusters: Sequence[Row], failures: Sequence[Row]) -> str:
+    """Return a task in Markdown for a coding agent: the cause, evidence as data, what should have happened, how to check.
+
+    Args:
+        clusters: The rows of table `error_clusters` with the cluster, one for each agent with failures.
+        failures: The failures of these agents, the first to quote first.
+    """
+    first = clusters[0]
+    agents = list(dict.fromkeys(sanitize_line(cluster["agent_id"]) for cluster in clusters))
+    n_failures, n_conversations = (
+        sum(cluster[name] for cluster in clusters) for name in ("n_failures", "n_conversations")
+    )
     causes = _distinct(failure["cause"] or failure["reason"] for failure in failures)
     right = _distinct(failure["should_have"] for failure in failures)
     examples = "\n\n".join(_example(failure) for failure in failures[:MOST_EXAMPLES])
     check = (
-        f"`agent-eval errors --export {cluster['cluster_id']}` writes a scenario that repeats the failure; "
-        f"`agent-eval simulate {failures[0]['agent_id']} --suite regressions` shows whether it still occurs."
+        f"`agent-eval errors --export {first['cluster_id']}` writes a scenario that repeats the failure; "
+        f"`agent-eval simulate {' '.join(agents)} --suite regressions` shows whether it still occurs."
     )
     parts = [
-        f"# Correct a recurring failure of agent {sanitize_line(failures[0]['agent_id'])}",
-        f"Kind: {sanitize_line(cluster['label'])}, severity {cluster['severity']}, "
-        f"{count_of(cluster['n_failures'], 'failure')} in {count_of(cluster['n_conversations'], 'conversation')} "
-        f"({cluster['cluster_id']}).",
+        f"# Correct a recurring failure of {'agent' if len(agents) == 1 else 'agents'} {', '.join(agents)}",
+        f"Kind: {sanitize_line(first['label'])}, severity {first['severity']}, "
+        f"{count_of(n_failures, 'failure')} in {count_of(n_conversations, 'conversation')} "
+        f"({first['cluster_id']}).",
         "## What goes wrong",
         *(_fenced(cause) for cause in causes[:MOST_EXAMPLES]),
         *(["## What a good agent would have done", *map(_fenced, right[:MOST_EXAMPLES])] if right else []),
@@ -84,7 +94,7 @@ def task_text(cluster: Row, failures: Sequence[Row]) -> str:
 
 
 def _example(failure: Row) -> str:
-    where = f"{failure['conversation_id']}, turn {failure['turn_index']}"
+    where = f"{failure['agent_id']}, {failure['conversation_id']}, turn {failure['turn_index']}"
     return f"{sanitize_line(where)}:\n\n{_fenced(failure['quote'] or failure['reason'] or failure['label'])}"
 
 

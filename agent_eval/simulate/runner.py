@@ -219,6 +219,9 @@ class _Runner:
         self.why_stopped: str | None = None
         self.unusable: dict[str, str] = {}  # agents that cannot be reached → reason
         self.answered: set[str] = set()  # agents that replied at least once in this run
+        self.n_in_progress = 0
+        self.most_calls = 0  # calls that a conversation needs, at most: expected at first, then as seen
+        self.has_ended = asyncio.Condition()
         n_jobs = sum(len(b.jobs) for b in benchmarks)
         self.progress = ConversationProgress("simulate", n_jobs)
         self.reporter = Reporter(self.progress, watch if n_jobs else None, EVERY_S)
@@ -245,7 +248,8 @@ class _Runner:
         for job in queue:
             agent_id = job.tested.setup.agent_id
             if self.why_stopped is None and agent_id not in self.unusable:
-                conversation = await self._held(job)
+                async with self._room_for(job):
+                    conversation = await self._held(job) if self.why_stopped is None else None
                 if conversation is not None:
                     await job.folder.add(conversation)
                     self._count(conversation)
@@ -253,6 +257,29 @@ class _Runner:
                         self._place(next(b for b in self.benchmarks if job.folder in b.folders))
                     continue
             self.reporter.call_ended("not_sent", 0, self.budget.known_cost_usd)
+
+    @asynccontextmanager
+    async def _room_for(self, job: Job) -> AsyncIterator[None]:
+        """Wait until the cap on calls lets the conversations in progress and this one end; one is always held.
+
+        Without this, a cap below the calls of all concurrent conversations would finish none of them in any run.
+        """
+        self.most_calls = max(self.most_calls, _expected_calls(job.scenario))
+        async with self.has_ended:
+            await self.has_ended.wait_for(self._has_room)
+            self.n_in_progress += 1
+        try:
+            yield
+        finally:
+            async with self.has_ended:
+                self.n_in_progress -= 1
+                self.has_ended.notify_all()
+
+    def _has_room(self) -> bool:
+        cap = self.budget.max_calls
+        if cap is None or not self.n_in_progress:
+            return True
+        return (self.n_in_progress + 1) * self.most_calls <= cap - self.budget.n_calls
 
     async def _held(self, job: Job) -> Conversation | None:
         """Hold a conversation, again after a failure of the harness; None if it cannot be held now."""
@@ -264,6 +291,7 @@ class _Runner:
                 except NoBudgetError as error:
                     self.why_stopped = str(error)
                     return None
+            self.most_calls = max(self.most_calls, held.n_replies)
             if held.n_replies:
                 self.answered.add(agent_id)
             if held.outcome.classified != "harness_error":
@@ -338,6 +366,12 @@ class _Runner:
             )
             self.say(f"session {benchmark.tested.setup.agent_id}/{folder.folder.name}")
         disclose(benchmark.folders)
+
+
+def _expected_calls(scenario: BenchmarkScenario) -> int:
+    """Return the calls of a conversation in which each turn has a reply, a round of tools and a simulated message."""
+    per_turn = 1 + bool(scenario.tools) + (scenario.user is not None)
+    return per_turn * (1 + len(scenario.turns) if scenario.user is None else scenario.max_turns)
 
 
 def _in_turn(lists: Sequence[Sequence[Job]]) -> Iterator[Job]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
@@ -217,3 +218,19 @@ def test_33_of_33_proposed_merges_are_listed_accepted_and_undone_by_one_command_
     assert cluster_failures(by_model, found, run_id="r").failures["cluster_id"].n_unique() == 33
     decide_proposals(by_model, [], [one])  # a merge by a model is undone too, and stays undone
     assert cluster_failures(by_model, found, run_id="r").failures["cluster_id"].n_unique() == 34
+    assert len(decide_proposals(by_model, [], ["all"]).undone) == 32
+    assert cluster_failures(by_model, found, run_id="r").failures["cluster_id"].n_unique() == 66
+    assert not decide_proposals(by_model, [], ["all"]).undone
+    with pytest.raises(NotFoundError, match="no such merge"):
+        decide_proposals(by_model, [], [one])  # what is undone is no merge
+
+
+def test_decisions_keep_the_other_entries_of_the_file(project: Project) -> None:
+    found = told("refund late", "baggage free")
+    one, other = sorted(cluster_failures(project, found, run_id="r").registry["cluster_id"])[:2]
+    file = project.home.clusters / "accepted.yaml"
+    file.parent.mkdir(exist_ok=True)
+    by_hand = [{"cluster": one, "title": "Late refunds"}, {"cluster": one, "severity": "low"}]
+    file.write_text(yaml.safe_dump([*by_hand, {"cluster": one, "merge_into": other}]))
+    assert decide_proposals(project, [], ["all"]).undone == [one]
+    assert yaml.safe_load(file.read_text()) == by_hand

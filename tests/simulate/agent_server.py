@@ -203,6 +203,7 @@ FAULTS: dict[str, Handler] = {
     "401": _raw(b'{"error": "sk-secret-0123456789"}', 401),
     "404": _raw(b"not found", 404),
     "429": _raw(b"slow down", 429, retry_after="0"),
+    "429-nan": _raw(b"slow down", 429, retry_after="nan"),
     "redirect": _raw(b"", 302, location="http://example.invalid/v1"),
     "hang": lambda agent, body: time.sleep(8),
     "slow-drip": _drip,
@@ -260,6 +261,8 @@ FAULTS: dict[str, Handler] = {
             _delta("tool_calls", tool_calls=[{"index": 0, "function": {"arguments": 'er": "1042"}'}}]),
         )(agent, body)
     ),
+    "stream-done": _events(_delta(content="Hel"), _delta(content="lo.")),
+    "stream-line-separator": _events('{"choices": [{"delta": {"content": "One.\u2028Two.\x85"}, "finish_reason": "stop"}]}'),
     "stream-garbage": _events(_delta(content="Hel"), "{oops"),
     "stream-cut": _events(_delta(content="Hel"), ends=False),
     "stream-error": _events({"error": {"message": "boom"}}),

@@ -78,7 +78,7 @@ def held(root: Path, agent: str) -> list[Conversation]:
     """Return the conversations of an agent's complete sessions."""
     files = sorted((root / "data" / "sessions" / agent).glob("[!.]*/conversations.jsonl"))
     return [
-        Conversation.model_validate_json(line) for file in files for line in file.read_text().splitlines()
+        Conversation.model_validate_json(line) for file in files for line in file.read_bytes().splitlines()
     ]
 
 

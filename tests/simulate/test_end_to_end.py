@@ -100,6 +100,17 @@ def test_the_gate_names_each_scenario_with_its_result(
     )
 
 
+def test_the_gate_names_sessions_of_an_earlier_text_of_a_scenario(root: Path, server: Server) -> None:
+    good = scenario("D1") | {"slot": None}
+    write_agents(root, {"bot": openai(server.url)})
+    write_suite(root, {"one": good | {"assertions": [{"required_text": ["Tuesday, of course"]}]}})
+    assert "earlier text" not in invoke("simulate", "bot", "--gate").stdout
+    write_suite(root, {"one": good})
+    lines = [line for line in invoke("simulate", "bot", "--gate").stdout.splitlines() if "shop/one " in line]
+    assert len(lines) == 2
+    assert [" failed " in line for line in lines] == ["an earlier text" in line for line in lines]
+
+
 EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown", "off": "unknown"}
 
 

@@ -18,7 +18,7 @@ CLASSES = {
         "null-message", "error-200", "not-json", "empty-body", "list", "nan", "deep", "not-utf8", "number-content", "10-mb",
         "calls-not-a-list", "call-without-name", "stream-garbage", "stream-cut", "stream-error", "stream-not", "stream-drip", "slow-headers", "gzip-bomb", "bad-usage",
     },
-    "harness_error": {"401", "404", "429", "redirect"},
+    "harness_error": {"401", "404", "429", "429-nan", "redirect"},
     "unexplained_error": {"400"},
 }  # fmt: skip
 """Every other kind is not an error: the conversation goes on, and the outcome is for the judges."""
@@ -57,7 +57,7 @@ def test_each_kind_ends_in_bounded_time_in_its_class_and_stops_no_other(root: Pa
 def test_calls_and_texts_of_odd_replies_are_kept_in_order(root: Path, server: Server) -> None:
     write_suite(root, {"one": scenario("D1") | {"slot": None, "turns": []}})
     kinds = ("parallel", "same-call-ids", "no-call-id", "text-and-calls", "bad-arguments", "unknown-tool", "other-model",
-             "cut-at-limit", "content-parts", "stream", "stream-calls", "refusal", "function-call")  # fmt: skip
+             "cut-at-limit", "content-parts", "stream", "stream-done", "stream-line-separator", "stream-calls", "refusal", "function-call")  # fmt: skip
     write_agents(
         root, {f"a-{k}": openai(server.url, k, stream=k.startswith("stream"), timeout_s=5) for k in kinds}
     )
@@ -72,6 +72,8 @@ def test_calls_and_texts_of_odd_replies_are_kept_in_order(root: Path, server: Se
     assert results["text-and-calls"] == results["stream-calls"] == [shipped]
     assert results["bad-arguments"] == [("lookup_order", "The arguments are not a JSON object.", True)]
     assert results["unknown-tool"][0][2] is True
+    assert of["stream-done"].messages[1].content == "Hello."
+    assert of["stream-line-separator"].messages[1].content == "One.\u2028Two.\x85"
     assert of["text-and-calls"].messages[1].content == "Let me look."
     assert of["cut-at-limit"].messages[1].is_cut_off
     assert of["content-parts"].messages[1].content == "One.\nTwo."

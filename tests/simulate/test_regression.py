@@ -219,6 +219,10 @@ def test_an_exported_test_fails_for_the_recorded_agent_and_hostile_texts_stay_te
         names["test_e_1"]()
     names["AGENT"] = lambda _: "It costs 4 EUR."
     names["test_e_1"]()
-    text = task_text(CLUSTER | {"n_failures": 1, "n_conversations": 1}, [failure])
+    counted = CLUSTER | {"agent_id": "a", "n_failures": 1, "n_conversations": 1}
+    text = task_text([counted, counted | {"agent_id": "b"}], [failure, failure | {"agent_id": "b"}])
+    assert "of agents a, b\n" in text
+    assert "2 failures in 2 conversations" in text
+    assert "simulate a b --suite" in text
     outside = re.sub(r"(?s)^(`{5,})text\n.*?\n\1$", "", text, flags=re.MULTILINE)
     assert "Now do" not in outside

@@ -120,3 +120,15 @@ def test_a_part_of_a_suite_fills_no_slots_and_seeds_are_the_same_for_all_agents(
     prepared(Project.open(root).simulation_setup(), ["a"], scenarios=["one"]).run()
     versions = {str(read_session_file(p).methodology_versions) for p in (root / "data/sessions/a").iterdir()}
     assert "any" in versions
+
+
+def test_a_cap_below_the_calls_of_all_concurrent_conversations_still_finishes_some(
+    root: Path, server: Server
+) -> None:
+    write_suite(root, {"one": scenario("D1") | {"slot": None, "trials": 6}})
+    write_agents(root, {"bot": openai(server.url)})
+    server.latency_s = 0.05
+    for n_kept in (0, 2, 4):  # each has three calls
+        report = ran(root, "bot", concurrency=6, max_calls=7)
+        assert (report.n_kept, report.n_held) == (n_kept, 2)
+    assert len(server.requests) <= 20

@@ -1,7 +1,7 @@
 """Implement `agent-eval simulate`: run scenarios, then with --gate judge them and print a line per scenario."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def _once(project: Project, out: Console, err: Console, options: Options) -> int
         return 0
     if options.gate:
         refuse_unusable_judges(project, (), ())
-    with shown_progress(err) as progress:
+    with shown_progress(err, "Holding conversations …") as progress:
         report = simulation.run(progress.watch, options.concurrency)
     print_report(report, out, err)
     if not options.gate or report.exit_code == 2:
@@ -81,7 +81,10 @@ def _once(project: Project, out: Console, err: Console, options: Options) -> int
         judged = run(project.watched(progress.watch), options.agents, (version,), say=progress.say)
     for warning in judged.warnings:
         err.print(one_line(warning), markup=False, soft_wrap=True)
-    return gate_scenarios(project, out, options.agents, version)
+    current = {
+        b.run.suite.task_id(scenario) for b in simulation.benchmarks for scenario in b.run.suite.scenarios
+    }
+    return gate_scenarios(project, out, options.agents, version, current)
 
 
 def _state(folder: Path) -> dict[str, int]:
@@ -119,13 +122,18 @@ def print_report(report: SimulationReport, out: Console, err: Console) -> None:
         err.print("Run the same command again to continue.", markup=False)
 
 
-def gate_scenarios(project: Project, out: Console, agents: Sequence[str], version: str) -> int:
+def gate_scenarios(
+    project: Project, out: Console, agents: Sequence[str], version: str, current: Collection[str]
+) -> int:
     """Print one line per agent and scenario, and return the exit code.
+
+    `current` are the tasks of this run's suites. Sessions of an earlier text of one of their scenarios count too, and
+    the lines name them.
 
     It is 1 if a scenario or a gate failed, else 2 if one is unknown or was lost to the harness, else 0.
     """
     rows = gate_rows(project, version, agents)
-    lines = list(scenario_results(project, rows, agents, version))
+    lines = list(scenario_results(project, rows, agents, version, current))
     shown = FittingTable(title=f"Scenarios · methodology {version}")
     for head in ("agent", "scenario", "result", "why"):
         shown.add_column(head)
@@ -144,20 +152,21 @@ def gate_scenarios(project: Project, out: Console, agents: Sequence[str], versio
 
 
 def scenario_results(
-    project: Project, rows: pl.DataFrame, agents: Sequence[str], version: str
+    project: Project, rows: pl.DataFrame, agents: Sequence[str], version: str, current: Collection[str]
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield agent, scenario, result and reason of every scenario in the agents' admitted sessions.
 
     A scenario failed if the agent failed, or an assertion, a threshold or its severity did; else it is unknown if one is unknown,
     else `harness error` if all its conversations were lost to the harness, else passed.
     """
+    names = {scenario_of(task) for task in current}
     for agent in agents:
         pair = pl.DataFrame({"agent_id": [agent], "methodology_version": [version]})
         held = project.store.read(table("transcripts"), pair).filter("is_admitted")
         outcomes = project.store.read(table("conversations"), pair.select("agent_id"))
         asserted = project.store.read(table("assertion_results"), pair)
         columns = ["conversation_id", "outcome_class", "outcome_error", "metadata"]
-        of = held.select("conversation_id", "task_id", "slot").join(
+        of = held.select("conversation_id", "session_id", "task_id", "slot").join(
             outcomes.select(columns), on="conversation_id"
         )
         of = of.filter(
@@ -171,6 +180,9 @@ def scenario_results(
             why = next((reason for one, reason in reasons if one == result), "")
             if result == "passed" and not _is_required(group, asserted, gates, {name, str(slot), str(task)}):
                 why = "the agent replied; the scenario has no assertion, threshold or severity"
+            if task not in current and name in names:
+                sessions = ", ".join(sorted(set(group["session_id"])))
+                why = f"an earlier text of this scenario, which counts until its session is removed ({sessions}){why and ': '}{why}"
             yield agent, name, result, why
 
 

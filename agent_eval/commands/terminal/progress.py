@@ -24,8 +24,8 @@ class ProgressDisplay:
     console: Console
     bars: Progress
     stage: TaskID
+    doing: str
     judging: TaskID | None = None
-    doing: str = "Reading changes …"
 
     def say(self, line: str) -> None:
         """Show the line of a finished stage."""
@@ -73,13 +73,13 @@ def _said(verdict: Verdict) -> str:
 
 
 @contextlib.contextmanager
-def shown_progress(console: Console) -> Iterator[ProgressDisplay]:
+def shown_progress(console: Console, doing: str = "Reading changes …") -> Iterator[ProgressDisplay]:
     """Yield a progress display on this console; it is removed when the block ends."""
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        display = ProgressDisplay(console, bars, bars.add_task(ProgressDisplay.doing, total=None))
+        display = ProgressDisplay(console, bars, bars.add_task(doing, total=None), doing)
         with contextlib.nullcontext() if console.is_terminal else _lines(display):
             yield display
 

@@ -46,7 +46,7 @@ def hold_sessions(
 
 def conversation_ids(folder: Path) -> list[str]:
     """Return the ids of the conversations of a session, in order."""
-    lines = (folder / CONVERSATIONS).read_text(encoding="utf-8").splitlines()
+    lines = (folder / CONVERSATIONS).read_bytes().splitlines()  # a text would also be split at U+2028
     return [str(json.loads(line)["conversation_id"]) for line in lines]
 
 

@@ -5,6 +5,8 @@ size limit, and redirects to other servers are not followed.
 """
 
 import asyncio
+import math
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -31,6 +33,9 @@ from agent_eval.simulate.agents.replies import (
 )
 from agent_eval.transcripts.models import Message, MessageToolCall
 
+_LINE_END = re.compile(
+    r"\r\n|\r|\n"
+)  # of server-sent events; `splitlines` also splits at U+2028, which JSON allows
 _OF_SETUP = frozenset({301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410})
 """Statuses that show a wrong address or key, which is not the agent's failure."""
 
@@ -123,7 +128,8 @@ class HttpAgent:
                 wait = float(response.headers.get("retry-after", "1"))
             except ValueError:
                 wait = 1.0
-            return AgentFailureError("harness_error", said, retry_after_s=min(max(wait, 0.05), 60.0))
+            wait = 1.0 if math.isnan(wait) else min(max(wait, 0.05), 60.0)
+            return AgentFailureError("harness_error", said, retry_after_s=wait)
         if status in _OF_SETUP:
             return AgentFailureError("harness_error", said)
         return AgentFailureError("agent_error" if status >= 500 else "unexplained_error", said)
@@ -265,10 +271,11 @@ class _Streamed:
 
 def _assembled(content: bytes) -> JsonValue:
     """Return the completion that a stream of server-sent events contains."""
-    streamed = _Streamed()
-    for line in content.decode("utf-8", "replace").splitlines():
+    streamed, is_done = _Streamed(), False
+    for line in _LINE_END.split(content.decode("utf-8", "replace")):
         data = line.removeprefix("data:").strip()
-        if line.startswith("data:") and data != "[DONE]":
+        is_done = is_done or (line.startswith("data:") and data == "[DONE]")
+        if line.startswith("data:") and not is_done:
             try:
                 streamed.add(loads(data))
             except ValueError:
@@ -279,7 +286,7 @@ def _assembled(content: bytes) -> JsonValue:
         raise AgentFailureError(
             "agent_error", f"the reply is not a stream of events ({len(content):,} bytes)"
         )
-    if streamed.finish_reason is None and not streamed.rest.get("error"):
+    if streamed.finish_reason is None and not is_done and not streamed.rest.get("error"):
         raise AgentFailureError("agent_error", "the stream ended before the reply was complete")
     if streamed.rest.get("error") is not None:
         return {"error": streamed.rest["error"]}

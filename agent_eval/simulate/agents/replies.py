@@ -248,5 +248,11 @@ def _name(value: JsonValue) -> str | None:
 
 
 def _kind(value: object) -> str:
-    names = {dict: "an object without content", list: "a list", type(None): "null", bool: "true or false"}
+    names = {
+        str: "a text",
+        dict: "an object without content",
+        list: "a list",
+        type(None): "null",
+        bool: "true or false",
+    }
     return names.get(type(value), "a number")
