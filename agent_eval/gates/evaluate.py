@@ -182,6 +182,12 @@ def gates(
         )
         others = clusters_without_scenarios(rules, clusters, own_failures, of_conversations)
         errors = severity_finding(rules, others, facts.looked.get(pair))
+        turn_metrics = facts.turn_metrics.get(pair, frozenset[str]())
+        has_turns = bool(given["transcripts"].filter(of_pair)["n_user_messages"].fill_null(1).sum())
+        never = {
+            "errors": has_turns and bool(failure_metrics) and turn_metrics.isdisjoint(failure_metrics),
+            "silent_turns": has_turns and turn_metrics.isdisjoint(OF_SILENCE),
+        }
         silence = facts.silent.get(pair, Silence())
         if unasked := [
             gate
@@ -193,8 +199,14 @@ def gates(
         several += [
             one
             for one in (
-                _of_metrics(errors, rules, off["errors"], asked),
-                _of_metrics(silence_finding(rules, silence), rules, off["silent_turns"], asked),
+                _of_metrics(errors, rules, off["errors"], asked, is_unasked=never["errors"]),
+                _of_metrics(
+                    silence_finding(rules, silence),
+                    rules,
+                    off["silent_turns"],
+                    asked,
+                    is_unasked=never["silent_turns"],
+                ),
                 assertion_finding(rules, given["assertion_results"].filter(of_pair), of_conversations),
                 (regressions or {}).get(pair),
             )
@@ -212,18 +224,24 @@ def gates(
     return _frame(found, version)
 
 
-def _of_metrics(finding: GateFinding | None, rules: Rules, is_off: bool, asked: Asked) -> GateFinding | None:
+def _of_metrics(
+    finding: GateFinding | None, rules: Rules, is_off: bool, asked: Asked, *, is_unasked: bool
+) -> GateFinding | None:
     """Return the finding of a gate that has a default, as it is with its metrics switched off or nothing judged.
 
     A gate without questions is passed by its own rule, because its subject does not exist. That says something only
-    if anything was judged. If its metrics are switched off, the gate is evaluated only if it is configured.
+    if anything was judged. If its metrics are switched off, the gate is evaluated only if it is configured. If there are
+    turns and its metrics have no row (`is_unasked`, as after `run --metrics`), nothing was looked for: it is unknown.
     """
     if finding is None or finding.result == "failed":
         return finding
     if not asked.is_any:
         return replace(finding, result="unknown", evidence="nothing was judged")
-    if not is_off:
+    if not is_off and not is_unasked:
         return finding
+    if not is_off:
+        why = "the metrics of this gate were not asked about these turns; agent-eval run without --metrics asks them"
+        return replace(finding, result="unknown", evidence=why, value=None)
     if GATE_KEYS[finding.gate] not in rules.configured:
         return None
     return replace(

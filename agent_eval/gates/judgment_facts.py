@@ -42,6 +42,9 @@ class JudgmentFacts:
     looked_in: _ByPair[Mapping[str, Looked]] = field(
         default_factory=dict[AgentVersion, Mapping[str, Looked]]
     )  # by scenario
+    turn_metrics: _ByPair[frozenset[str]] = field(
+        default_factory=dict[AgentVersion, frozenset[str]]
+    )  # the metrics with a row of turn_judgments, whatever its status
 
     @classmethod
     def of(
@@ -81,6 +84,10 @@ class JudgmentFacts:
             else (),
             _answered(turns, whole),
             looked_in_scenarios(turns, transcripts, failure_metrics, severities_of),
+            {
+                AgentVersion(agent, version): frozenset(metrics)
+                for version, agent, metrics in turns.group_by(PAIR).agg(pl.col("metric").unique()).iter_rows()
+            },
         )
 
     @classmethod
@@ -98,6 +105,7 @@ class JudgmentFacts:
             self.parts + other.parts,
             _merged(self.answered, other.answered, frozenset.union),
             _merged(self.looked_in, other.looked_in, lambda a, b: _merged(a, b, _both_looked)),
+            _merged(self.turn_metrics, other.turn_metrics, frozenset.union),
         )
 
 

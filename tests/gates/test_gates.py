@@ -290,3 +290,32 @@ def test_an_agent_that_said_nothing_is_passed_by_no_gate() -> None:
         assert of_three(turns) == ["unknown"] * 3
     goal = turn(0, judge="rule") | {"metric": "goal_completion"}  # as if it were declared
     assert of_three([*ended, goal], "goal_completion") == ["passed", "unknown", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("turns", "errors", "silent"),
+    [
+        ([], "unknown", "unknown"),  # as after run --metrics goal_completion
+        ([turn(0)], "unknown", "passed"),
+        (
+            [judgment("a-D1", "agent_behavior_failure", 0.0, label="no failure", turn_index=0)],
+            "passed",
+            "passed",
+        ),
+    ],
+)
+def test_what_was_never_asked_about_the_turns_there_are_is_not_passed(
+    turns: list[dict[str, Any]], errors: str, silent: str
+) -> None:
+    frames = {
+        "composite_scores": table("composite_scores").frame([composite()]),
+        "turn_judgments": table("turn_judgments").frame(turns),
+        "conversation_judgments": table("conversation_judgments").frame([hallucination()]),
+        "transcripts": table("transcripts").frame(transcripts()),
+    }
+    failure_metrics = ["agent_behavior_failure"]
+    found = results(gates(frames, GateSpec(), failure_metrics=failure_metrics))
+    assert (found["errors"], found["silent_turns"]) == (errors, silent)
+    empty = frames["transcripts"].with_columns(n_user_messages=pl.lit(0, pl.Int64))
+    nothing = results(gates({**frames, "transcripts": empty}, GateSpec(), failure_metrics=failure_metrics))
+    assert turns or (nothing["errors"], nothing["silent_turns"]) == ("passed", "passed")
