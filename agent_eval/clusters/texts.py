@@ -37,6 +37,9 @@ def with_text(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
         failures: As returned by `failures.failures`.
         members: Table `error_members`, at least its key.
     """
+    failures = failures.with_columns(
+        pl.when(pl.col("cause").str.contains(r"\w")).then("cause").alias("cause")  # a blank says nothing
+    )
     by_reason = _hashed(failures.with_columns(pl.coalesce("reason", "quote").alias("said")))
     by_cause = _hashed(failures.with_columns(pl.coalesce("cause", "reason", "quote").alias("said")))
     key = [*BLOCK, "text_hash"]

@@ -1,7 +1,7 @@
 """Evaluate every gate of each agent and version, and compute the exit code for CI."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import polars as pl
@@ -33,7 +33,7 @@ from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.scores.composite.board_facts import several_models
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.labelled_parts import labelled_metrics
-from agent_eval.settings.gate_spec import GateSpec, Rules
+from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.vocabularies import GATE
@@ -177,16 +177,20 @@ def gates(
         )
         clusters = given["error_clusters"].filter(of_pair)
         own_failures = None if failures is None else failures.filter(of_pair)
-        several += severity_findings_of_scenarios(
+        of_scenarios = severity_findings_of_scenarios(
             rules, clusters, own_failures, of_conversations, facts.looked_in.get(pair, {})
         )
         others = clusters_without_scenarios(rules, clusters, own_failures, of_conversations)
         errors = severity_finding(rules, others, facts.looked.get(pair))
         turn_metrics = facts.turn_metrics.get(pair, frozenset[str]())
         has_turns = bool(given["transcripts"].filter(of_pair)["n_user_messages"].fill_null(1).sum())
-        never = {
-            "errors": has_turns and bool(failure_metrics) and turn_metrics.isdisjoint(failure_metrics),
-            "silent_turns": has_turns and turn_metrics.isdisjoint(OF_SILENCE),
+        asked_for = {
+            gate: _Questions(
+                off[gate],
+                is_unasked=has_turns and bool(metrics_of) and turn_metrics.isdisjoint(metrics_of),
+                is_any_asked=asked.is_any,
+            )
+            for gate, metrics_of in (("errors", failure_metrics), ("silent_turns", OF_SILENCE))
         }
         silence = facts.silent.get(pair, Silence())
         if unasked := [
@@ -199,13 +203,13 @@ def gates(
         several += [
             one
             for one in (
-                _of_metrics(errors, rules, off["errors"], asked, is_unasked=never["errors"]),
-                _of_metrics(
-                    silence_finding(rules, silence),
-                    rules,
-                    off["silent_turns"],
-                    asked,
-                    is_unasked=never["silent_turns"],
+                *(asked_for["errors"].of(finding, is_configured=True) for finding in of_scenarios),
+                *(
+                    asked_for[gate].of(finding, is_configured=GATE_KEYS[gate] in rules.configured)
+                    for gate, finding in (
+                        ("errors", errors),
+                        ("silent_turns", silence_finding(rules, silence)),
+                    )
                 ),
                 assertion_finding(rules, given["assertion_results"].filter(of_pair), of_conversations),
                 (regressions or {}).get(pair),
@@ -224,29 +228,41 @@ def gates(
     return _frame(found, version)
 
 
-def _of_metrics(
-    finding: GateFinding | None, rules: Rules, is_off: bool, asked: Asked, *, is_unasked: bool
-) -> GateFinding | None:
-    """Return the finding of a gate that has a default, as it is with its metrics switched off or nothing judged.
+@dataclass(frozen=True)
+class _Questions:
+    """Hold whether the questions of a gate were put to the turns of a pair.
 
-    A gate without questions is passed by its own rule, because its subject does not exist. That says something only
-    if anything was judged. If its metrics are switched off, the gate is evaluated only if it is configured. If there are
-    turns and its metrics have no row (`is_unasked`, as after `run --metrics`), nothing was looked for: it is unknown.
+    Attributes:
+        is_off: Whether all metrics of the gate are switched off.
+        is_unasked: Whether there are turns and none of these metrics has a row about them, as after `run --metrics`.
+        is_any_asked: Whether anything was judged, under whatever metric.
     """
-    if finding is None or finding.result == "failed":
+
+    is_off: bool
+    is_unasked: bool
+    is_any_asked: bool
+
+    def of(self, finding: GateFinding | None, *, is_configured: bool) -> GateFinding | None:
+        """Return the finding of a gate that has a default, or of a gate that is configured.
+
+        A gate without questions is passed by its own rule, because its subject does not exist. That says something only
+        if its questions were put where there are turns; otherwise it is unknown. A gate with a default is not evaluated if
+        its metrics are switched off.
+        """
+        if finding is None or finding.result == "failed":
+            return finding
+        if not self.is_any_asked:
+            return replace(finding, result="unknown", evidence="nothing was judged")
+        if self.is_off and not is_configured:
+            return None
+        if self.is_off:
+            return replace(
+                finding, result="unknown", evidence="the metrics of this gate are switched off", value=None
+            )
+        if self.is_unasked:
+            why = "the metrics of this gate were not asked about these turns; agent-eval run without --metrics asks them"
+            return replace(finding, result="unknown", evidence=why, value=None)
         return finding
-    if not asked.is_any:
-        return replace(finding, result="unknown", evidence="nothing was judged")
-    if not is_off and not is_unasked:
-        return finding
-    if not is_off:
-        why = "the metrics of this gate were not asked about these turns; agent-eval run without --metrics asks them"
-        return replace(finding, result="unknown", evidence=why, value=None)
-    if GATE_KEYS[finding.gate] not in rules.configured:
-        return None
-    return replace(
-        finding, result="unknown", evidence="the metrics of this gate are switched off", value=None
-    )
 
 
 def exit_code(gates: pl.DataFrame) -> int:

@@ -319,3 +319,32 @@ def test_what_was_never_asked_about_the_turns_there_are_is_not_passed(
     empty = frames["transcripts"].with_columns(n_user_messages=pl.lit(0, pl.Int64))
     nothing = results(gates({**frames, "transcripts": empty}, GateSpec(), failure_metrics=failure_metrics))
     assert turns or (nothing["errors"], nothing["silent_turns"]) == ("passed", "passed")
+
+
+@pytest.mark.parametrize(
+    ("turns", "metrics", "result"),
+    [
+        ([], None, "unknown"),
+        ([turn(0)], ["helpfulness"], "unknown"),  # switched off, although the scenario requires it
+        ([judgment("a-D1", "agent_behavior_failure", 0.0, label="no failure", turn_index=0)], None, "passed"),
+    ],
+)
+def test_nor_is_a_severity_of_a_scenario(
+    turns: list[dict[str, Any]], metrics: list[str] | None, result: str
+) -> None:
+    frames = {
+        "composite_scores": table("composite_scores").frame([composite()]),
+        "turn_judgments": table("turn_judgments").frame(turns),
+        "conversation_judgments": table("conversation_judgments").frame([hallucination()]),
+        "transcripts": table("transcripts").frame(transcripts(task_id="shop/easy@0123abcd")),
+    }
+    spec = GateSpec.model_validate({"scenarios": {"shop/easy": {"fail_on_error_severity": "high"}}})
+    found = gates(
+        frames,
+        spec,
+        failure_metrics=["agent_behavior_failure"],
+        metrics=metrics,
+        failures=table("failures").empty(),
+    )
+    of_scenario = found.filter(pl.col("subject").str.starts_with("high in shop/easy"))
+    assert of_scenario["result"].to_list() == [result]
