@@ -18,8 +18,10 @@ from agent_eval.simulate.agents.replies import (
     AgentFailureError,
     AgentReply,
     AgentRequest,
+    chat_message,
     numbered,
 )
+from agent_eval.simulate.call_record import CallRecord
 from agent_eval.simulate.mocks import ConversationMocks, MockFailureError
 from agent_eval.simulate.scenarios import INTERVENTIONS, BenchmarkScenario
 from agent_eval.simulate.users import NoBudgetError, SimulatorError, User
@@ -52,6 +54,7 @@ class LiveConversation:
     scenario: BenchmarkScenario
     opaque_id: str  # shown to the agent; contains nothing of the scenario
     seed: int
+    record: CallRecord = field(default_factory=CallRecord)
     messages: list[Message] = field(default_factory=list[Message])
     interventions: list[Intervention] = field(default_factory=list[Intervention])
     models: list[str] = field(default_factory=list[str])
@@ -129,6 +132,21 @@ class LiveConversation:
         own = () if self.setup.tools == "own" else tuple(t.schema_for_agent for t in self.scenario.tools)
         n_new = len(self.messages) - self.n_sent
         request = AgentRequest(self.opaque_id, tuple(self.messages), n_new, own, self.seed)
+        request_hash = self.record.request_hash("agent", [chat_message(m) for m in request.new])
+        was_stateless = self.agent.is_stateless
+        reply = self.record.replay_agent(request_hash) if was_stateless else None
+        if reply is None:
+            reply = await self._called(request)
+            if self.agent.is_stateless:
+                self.record.add(request_hash, reply)
+            elif was_stateless:
+                self.record.forget()
+        self.n_replies += 1
+        if reply.model and reply.model not in self.models:
+            self.models.append(reply.model)
+        return reply
+
+    async def _called(self, request: AgentRequest) -> AgentReply:
         for attempt in range(MOST_WAITS):
             if (why := self.setup.budget.begin_call(self.setup.name)) is not None:
                 raise NoBudgetError(why)
@@ -136,7 +154,7 @@ class LiveConversation:
             try:
                 reply = await self.agent.reply(request)
                 usage = reply.usage
-                break
+                return reply
             except AgentFailureError as error:
                 if error.retry_after_s is None or attempt == MOST_WAITS - 1:
                     raise
@@ -144,10 +162,7 @@ class LiveConversation:
             finally:
                 self.setup.budget.end_call(self.setup.name, usage)
             await asyncio.sleep(wait)
-        self.n_replies += 1
-        if reply.model and reply.model not in self.models:
-            self.models.append(reply.model)
-        return reply
+        raise AssertionError("the last attempt returns or raises")
 
     def _message(self, reply: AgentReply, calls: tuple[MessageToolCall, ...]) -> Message:
         counts: dict[str, JsonValue] = {

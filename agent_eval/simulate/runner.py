@@ -307,13 +307,16 @@ class _Runner:
     async def _started(self, job: Job, attempt: int) -> AsyncIterator[LiveConversation]:
         opaque = digest("conversation", job.conversation_id, attempt, os.urandom(8).hex())[:20]
         mocks = job.scenario.mocks(job.conversation_id, job.seed, self.resolve)
+        record = job.folder.record_of(job.conversation_id, is_repeated=attempt > 0)
         user: User = ScriptedUser(job.scenario)
         if job.scenario.user is not None:
             assert self.simulator is not None
-            user = self.simulator.user(job.scenario)
+            user = self.simulator.user(job.scenario, record)
         agent: AgentConversation = job.tested.agent.start(opaque)
         try:
-            yield LiveConversation(job.tested.setup, agent, user, mocks, job.scenario, opaque, job.seed)
+            yield LiveConversation(
+                job.tested.setup, agent, user, mocks, job.scenario, opaque, job.seed, record
+            )
         finally:
             await agent.close()
 

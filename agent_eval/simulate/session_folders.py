@@ -1,27 +1,32 @@
 """Write the sessions of a benchmark: conversation by conversation while they are held, and in place once complete.
 
 A session in progress is a hidden folder beside its target. Each finished conversation is one line, written and
-flushed at once, so that a killed run loses only the conversations that it was holding.
+flushed at once, and so is each reply in a conversation that is not finished: a killed run loses only the calls that were
+in flight.
 """
 
 import asyncio
 import datetime
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from pydantic import JsonValue
 
 from agent_eval.formats.atomic_files import sync_folder, sync_stream, write_atomically
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import json_lines
+from agent_eval.simulate.call_record import CallRecord, RecordedReply, read_records
 from agent_eval.transcripts.importers.session_files import line_of, put_in_place
 from agent_eval.transcripts.models import Conversation, Session
 from agent_eval.transcripts.sessions import CONVERSATIONS, SESSION, read_session_file
 
 REPEATED = frozenset({"harness_error", "unexplained_error"})
 """Outcome classes of conversations that are held again: the agent may not have caused the failure."""
+REPLIES = "replies.jsonl"
+"""File in the folder of a session in progress with the replies of its unfinished conversations."""
 INDEPENDENT = 3  # complete sessions that make up a test of repeatability
 
 
@@ -32,6 +37,7 @@ class SessionFolder:
     folder: Path
     wanted: Sequence[str]  # ids of its conversations, in order
     finished: dict[str, Conversation] = field(default_factory=dict[str, Conversation])
+    replies: dict[str, list[RecordedReply]] = field(default_factory=dict[str, list[RecordedReply]])
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -55,18 +61,19 @@ class SessionFolder:
         return not self.missing and not outcomes & REPEATED
 
     def load(self) -> None:
-        """Read the finished conversations. A line that a kill cut off is dropped."""
+        """Read the finished conversations and the replies of the others. A line that a kill cut off is dropped."""
         source = self._partial if self._partial.exists() else self.folder
-        file = source / CONVERSATIONS
-        if not file.is_file():
-            return
-        for record in json_lines(file, file.name):
-            if not isinstance(record, Refusal):
-                one = Conversation.model_validate(record.value)
-                if one.conversation_id in self.wanted:
-                    self.finished[one.conversation_id] = one
-        self.finished = {n: c for n, c in self.finished.items() if c.outcome.classified not in REPEATED}
-        if self.missing or source == self._partial:
+        ended = {
+            c.conversation_id: c for c in map(Conversation.model_validate, _values(source / CONVERSATIONS))
+        }
+        self.finished = {
+            name: conversation
+            for name, conversation in ended.items()
+            if name in self.wanted and conversation.outcome.classified not in REPEATED
+        }
+        records = read_records(_values(source / REPLIES))
+        self.replies = {name: replies for name, replies in records.items() if name not in ended}
+        if source.exists() and (self.missing or source == self._partial):
             self._begin()
 
     def _begin(self) -> None:
@@ -81,6 +88,17 @@ class SessionFolder:
             await asyncio.to_thread(self._append, line_of(conversation))
         self.finished[conversation.conversation_id] = conversation
 
+    def record_of(self, conversation_id: str, is_repeated: bool) -> CallRecord:
+        """Return the record of a conversation's calls; if it is repeated after a failure, it starts empty."""
+        earlier = () if is_repeated else self.replies.get(conversation_id, ())
+        return CallRecord(conversation_id, earlier, self._append_reply)
+
+    def _append_reply(self, line: bytes) -> None:
+        """Append a line. It begins with a line end, so that it is read even if a kill cut off the line before it."""
+        self._partial.mkdir(parents=True, exist_ok=True)
+        with (self._partial / REPLIES).open("ab") as stream:
+            stream.write(b"\n" + line)
+
     def _append(self, line: bytes) -> None:
         self._partial.mkdir(parents=True, exist_ok=True)
         with (self._partial / CONVERSATIONS).open("ab") as stream:
@@ -92,12 +110,19 @@ class SessionFolder:
         lines = b"".join(line_of(self.finished[name]) for name in self.wanted)
         write_atomically(self._partial / CONVERSATIONS, lines.decode())
         write_atomically(self._partial / SESSION, _yaml(session))
+        (self._partial / REPLIES).unlink(missing_ok=True)
         put_in_place(self._partial, self.folder)
         for leftover in self._partial.iterdir() if self._partial.is_dir() else ():
             leftover.unlink()
         if self._partial.is_dir():
             self._partial.rmdir()
         sync_folder(self.folder.parent)
+
+
+def _values(file: Path) -> Iterator[JsonValue]:
+    """Yield the lines of a file as JSON values; none if the file does not exist."""
+    lines = json_lines(file, file.name) if file.is_file() else ()
+    yield from (line.value for line in lines if not isinstance(line, Refusal))
 
 
 def disclose(folders: Iterable[SessionFolder]) -> None:

@@ -19,6 +19,7 @@ from agent_eval.judge.llm.client import CallError, Client
 from agent_eval.judge.llm.redaction import hide_secrets
 from agent_eval.judge.prompts import Prompt
 from agent_eval.simulate import prompts
+from agent_eval.simulate.call_record import CallRecord
 from agent_eval.simulate.scenarios import BenchmarkScenario, Kind
 from agent_eval.transcripts.models import Message, is_blank
 
@@ -156,9 +157,9 @@ class Simulator:
         """Return the hash of the model and the prompts (32 hex digits)."""
         return digest("simulator", self.client.model, prompts.TEXTS)
 
-    def user(self, scenario: BenchmarkScenario) -> "SimulatedUserOf":
-        """Return the user of one conversation."""
-        return SimulatedUserOf(self, scenario)
+    def user(self, scenario: BenchmarkScenario, record: CallRecord) -> "SimulatedUserOf":
+        """Return the user of one conversation, whose calls are in `record`."""
+        return SimulatedUserOf(self, scenario, record)
 
     async def ask(self, prompt: Prompt, form: type[Answer]) -> Answer:
         """Make a call until it is answered, and return the answer.
@@ -196,6 +197,7 @@ class SimulatedUserOf:
 
     simulator: Simulator
     scenario: BenchmarkScenario
+    record: CallRecord = field(default_factory=CallRecord)
     said: list[str] = field(default_factory=list[str])
 
     async def next(self, messages: Sequence[Message]) -> UserMessage | None:
@@ -210,7 +212,7 @@ class SimulatedUserOf:
             return UserMessage(self.scenario.opening, "task")
         prompt = user_call(self.scenario, messages)
         for _ in range(1 + MOST_REPAIRS):
-            answer = await self.simulator.ask(prompt, _Said)
+            answer = await self._answer(prompt, _Said)
             self.simulator.slips.n_messages += 1
             if answer.is_done:
                 return None
@@ -233,11 +235,19 @@ class SimulatedUserOf:
         """
         if len(self.said) == len(self.scenario.opening):
             return
-        answer = await self.simulator.ask(check_call(self.scenario, messages), _Checked)
+        answer = await self._answer(check_call(self.scenario, messages), _Checked)
         slips = [name.replace("_", " ") for name, value in answer.model_dump().items() if value is True]
         if slips:
             self.simulator.slips.slip(slips)
             raise SimulatorError(f"simulated user: {', '.join(slips)} (check question)")
+
+    async def _answer(self, prompt: Prompt, form: type[Answer]) -> Answer:
+        request_hash = self.record.request_hash("user", *(dict(message) for message in prompt.messages))
+        if (recorded := self.record.replay(request_hash)) is not None:
+            return form.model_validate(recorded)
+        answer = await self.simulator.ask(prompt, form)
+        self.record.add(request_hash, answer.model_dump())
+        return answer
 
 
 def slips_in(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from agent_eval.judge.llm.budget import Usage
@@ -140,5 +141,10 @@ def test_users_and_agents_share_one_budget_and_a_cap_keeps_what_is_finished(one:
     project = Project.open(one)
     spent = project.beside_store.spent()
     assert dict(zip(spent["model"], spent["n_calls"], strict=True)) == {"agent bot": 2, "openai/user": 1}
-    done = prepared(simulated_setup(one, Simulated(["Hm.", None])), ["bot"]).run()
+    rest = Simulated(["And now?", None])  # the message "Hm." is not asked for again
+    done = prepared(simulated_setup(one, rest), ["bot"]).run()
     assert (done.exit_code, done.n_held) == (0, 1)
+    said = [m.content for m in held(one, "bot")[0].messages if m.role == "user"]
+    assert said[1:] == ["Hm.", "And now?"]
+    spent = project.beside_store.spent().group_by("model").agg(pl.col("n_calls").sum())
+    assert dict(spent.iter_rows()) == {"agent bot": 4, "openai/user": 4}  # two messages, the end, the check

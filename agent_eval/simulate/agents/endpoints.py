@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.json_text import dumps
 from agent_eval.formats.validation_messages import problems
 from agent_eval.judge.llm.budget import Price
 from agent_eval.transcripts.models import Agent, Frozen
@@ -51,6 +52,11 @@ class OpenAIEndpoint(_Http):
     sends_seed: bool = True
     body: dict[str, JsonValue] = Field(default_factory=dict)  # further keys of the request
 
+    @property
+    def sends_history(self) -> bool:
+        """Return whether each request contains the whole conversation and no id of it."""
+        return self.memory == "history"
+
 
 class LitellmEndpoint(_Endpoint):
     """Define a model that litellm calls, with a system prompt."""
@@ -72,6 +78,12 @@ class HttpEndpoint(_Http):
     reply: Name  # path of the reply in the answer, such as output.text or choices.0.message
     tool_calls: Name | None = None  # path of a list of calls
     tool_results: Name | None = None  # key under which results of mocks are sent back
+
+    @property
+    def sends_history(self) -> bool:
+        """Return whether each request contains the whole conversation and no id of it."""
+        template = dumps(self.body)
+        return '"{{messages}}"' in template and '"{{conversation_id}}"' not in template
 
 
 class PythonEndpoint(_Endpoint):

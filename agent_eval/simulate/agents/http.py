@@ -153,6 +153,11 @@ class _HttpConversation:
     agent: HttpAgent
     client: httpx.AsyncClient
 
+    @property
+    def is_stateless(self) -> bool:
+        """Return whether the server receives the whole history each time, and nothing that could name a state of its own."""
+        return self.agent.endpoint.sends_history and not self.client.cookies
+
     async def close(self) -> None:
         await self.client.aclose()
 

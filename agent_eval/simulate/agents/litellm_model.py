@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from agent_eval.judge.llm.client import CallError, LiteLLMClient
 from agent_eval.judge.llm.redaction import hide_secrets
@@ -31,6 +32,7 @@ class LitellmAgent:
 @dataclass(frozen=True)
 class _LitellmConversation:
     agent: LitellmAgent
+    is_stateless: ClassVar[bool] = True
 
     async def reply(self, request: AgentRequest) -> AgentReply:
         endpoint, client = self.agent.endpoint, self.agent.client

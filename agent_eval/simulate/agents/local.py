@@ -13,7 +13,7 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import JsonValue
 
@@ -54,6 +54,7 @@ class PythonAgent:
 @dataclass(frozen=True)
 class _PythonConversation:
     agent: PythonAgent
+    is_stateless: ClassVar[bool] = False  # the function may keep a state under the id of the conversation
 
     async def reply(self, request: AgentRequest) -> AgentReply:
         seconds, started = self.agent.endpoint.timeout_s, time.monotonic()
@@ -135,6 +136,7 @@ class CommandAgent:
 @dataclass
 class _CommandConversation:
     agent: CommandAgent
+    is_stateless: ClassVar[bool] = False
     process: Process | None = None
     errors: bytearray = field(default_factory=bytearray)
     drain: "asyncio.Task[None] | None" = None

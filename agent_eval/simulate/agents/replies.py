@@ -72,6 +72,11 @@ class AgentReply:
 class AgentConversation(Protocol):
     """Calls an agent in one conversation."""
 
+    @property
+    def is_stateless(self) -> bool:
+        """Return whether a reply depends on the request alone, so that another process can continue the conversation."""
+        ...
+
     async def reply(self, request: AgentRequest) -> AgentReply:
         """Return the reply to a request.
 

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
@@ -143,6 +143,7 @@ class ScriptedAgent:
 @dataclass(frozen=True)
 class _ScriptedConversation:
     agent: ScriptedAgent
+    is_stateless: ClassVar[bool] = True
 
     async def reply(self, request: AgentRequest) -> AgentReply:
         steps = self.agent.steps(request.messages)
