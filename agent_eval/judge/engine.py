@@ -23,6 +23,7 @@ from agent_eval.judge.judging_pass import (
     Lookup,
     Row,
     given_answers,
+    goal_is_missed,
     judge_questions,
     step_columns,
     unanswered_sequences,
@@ -39,7 +40,7 @@ from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict, cause_of
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.judge.sampling import NOT_SAMPLED, sampled, with_outcomes_to_check
-from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
+from agent_eval.metrics.base import ENDED, GOAL_MISSED, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
 )
@@ -219,7 +220,7 @@ def open_questions(
 ) -> list[QuestionSequence]:
     """Return the questions that `judge_transcripts` would ask models if no answers were stored.
 
-    The result has one sequence per conversation.
+    The result has one sequence per conversation, and further ones for questions that depend on a missed goal.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
@@ -328,6 +329,8 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
 def _conversation_rows(item: _Item) -> Iterator[Row]:
     for question, answers in item.asked.with_answers():
         for metric in question.metrics if question.turn_index is None else ():
+            if metric.applies_when == GOAL_MISSED and not goal_is_missed(answers):
+                continue
             for row in _rows(item, question, metric, answers[metric.name]):
                 yield item.where | row
 

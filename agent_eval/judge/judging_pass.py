@@ -17,10 +17,10 @@ from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.own_measures import measure_async
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
-from agent_eval.judge.rules import RULE, RulesJudge
+from agent_eval.judge.rules import RULE, RulesJudge, first_failure
 from agent_eval.judge.run_sync import run_sync
-from agent_eval.metrics.base import Metric
-from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.base import GOAL_MISSED, Metric
+from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP, GOAL_COMPLETION
 from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.tables.judging import HUMAN as HUMAN
@@ -85,20 +85,17 @@ def judge_questions(
     questions = [question for one in asked for question in one.questions]
     cache = lookup({key for question in questions for key in question.keys.values()})
     _ask_rules(asked)
-    of_models: AnswersByQuestion = {}
     if panel is not None:
-        of_models = panel.answers(_sequences(asked, names or {}), cache, shown, watch=watch)
+        _add(asked, panel.answers(_sequences(asked, names or {}), cache, shown, watch=watch))
     recorded = iter(answer_without_model(questions, RecordedJudge(cache)))
     for one in asked:
         for question, answers in one.with_answers():
             of_others = next(recorded)
-            if not any(question.turns):  # without turns, only rules answer, from the declared outcome
-                continue
-            for name, key in question.keys.items():
-                answers[name] += [
-                    (judge, _bounded(name, v, one.findings)) for judge, v in of_models.get(key, ())
-                ]
+            for name in question.keys if any(question.turns) else ():
                 answers[name] += of_others[name]
+    missed = [] if panel is None else _sequences_of_missed_goals(asked, names or {})
+    if panel is not None and any(sequence.questions for sequence in missed):
+        _add(asked, panel.answers(missed, cache, shown, watch=watch))
     cases = [
         (question, (names or {}).get(one.agent_id, NO_BLINDED_TERMS), answers)
         for one in asked
@@ -111,15 +108,40 @@ def judge_questions(
 def unanswered_sequences(
     asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]
 ) -> list[QuestionSequence]:
-    """Apply the rules, and return the questions that they leave to models: one sequence per entry of `asked`."""
+    """Apply the rules, and return the questions that they leave to models: one sequence per entry of `asked`.
+
+    Further sequences ask about missed goals, which may be any goal that the rules do not find reached.
+    """
     _ask_rules(asked)
-    return _sequences(asked, names)
+    later = _sequences_of_missed_goals(asked, names, if_unknown=True)
+    return [*_sequences(asked, names), *(sequence for sequence in later if sequence.questions)]
+
+
+def goal_is_missed(answers: Answers) -> bool | None:
+    """Return whether the effective answer to goal_completion is 0; None if there is no such answer."""
+    of_goal = answers.get(GOAL_COMPLETION.name, [])
+    at = effective_answer(of_goal)
+    verdict = None if at is None else of_goal[at][1]
+    return verdict.value == 0 if isinstance(verdict, Scored) and verdict.value is not None else None
 
 
 def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
     ruled = iter(answer_without_model((q for one in asked for q in one.questions), RulesJudge()))
     for one in asked:
         one.answers = [next(ruled) for _ in one.questions]
+        for answers in one.answers:
+            if DECISIVE_STEP.name in answers:
+                answers[DECISIVE_STEP.name] = [(RULE, first_failure(one.answers))]
+
+
+def _add(asked: Sequence[AskedQuestions], of_models: AnswersByQuestion) -> None:
+    """Add the models' answers to those of the rules. Without turns, only rules answer, from the declared outcome."""
+    for one in asked:
+        for question, answers in one.with_answers():
+            for name, key in question.keys.items() if any(question.turns) else ():
+                answers[name] += [
+                    (judge, _bounded(name, v, one.findings)) for judge, v in of_models.get(key, ())
+                ]
 
 
 def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:
@@ -139,6 +161,30 @@ def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms
     ]
 
 
+def _sequences_of_missed_goals(
+    asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms], *, if_unknown: bool = False
+) -> list[QuestionSequence]:
+    """Return the questions that depend on a missed goal; with `if_unknown`, also where it is not known."""
+    missed = (True, None) if if_unknown else (True,)
+    return [
+        QuestionSequence(
+            [
+                question.about(metrics)
+                for question, answers in one.with_answers()
+                if one.is_sampled and any(question.turns) and goal_is_missed(answers) in missed
+                if (metrics := _conditional(question, answers))
+            ],
+            names.get(one.agent_id, NO_BLINDED_TERMS),
+            one.findings,
+        )
+        for one in asked
+    ]
+
+
+def _conditional(question: Question, answers: Answers) -> list[Metric]:
+    return [m for m in question.metrics if m.applies_when == GOAL_MISSED and needs_answer(m, answers[m.name])]
+
+
 def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[Answers]:
     """Return the answers, including abstentions, of a judge that is not a model."""
 
@@ -154,6 +200,7 @@ def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[An
 def unanswered_part(question: Question, answers: Answers, *, is_checked: bool = False) -> Question | None:
     """Return the question limited to the metrics that a model must answer, or None if there are none.
 
+    Metrics about missed goals are asked later, because they depend on the answers.
     With `is_checked`, goal_completion is one of them even if the declared outcome answers it.
     """
     if question.turn_index is not None and not is_put_to_a_model(question.turn):
@@ -161,7 +208,8 @@ def unanswered_part(question: Question, answers: Answers, *, is_checked: bool = 
     metrics = [
         m
         for m in question.metrics
-        if needs_answer(m, answers[m.name]) or (is_checked and m.name == GOAL_COMPLETION.name)
+        if m.applies_when != GOAL_MISSED
+        and (needs_answer(m, answers[m.name]) or (is_checked and m.name == GOAL_COMPLETION.name))
     ]
     return question.about(metrics) if metrics else None
 
@@ -169,10 +217,10 @@ def unanswered_part(question: Question, answers: Answers, *, is_checked: bool = 
 def needs_answer(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool:
     """Return whether a model must answer a metric.
 
-    If a rule gave a label, a model is still asked, because the rule does not decide about the other labels.
+    If a rule gave a failure label, a model is still asked, because the rule does not decide about the other labels.
     """
     return not metric.is_measured and not any(
-        (isinstance(verdict, Scored) and not (metric.kind == "label" and judge == RULE))
+        (isinstance(verdict, Scored) and not (metric.is_failure and judge == RULE))
         or (isinstance(verdict, NotApplicable) and not verdict.is_abstention)
         for judge, verdict in answers
     )  # fmt: skip

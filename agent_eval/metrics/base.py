@@ -11,11 +11,20 @@ from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 Grain = Literal["turn", "conversation", "session"]
 Kind = Literal["rating", "label", "value"]
 Condition = Literal[
-    "always", "has_tool_calls", "has_tools", "has_expected_answer", "has_policy", "has_earlier_turns"
+    "always",
+    "has_tool_calls",
+    "has_tools",
+    "has_expected_answer",
+    "has_policy",
+    "has_earlier_turns",
+    "goal_missed",
 ]
 Severity = Literal["low", "medium", "high", "critical"]
 Answer = Literal["rating_1to5", "value", "label"]
 
+GOAL_MISSED: Condition = "goal_missed"
+OF_CONVERSATIONS: tuple[Condition, ...] = (GOAL_MISSED,)
+"""Conditions about conversations; the others are about turns, and `always` about both."""
 NO_FAILURE = "no failure"
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
 DEFAULT_SEVERITY: Severity = "medium"  # for failure labels without a severity

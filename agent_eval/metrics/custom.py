@@ -15,7 +15,7 @@ from agent_eval.errors import ConfigurationError
 from agent_eval.formats.yaml import Document, YamlError, read_document, read_text
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.declared import Declared, key_of, problems_of, reasons
-from agent_eval.metrics.metric_set import DEFAULT, MetricSet
+from agent_eval.metrics.metric_set import BUILT_IN, MetricSet
 
 NAME_IN_MODULE = "METRICS"
 SHOWN_ERRORS = 5
@@ -48,7 +48,7 @@ def load_metrics(
         folder: The folder data/metrics, which need not exist.
         modules: The setting metric_modules.
         off: The setting metrics_off.
-        only: The setting metrics; None for all metrics.
+        only: The setting metrics; None for all metrics except those on request.
 
     Raises:
         MetricFileError: If a file does not define a valid metric; the message names file, line and key.
@@ -57,7 +57,7 @@ def load_metrics(
         UnknownMetricError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
-    return DEFAULT.with_custom(own).without(off).only(only)
+    return BUILT_IN.with_custom(own).without(off).only(only)
 
 
 def metrics_in_files(folder: Path) -> tuple[Metric, ...]:

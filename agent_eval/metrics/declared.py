@@ -2,11 +2,19 @@
 
 import math
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Condition, Kind, Metric, Severity
+from agent_eval.metrics.base import (
+    NO_FAILURE,
+    OF_CONVERSATIONS,
+    SEVERITIES,
+    Condition,
+    Kind,
+    Metric,
+    Severity,
+)
 
 RATINGS = ("5", "4", "3", "2", "1")
 MAX_ANCHORS = 30
@@ -47,9 +55,11 @@ class Declared(BaseModel):
         for key, text in self._texts():
             if _INVISIBLE.search(text):
                 raise ValueError(f"{key}: holds a control or invisible character; write plain text")
-        if self.grain != "turn" and self.applies_when != "always":
+        of_turns = [when for when in get_args(Condition) if when not in OF_CONVERSATIONS]
+        allowed = of_turns if self.grain == "turn" else ["always", *OF_CONVERSATIONS]
+        if self.applies_when not in allowed:
             raise ValueError(
-                f"applies_when: {self.applies_when!r} is about turns; for other grains only 'always'"
+                f"applies_when: {self.applies_when!r} is not about a {self.grain}; allowed: {', '.join(allowed)}"
             )
         if self.kind != "rating" and (self.minimum is not None or self.maximum is not None):
             raise ValueError("minimum and maximum: only a rating has a scale of its own; remove them")

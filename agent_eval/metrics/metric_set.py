@@ -13,7 +13,7 @@ from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.argument_correctness import ARGUMENT_CORRECTNESS
 from agent_eval.metrics.builtin.coherence import COHERENCE
 from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
-from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP, GOAL_COMPLETION
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.plan_adherence import PLAN_ADHERENCE
 from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
@@ -38,6 +38,10 @@ TURN_METRICS = (
     USER_FRUSTRATION,
 )
 CONVERSATION_METRICS = (GOAL_COMPLETION, PLAN_ADHERENCE, STEP_EFFICIENCY)
+ON_REQUEST = (DECISIVE_STEP,)
+"""Metrics that are asked only if the setting `metrics` names them."""
+BY_DEFAULT = "default"
+"""Word in the setting `metrics` for all metrics except those on request; no metric can have this name."""
 
 OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
 """Metrics that a rule decides in a turn in which the agent should have replied but did not."""
@@ -115,14 +119,14 @@ class MetricSet:
         return found
 
     def only(self, wanted: Iterable[str] | None) -> "MetricSet":
-        """Return the set with only these metrics, or unchanged for None.
+        """Return the set with only these metrics; for None or the name 'default', with all except those on request.
 
         Raises:
             UnknownMetricError: If a name is not in the set.
         """
-        if wanted is None:
-            return self
-        names = set(wanted)
+        names = {BY_DEFAULT} if wanted is None else set(wanted)
+        if BY_DEFAULT in names:
+            names = names - {BY_DEFAULT} | (self.names - {metric.name for metric in ON_REQUEST})
         for name in sorted(names - self.names):
             raise UnknownMetricError(name, self.names, "metrics")
         return MetricSet(tuple(m for m in self.metrics if m.name in names))
@@ -144,11 +148,11 @@ class MetricSet:
         Raises:
             ConfigurationError: If a name is already in the set.
         """
-        taken = {*self.names, QUESTION_CODE}
+        taken = {*self.names, QUESTION_CODE, BY_DEFAULT}
         added = sorted(custom, key=lambda m: m.name)
         for metric in added:
             if metric.name in taken:
-                is_built_in = metric.name in {*BUILT_IN_NAMES, QUESTION_CODE}
+                is_built_in = metric.name in {*BUILT_IN_NAMES, QUESTION_CODE, BY_DEFAULT}
                 by = "a metric of agent-eval" if is_built_in else "another of your metrics"
                 raise ConfigurationError(
                     f"Metric {metric.name!r}: the name is already used by {by}. Rename your metric."
@@ -158,7 +162,8 @@ class MetricSet:
 
 
 DEFAULT = MetricSet((*TURN_METRICS, *CONVERSATION_METRICS))
-BUILT_IN_NAMES = DEFAULT.names
+BUILT_IN = MetricSet((*DEFAULT.metrics, *ON_REQUEST))
+BUILT_IN_NAMES = BUILT_IN.names
 _FAILURES = frozenset(m.name for m in DEFAULT.metrics if m.is_failure)
 _BEST = {m.name: m.best for m in DEFAULT.metrics if m.best}
 
@@ -169,6 +174,11 @@ def best_answer(name: str) -> str:
     Example: 'none' for user_frustration, whose rating 5 means no frustration.
     """
     return _BEST.get(name, "best")
+
+
+def may_be_failure(name: str) -> bool:
+    """Return whether labels of a metric can be failures; labels of a custom metric can."""
+    return name in _FAILURES or name not in BUILT_IN_NAMES
 
 
 def mean_of(name: str) -> str:

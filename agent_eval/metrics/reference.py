@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent_eval.metrics.base import Condition, Metric
-from agent_eval.metrics.metric_set import DEFAULT, MetricSet
+from agent_eval.metrics.metric_set import BUILT_IN, ON_REQUEST, MetricSet
 
 BEGIN = "<!-- generated from agent_eval/metrics by agent_eval.metrics.reference; do not edit by hand -->"
 END = "<!-- end of the generated part -->"
@@ -20,10 +20,11 @@ _WHERE: dict[Condition, str] = {
     "has_expected_answer": "turns with an expected answer",
     "has_policy": "turns of conversations whose policy is known",
     "has_earlier_turns": "turns after the first",
+    "goal_missed": "conversations whose goal was not reached",
 }
 
 
-def reference(metrics: MetricSet = DEFAULT) -> str:
+def reference(metrics: MetricSet = BUILT_IN) -> str:
     """Return a table of all metrics, followed by the question, anchors, severities and notes of each metric."""
     head = ["| metric | grain | asked on | answer |", "|---|---|---|---|"]
     rows = [f"| [`{m.name}`](#{m.name}) | {m.grain} | {_where(m)} | {_answer(m)} |" for m in metrics.metrics]
@@ -44,7 +45,9 @@ def with_reference(text: str) -> str:
 
 
 def _where(metric: Metric) -> str:
-    return _WHERE[metric.applies_when] if metric.grain == "turn" else f"every {metric.grain}"
+    is_each = metric.grain != "turn" and metric.applies_when == "always"
+    where = f"every {metric.grain}" if is_each else _WHERE[metric.applies_when]
+    return f"{where}, on request" if metric in ON_REQUEST else where
 
 
 def _answer(metric: Metric) -> str:

@@ -6,15 +6,16 @@ import polars as pl
 
 from agent_eval.judge.inputs.human_ratings import SAMPLED, by_people, latest_ratings
 from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP
 from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import ANSWER_METRIC, GOAL_METRIC
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE
 from agent_eval.tables import table
-from agent_eval.tables.judging import enters_means, only_checks_a_judge
+from agent_eval.tables.judging import enters_means, is_imported_judge, only_checks_a_judge
 
 _ANSWERS = (
     *("methodology_version", "agent_id", "conversation_id", "metric", "judge", "judge_model", "rubric_hash"),
-    *("status", "rating_1to5", "value", "label"),
+    *("status", "rating_1to5", "value", "label", "message_index", "speaker"),
 )
 _OF_RUBRIC = (
     *("methodology_version", "agent_id", "session_id", "conversation_id", "target", "criterion"),
@@ -40,8 +41,9 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
         rated = _rubric_ratings(project, versions)
         earlier = project.store.read(table("judge_calibration"), _versions(versions))
         beside = _beside_outcomes(project, versions)
+        annotated = _annotated(project, versions)
     judgments = pl.concat([judged, rated], how="diagonal_relaxed")
-    found = judge_calibration(judgments, _sampling(project, versions), beside)
+    found = judge_calibration(judgments, _sampling(project, versions), beside, annotated)
     return with_earlier(found, earlier, judgments)
 
 
@@ -216,6 +218,26 @@ def _beside_outcomes(project: Project, versions: Sequence[str]) -> pl.DataFrame 
         criterion=pl.lit(None, pl.String),
         reply_length=pl.lit(None, pl.Int64),
     )
+
+
+def _annotated(project: Project, versions: Sequence[str]) -> pl.DataFrame | None:
+    """Return the answers about conversations whose source cites a message for the same metric; None without any.
+
+    The judge of an annotation is ANNOTATIONS, whatever the source.
+    """
+    from agent_eval.scores.calibration import ANNOTATIONS
+
+    keys = _versions(versions).with_columns(metric=pl.lit(DECISIVE_STEP.name))
+    rows = project.store.read(table("conversation_judgments"), keys, columns=_ANSWERS)
+    is_cited = is_imported_judge() & pl.col("message_index").is_not_null()
+    if rows.filter(is_cited).is_empty():
+        return None
+    part = [*_PAIR, "conversation_id"]
+    judge = pl.when(is_cited).then(pl.lit(ANNOTATIONS)).otherwise("judge")
+    return rows.join(rows.filter(is_cited), on=part, how="semi").with_columns(
+        judge=judge, turn_index=pl.lit(None, pl.Int64), criterion=pl.lit(None, pl.String),
+        reply_length=pl.lit(None, pl.Int64),
+    )  # fmt: skip
 
 
 def _human_and_judged(project: Project, versions: Sequence[str]) -> pl.DataFrame:

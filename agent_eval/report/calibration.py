@@ -22,6 +22,8 @@ FIGURES = {
     "base_rate": "share of positive of people or outcomes",
     "sensitivity": "sensitivity",
     "specificity": "specificity",
+    "step_accuracy": "same message cited",
+    "speaker_accuracy": "same speaker cited",
     "mean_bias": "mean bias (judge − person)",
     "length_correlation": "judge and reply length",
     "length_correlation_human": "people and reply length",
@@ -106,7 +108,7 @@ def why_no_figures(row: Mapping[str, Any]) -> str:
 def name_of(row: Mapping[str, Any]) -> str:
     """Return the metric and the judge of a row as text, e.g. 'helpfulness: gpt-4o'."""
     who = "people with each other" if row["judge"] == "human" else row["judge"]
-    who += " against declared outcomes" if row["reference"] == "declared outcomes" else ""
+    who += "" if row["reference"] in (None, "people") else f" against {row['reference']}"
     return f"{row['metric']}: {who}{' (stale)' if row['is_stale'] else ''}"
 
 

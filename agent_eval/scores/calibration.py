@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from agent_eval.metrics.metric_set import may_be_failure
 from agent_eval.scores.statistics import agreement
 from agent_eval.scores.statistics.agreement import Answer, IntervalEstimate, Level, Pairs
 from agent_eval.scores.statistics.corrected_rate import (
@@ -25,10 +26,11 @@ from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.tables.judging import is_imported, is_imported_judge
 
 NO_FAILURE, FAILURE = "no failure", "failure"
-PEOPLE, OUTCOMES = "people", "declared outcomes"
+PEOPLE, OUTCOMES, ANNOTATIONS = "people", "declared outcomes", "annotations"
 _TABLE = table("judge_calibration")
 _PART = ["methodology_version", "agent_id", "conversation_id", "turn_index", "criterion", "metric"]
 _ANSWER = ["rating_1to5", "value", "label"]
+_CITED = ["message_index", "speaker"]
 SAMPLING = pl.Schema(
     {
         **dict.fromkeys(
@@ -53,11 +55,15 @@ _LEVELS: Mapping[Kind, Level] = {
 
 
 def judge_calibration(
-    judgments: pl.DataFrame, sampling: pl.DataFrame | None = None, outcomes: pl.DataFrame | None = None
+    judgments: pl.DataFrame,
+    sampling: pl.DataFrame | None = None,
+    outcomes: pl.DataFrame | None = None,
+    annotated: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Return table judge_calibration: one row per version, metric, judge and rubric with at least one human label.
 
-    With `outcomes`, there is also a row for each judge that was asked beside declared outcomes (column `reference`).
+    With `outcomes`, there is also a row for each judge that was asked beside declared outcomes (column `reference`);
+    with `annotated`, one for each judge that cites messages of conversations whose source names the message.
 
     A pair is an answer of the judge and an answer of a person about the same part; a part with two raters has two pairs
     with each judge. Rows with judge `human` compare raters with each other. The defined figures depend on the kind of
@@ -66,7 +72,8 @@ def judge_calibration(
     - sensitivity and specificity: two values (1 is positive) or failure labels (a failure is positive);
     - mean bias: ratings, two values or other numbers;
     - weighted kappa: ratings or other numbers, but not two values;
-    - raw agreement, kappa and confusion: ratings, labels or two values.
+    - raw agreement, kappa and confusion: ratings, labels or two values;
+    - accuracy of the cited message and of its speaker: any answers, where the person cites a message.
 
     Args:
         judgments: All answers about parts that people judged; other rows are ignored. The columns are those of
@@ -78,6 +85,8 @@ def judge_calibration(
             raters of a part share its weight. A row is stale if people saw a different rubric than the judge.
         outcomes: Answers of judges and rules about goal completion where the outcome is declared, with the columns of
             `judgments`; the rule's answers are the outcomes.
+        annotated: Answers of judges where the source of a conversation cites a message for the same metric, with the
+            columns of `judgments`; the answers by ANNOTATIONS are the annotations. Only messages are compared.
     """
     key = ["methodology_version", "metric", "judge", "rubric_hash"]
     rows = [
@@ -90,6 +99,11 @@ def judge_calibration(
             for name, group in _pairs(outcomes, None, RULE)
             if name[2] not in (HUMAN, RULE)
         ]
+    for name, group in _pairs(annotated, None, ANNOTATIONS) if annotated is not None else ():
+        if name[2] not in (HUMAN, ANNOTATIONS):
+            n = {"n": group.height, "n_conversations": group.n_unique(["agent_id", "conversation_id"])}
+            found = {"reference": ANNOTATIONS, "n_raters": 0, "is_stale": False, **n, **_of_steps(group)}
+            rows.append(dict(zip(key, name, strict=True)) | found)
     return _TABLE.conform(_TABLE.frame(rows))
 
 
@@ -122,9 +136,9 @@ def _pairs(
 
     With `reference`, the answers of another judge take the place of people's.
     """
-    scored = judgments.filter(pl.col("status").cast(pl.String) == "scored").select(
-        *_PART, "judge", "judge_model", "rubric_hash", "reply_length", *_ANSWER
-    )
+    lacking = [pl.lit(None).alias(name) for name in _CITED if name not in judgments.columns]
+    scored = judgments.filter(pl.col("status").cast(pl.String) == "scored").with_columns(lacking)
+    scored = scored.select(*_PART, "judge", "judge_model", "rubric_hash", "reply_length", *_ANSWER, *_CITED)
     people = scored.filter(judge=reference).rename({"judge_model": "rater"})
     people = people.drop("judge", "rubric_hash", "reply_length")
     people = people.join(_last(sampling), on=[*_PART, "rater"], how="left", nulls_equal=True)
@@ -203,16 +217,38 @@ def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
         estimates |= {"mean_bias": agreement.mean_bias(both)}
     if kind in ("rating", "value"):
         estimates |= {"weighted_kappa": agreement.quadratic_kappa(both)}
-    if kind in ("label", "binary"):
+    found |= _of_steps(pairs)
+    if kind == "binary" or (kind == "label" and may_be_failure(rows[0]["metric"])):
         estimates |= _of_two_values(both, kind)
         found["positive"] = FAILURE if kind == "label" else "1"
     if kind != "label" and (known := pairs["reply_length"].is_not_null()).all() and known.len():
         lengths = pairs["reply_length"].cast(pl.Float64).to_list()
         for name, side in (("length_correlation", judge), ("length_correlation_human", human)):
             estimates[name] = agreement.rank_correlation(Pairs(side, lengths, clusters, weights, both.strata))
+    return found | _columns(estimates)
+
+
+def _columns(estimates: Mapping[str, IntervalEstimate]) -> dict[str, float | None]:
+    columns: dict[str, float | None] = {}
     for name, estimate in estimates.items():
-        found |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return found
+        columns |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return columns
+
+
+def _of_steps(pairs: pl.DataFrame) -> dict[str, Any]:
+    """Return how often the judge cites the message that the reference cites, and a message of the same speaker."""
+    cited = pairs.filter(pl.col("message_index_human").is_not_null())
+    if cited.is_empty():
+        return {}
+    clusters = list(cited.select("agent_id", "conversation_id").iter_rows())
+    estimates: dict[str, IntervalEstimate] = {}
+    for name, column in (("step_accuracy", "message_index"), ("speaker_accuracy", "speaker")):
+        judge, reference = (
+            cited.select(pl.col(c).cast(pl.String).fill_null("")).to_series().to_list()
+            for c in (column, f"{column}_human")
+        )
+        estimates[name] = agreement.raw_agreement(Pairs(judge, reference, clusters, *_sampled(cited)))
+    return {"n_steps": cited.height, **_columns(estimates)}
 
 
 def _sampled(pairs: pl.DataFrame) -> tuple[list[float] | None, list[str] | None]:

@@ -18,8 +18,7 @@ def worst_answers(judgments: pl.DataFrame, labels: Sequence[str], n: int) -> pl.
 
     Args:
         judgments: Rows of turn_judgments or conversation_judgments for one metric, agent and version.
-        labels: The failure labels, most severe first; empty for ratings and values, whose lowest answers are
-            the worst.
+        labels: The labels to show, most severe first; empty for ratings and values, whose lowest answers are the worst.
         n: The maximum number of answers.
     """
     known = judgments.filter("is_effective", pl.col("status") == "scored")

@@ -182,7 +182,9 @@ class Settings(BaseSettings):
         default=(), description="Python modules with additional metrics in `METRICS`."
     )
     metrics: tuple[str, ...] | None = Field(
-        default=None, min_length=1, description="Metrics that judges are asked about. Default: all."
+        default=None,
+        min_length=1,
+        description='Metrics that judges are asked about; `default` means all except decisive_step, e.g. `["default", "decisive_step"]`. Default: `default`.',
     )
     metrics_off: tuple[str, ...] = Field(default=(), description="Metrics to omit.")
 

@@ -58,5 +58,5 @@ GATE = _words(
     "judge_drift",
     "calibration",
 )
-CALIBRATION_REFERENCE = _words("people", "declared outcomes")
+CALIBRATION_REFERENCE = _words("people", "declared outcomes", "annotations")
 CALIBRATION = _words("calibrated", "stale", "not calibrated")

@@ -103,7 +103,7 @@ def changed(old: str, new: str) -> str:
         pytest.param(POLITENESS + "minimum: 0\nmaximum: 5\n", r"both ends of the scale need one, 0 and 5", id="no end"),
         pytest.param(POLITENESS + "minimum: nan\nmaximum: 5\n", r":12: minimum: .*finite number", id="not a number"),
         pytest.param(POLITENESS + "severities: {rude: high}\n", r":12: severities: only labels", id="severity of a rating"),
-        pytest.param(changed("grain: turn", "grain: conversation") + "applies_when: has_tools\n", r":12: applies_when: 'has_tools' is about turns", id="condition"),
+        pytest.param(changed("grain: turn", "grain: conversation") + "applies_when: has_tools\n", r":12: applies_when: 'has_tools' is not about a conversation", id="condition"),
         pytest.param(POLITENESS + "name: again\n", r":12: the key name is given twice", id="key twice"),
         pytest.param(POLITENESS + "extra: !!python/object:os.system {}\n", r":12: the tag .* is not supported", id="tag"),
         pytest.param("- politeness\n", "is not a mapping", id="a list"),

@@ -111,7 +111,7 @@ def explain_metric(
         table("turn_judgments" if asked.grain == "turn" else "conversation_judgments"), key
     )
     labels = sorted(
-        (label for label in asked.all_labels if asked.is_failure and label != NO_FAILURE),
+        (label for label in asked.all_labels if label != NO_FAILURE),
         key=lambda label: -SEVERITIES.index(asked.severity_of(label)),
     )
     worst = worst_answers(rows, labels, n_worst)

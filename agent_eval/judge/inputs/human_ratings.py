@@ -23,7 +23,7 @@ from agent_eval.formats.timestamps import as_text, parse_timestamp, refuse_futur
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
-from agent_eval.metrics.metric_set import DEFAULT, MetricSet
+from agent_eval.metrics.metric_set import BUILT_IN, DEFAULT, MetricSet
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported
 from agent_eval.transcripts.content_hash import text_hash
@@ -75,7 +75,7 @@ class Target:
 def targets_of(metrics: MetricSet = DEFAULT) -> dict[str, Target]:
     """Return the targets that people can rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
     passed = Target(HALLUCINATION_PASSED, *_PLACES["conversation"], "value", (0.0, 1.0), is_binary=True)
-    asked = {m.name: m for m in (*DEFAULT.metrics, *metrics.metrics)}  # disabled metrics can be rated too
+    asked = {m.name: m for m in (*BUILT_IN.metrics, *metrics.metrics)}  # disabled metrics can be rated too
     found = [
         *(_target(metric) for metric in asked.values() if metric.grain in _PLACES),
         *(Target(name, ("session_id",), ("session_id",)) for name in DIMENSIONS),

@@ -21,7 +21,7 @@ from agent_eval.judge.prompts.question_code import question_code
 from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, Line, data_line, size_of
 from agent_eval.judge.prompts.view import View, ViewLimits, turn_view, whole_view
 from agent_eval.judge.protocol import Question
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import GOAL_MISSED, Metric
 from agent_eval.metrics.findings import RatingFinding, bearing_on
 from agent_eval.metrics.metric_set import expected_of
 from agent_eval.transcripts.attachments import Attachment
@@ -134,8 +134,13 @@ def in_parts(questions: Sequence[Question], limits: ViewLimits) -> list[tuple[Qu
 
 
 def shared_rubrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Return the metrics whose rubrics calls about turns share: turn and conversation metrics that models answer."""
-    return tuple(m for m in metrics if m.grain != "session" and not m.is_measured)
+    """Return the metrics whose rubrics calls about turns share: turn and conversation metrics that models answer.
+
+    A metric about missed goals has calls of its own, which come later.
+    """
+    return tuple(
+        m for m in metrics if m.grain != "session" and not m.is_measured and m.applies_when != GOAL_MISSED
+    )
 
 
 def build_prompt(
@@ -156,8 +161,8 @@ def build_prompt(
             a scenario).
         secret: Key of the code in the marks: one per project, not known outside it.
         metrics: All metrics whose rubrics are in the system message, including those asked, so that the message is
-            equal for all calls of a run (see `shared_rubrics`). By default, only the metrics asked, as for rubric
-            ratings and in an audit with one call per metric. The default also applies if the record does not fit into
+            equal for all calls of a run (see `shared_rubrics`). By default, and if it lacks a metric that is asked, only
+            the metrics asked, as for rubric ratings and in an audit with one call per metric. The default also applies if the record does not fit into
             a small context together with all rubrics.
         names: Names of the judged agent to hide.
         findings: Findings of the session's judgments, for rubric ratings. The record includes those on the shown
@@ -172,7 +177,7 @@ def build_prompt(
     whole = questions[1:] if first.turn_index is not None else questions
     _check(first, whole)
     asked = tuple(metric for question in questions for metric in question.metrics)
-    shown = tuple(asked if metrics is None else metrics)
+    shown = asked if metrics is None or not {*asked} <= {*metrics} else tuple(metrics)
     is_tight = shown != asked and size_of(system_prompt(shown)) > limits.room_beside() // _TIGHT
     if is_tight and (window or not _fits(shown, asked, limits)):
         shown = asked

@@ -6,7 +6,7 @@ assessed", not "no failure". The docstring of each module defines its checks.
 
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy
 from agent_eval.judge.rules.finding import RULE
-from agent_eval.judge.rules.judge import RulesJudge
+from agent_eval.judge.rules.judge import RulesJudge, first_failure
 from agent_eval.metrics.base import NEEDS_MODEL
 
-__all__ = ["AUTONOMY", "NEEDS_MODEL", "RULE", "RulesJudge", "autonomy"]
+__all__ = ["AUTONOMY", "NEEDS_MODEL", "RULE", "RulesJudge", "autonomy", "first_failure"]

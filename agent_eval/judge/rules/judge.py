@@ -1,7 +1,7 @@
 """Run the checks and the `measure` of custom metrics, and combine the findings into verdicts."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.rules.arguments import wrong_arguments
@@ -23,7 +23,7 @@ from agent_eval.judge.rules.unsafe import unsafe_call
 from agent_eval.metrics.answers import most_severe_first, why_unfit
 from agent_eval.metrics.base import NEEDS_MODEL, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.goal_completion import BY_AGENT, GOAL_COMPLETION
 from agent_eval.metrics.builtin.step_efficiency import STEP_EFFICIENCY
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
@@ -49,6 +49,21 @@ class RulesJudge:
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
         """Return a verdict for each metric of the question, or an abstention if no rule decides it."""
         return {metric.name: _decide(metric, question) for metric in question.metrics}
+
+
+def first_failure(answers: Iterable[Mapping[str, Sequence[tuple[str, Verdict]]]]) -> Verdict:
+    """Return the decisive step of a failed conversation: the first failure with a quote that a check found.
+
+    Args:
+        answers: The judges and verdicts by metric, for each question about the conversation in the order of its turns.
+    """
+    for of_question in answers:
+        for name in CHECKS:
+            for judge, verdict in of_question.get(name, ()):
+                if judge == RULE and isinstance(verdict, Scored) and verdict.evidence:
+                    reason = f"The first failure that a rule found: {verdict.label}. {verdict.rationale}"
+                    return Scored(reason, verdict.evidence, label=BY_AGENT, answered_by=RULE)
+    return _abstain()
 
 
 def _decide(metric: Metric, question: Question) -> Verdict:

@@ -1,4 +1,8 @@
-"""Goal completion: decide whether the user's goal was reached. Grain: conversation; answer: 0 or 1."""
+"""Goal completion (every conversation, 0 or 1) and decisive step (conversations whose goal was missed, a label).
+
+The label of the decisive step says whose message decided the failure; its quote gives the message and the speaker. The
+question is asked only if the setting `metrics` names it.
+"""
 
 from agent_eval.metrics.base import Metric
 
@@ -17,4 +21,27 @@ GOAL_COMPLETION = Metric(
         "offers what can be done instead."
     ),
     is_binary=True,
+)
+
+BY_AGENT = "agent"
+DECISIVE_STEP = Metric(
+    name="decisive_step",
+    grain="conversation",
+    kind="label",
+    question=(
+        "The user's goal was not reached. Which single message or call decided this: the first one without which the goal "
+        "could still have been reached? Quote it, and say who wrote it."
+    ),
+    anchors={
+        BY_AGENT: "A message or call of an agent. Where several agents work together, the quote shows which one.",
+        "tool": "A result of a tool that was wrong, missing or an error, and that the agent could not have worked around.",
+        "user": "A message of the user that was false, contradictory or withheld what was needed.",
+        "environment": "Something else in the record: a system that failed, a limit of time or length, a broken recording.",
+    },
+    notes=(
+        "Evidence is a verbatim quote from that message or call, as short as it can be found by. The reason says what "
+        "was wrong with it and what it led to. Answer null if no single message decided the failure, or if the record "
+        "does not show it."
+    ),
+    applies_when="goal_missed",
 )

@@ -1,0 +1,184 @@
+"""The decisive step is asked about missed goals only, rules first, and its accuracy stands in the calibration."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agent_eval.judge.engine import Judged, judge_transcripts, open_questions
+from agent_eval.judge.llm.budget import Usage
+from agent_eval.judge.llm.client import Reply
+from agent_eval.judge.prompts import Messages, Prompt
+from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP, GOAL_COMPLETION
+from agent_eval.metrics.custom import load_metrics
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet, UnknownMetricError
+from agent_eval.scores.calibration import ANNOTATIONS, judge_calibration
+from agent_eval.tables.judging import is_imported_judge
+from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.models import Conversation
+from tests.judge.fakes import Kept, ScriptedClient, panel_of, part
+from tests.judge.material import admitted, agent, call, conversation, finding, humans, tables, user
+from tests.untyped import any_table
+
+METRICS = MetricSet((*DEFAULT.conversation, DECISIVE_STEP))
+TALK = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Gladly."))
+WRONG_CALL = conversation(
+    user("Where?"),
+    call("find", {"id": "x"}),
+    agent("Here."),
+    tools=[{"name": "find", "parameters": {"type": "object", "properties": {"id": {"type": "integer"}}}}],
+)
+
+
+def with_outcome(of: Conversation, correct: bool | None) -> Conversation:
+    return of.model_copy(update={"outcome": of.outcome.model_copy(update={"correct": correct})})
+
+
+def judged(
+    conversations: Sequence[Conversation],
+    client: ScriptedClient | None = None,
+    kept: Kept | None = None,
+    metrics: MetricSet = METRICS,
+) -> Judged:
+    rows, kept = tables(*conversations), kept or Kept()
+    held = rows.conversations.frame()
+    return judge_transcripts(
+        any_table(admitted(held, ("1.3.0",))),
+        any_table(held),
+        any_table(rows.turns.frame()),
+        humans(),
+        finding(kept.frame()),
+        metrics=metrics,
+        panel=panel_of(client, kept=kept) if client else None,
+    )
+
+
+def steps_of(result: Judged) -> list[tuple[object, ...]]:
+    rows = result.conversation_judgments.filter(metric=DECISIVE_STEP.name).sort("conversation_id", "judge")
+    return rows.select("judge", "status", "label", "message_index", "speaker").rows()
+
+
+@pytest.mark.parametrize(
+    ("declared", "of_model", "n_calls"),
+    [(True, 0, 1), (False, 1, 2), (None, 0, 2), (None, 1, 1), (None, None, 1)],
+)
+def test_it_is_asked_once_and_only_where_the_goal_was_missed(
+    declared: bool | None, of_model: int | None, n_calls: int
+) -> None:
+    answers: dict[str, object] = {GOAL_COMPLETION.name: of_model, DECISIVE_STEP.name: "tool"}
+    client, kept = ScriptedClient(answers=answers), Kept()
+    if of_model is None:
+        client.always = Reply("no answer", Usage())
+    result = judged([with_outcome(TALK, declared)], client, kept)
+    expected = [("scripted", "scored", "tool", None, None)] if n_calls == 2 else []
+    assert steps_of(result) == expected
+    if of_model is not None:
+        assert client.names_asked[1:] == [{DECISIVE_STEP.name}] * (n_calls - 1)
+        again = judged([with_outcome(TALK, declared)], client, kept)
+        assert (steps_of(again), len(client.asked)) == (expected, n_calls)
+
+
+def test_a_quote_gives_message_and_speaker_and_null_means_that_no_step_decided() -> None:
+    missed = with_outcome(TALK, False)
+    for label, quote, expected in (
+        ("agent", "sent on Monday", ("scored", "agent", 1, "assistant")),
+        ("user", "Where is A-1?", ("scored", "user", 0, "user")),
+        ("tool", "never said", ("scored", "tool", None, None)),
+        (None, None, ("unscored", None, None, None)),
+    ):
+        client = ScriptedClient()
+        reply = {**part(DECISIVE_STEP), "label": label, "evidence": quote, "further_labels": None}
+        client.first = [Reply(json.dumps({DECISIVE_STEP.name: reply}), Usage())]
+        metrics = MetricSet((GOAL_COMPLETION, DECISIVE_STEP))
+        [row] = steps_of(judged([missed], client, metrics=metrics))
+        assert row == ("scripted", *expected)
+
+
+def test_rules_answer_first_and_models_are_not_asked_then() -> None:
+    metrics = MetricSet((*METRICS.metrics, *DEFAULT.turn))
+    client = ScriptedClient()
+    [row] = steps_of(judged([with_outcome(WRONG_CALL, False)], client, metrics=metrics))
+    assert row == ("rule", "scored", "agent", 1, "assistant")
+    assert not any(DECISIVE_STEP.name in names for names in client.names_asked)
+    assert steps_of(judged([with_outcome(WRONG_CALL, True)], metrics=metrics)) == []
+    [row] = steps_of(judged([with_outcome(TALK, False)], metrics=metrics))  # neither rule nor model
+    assert row[:2] == ("rule", "not_applicable")
+
+
+def test_an_estimate_contains_it_wherever_the_goal_may_be_missed() -> None:
+    for declared, n in ((True, 0), (False, 1), (None, 1)):
+        rows = tables(with_outcome(TALK, declared))
+        held = rows.conversations.frame()
+        frames = (admitted(held, ("1.3.0",)), held, rows.turns.frame())
+        sequences = open_questions(*frames, METRICS, {})
+        asked = [m.name for s in sequences for q in s.questions for m in q.metrics]
+        assert asked.count(DECISIVE_STEP.name) == n
+
+
+def test_it_is_on_request() -> None:
+    every = load_metrics(only=["default", "decisive_step"])
+    assert load_metrics().names == DEFAULT.names
+    assert every.names == {*DEFAULT.names, "decisive_step"}
+    assert load_metrics(only=["goal_completion", "decisive_step"]).names == {
+        "goal_completion",
+        "decisive_step",
+    }
+    with pytest.raises(UnknownMetricError):
+        load_metrics(only=["defaults"])
+
+
+class Quoting(ScriptedClient):
+    """Quotes the message that people named for the shown run."""
+
+    def __init__(self, quotes: dict[str, str]) -> None:
+        super().__init__()
+        self.quotes = quotes
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        self.asked.append(form)
+        shown = form.turns[0].user_message
+        answer = {
+            **part(DECISIVE_STEP, "agent"),
+            "evidence": self.quotes[shown or ""],
+            "further_labels": None,
+        }
+        return Reply(json.dumps({DECISIVE_STEP.name: answer}), Usage())
+
+
+def test_a_judge_that_quotes_the_step_of_the_people_is_right_in_all_runs_of_whowhen(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    with gzip.open(shared_data / "whowhen" / "algorithm_generated.jsonl.gz", "rt") as stream:
+        runs = [json.loads(line) for line in stream]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, runs)))
+    imported = [
+        c
+        for c in FORMATS["whowhen"](Source(tmp_path / "runs.jsonl", "runs.jsonl"))
+        if isinstance(c, Conversation)
+    ]
+    steps = [run["history"][int(run["mistake_step"])] for run in runs]
+    first = [of.turns()[0].user_message or "" for of in imported]
+    quotes = {said: str(step["content"]) for said, step in zip(first, steps, strict=True)}
+    assert len(quotes) == 126
+    rows = judged(
+        imported, Quoting(quotes), metrics=MetricSet((GOAL_COMPLETION, DECISIVE_STEP))
+    ).conversation_judgments
+    rows = rows.filter(metric=DECISIVE_STEP.name).with_columns(
+        judge=pl.when(is_imported_judge()).then(pl.lit(ANNOTATIONS)).otherwise("judge"),
+        turn_index=pl.lit(None, pl.Int64), criterion=pl.lit(None, pl.String), reply_length=pl.lit(None, pl.Int64),
+    )  # fmt: skip
+    cited = {row["conversation_id"]: row for row in rows.filter(judge="scripted").to_dicts()}
+    for of, run, step in zip(imported, runs, steps, strict=True):
+        opening = len(of.messages) - len(run["history"])  # the question, if the log does not have it
+        row = cited[of.conversation_id]
+        assert (row["message_index"] - opening, row["speaker"]) == (
+            int(run["mistake_step"]),
+            step.get("name") or step["role"],
+        )
+    [row] = judge_calibration(rows.clear(), annotated=rows).to_dicts()
+    assert (row["judge"], row["reference"], row["n_steps"]) == ("scripted", "annotations", 126)
+    assert (row["step_accuracy"], row["speaker_accuracy"], row["kappa"]) == (1.0, 1.0, None)
