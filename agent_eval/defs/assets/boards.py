@@ -84,6 +84,7 @@ def pairwise_comparisons(
     """Compare every pair of published agents of a template, with confidence interval and significance."""
     scores = with_judge_error(project, composite_scores)
     compared = boards.pairwise_comparisons(scores, project.settings.interval)  # type: ignore[arg-type]
+    _link_to_report(context, project, "pairwise_comparisons", compared, "index.html#pairs")
     yield from check_and_store(context, {"pairwise_comparisons": compared})
 
 
@@ -97,6 +98,7 @@ def reliability_leaderboard(
 ) -> TableEvents:
     """Rank agents within each task set by pass^k, the probability that k trials of a task all succeed."""
     ranked = with_calibration(project, trials.reliability_leaderboard(reliability))
+    _link_to_report(context, project, "reliability_leaderboard", ranked, "index.html#reliability")
     _show_successors(context, project, "reliability_leaderboard")
     yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
 
@@ -119,6 +121,7 @@ def log_leaderboard(
     """List agents whose conversations fill no slot, with the main figures of their logs; they are not ranked."""
     logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)
     logs = with_calibration(project, logs)
+    _link_to_report(context, project, "log_leaderboard", logs, "logs.html")
     yield from check_and_store(context, {"log_leaderboard": logs}, transcripts=transcripts)
 
 
@@ -158,7 +161,7 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
 def _show_boards(context: dg.AssetExecutionContext, project: Project, board: pl.DataFrame) -> None:
     for version in versions_in(board):
         page = board_page(board.filter(methodology_version=version), version, _report_at(project))
-        text = {"board": dg.MetadataValue.md(page)}
+        text = {"board": dg.MetadataValue.md(page), "report": _board_in_report(project, version)}
         context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
 
 
@@ -168,6 +171,19 @@ def _show_successors(context: dg.AssetExecutionContext, project: Project, asset:
     for version in notes.keys() & set(context.partition_keys):
         text = {"Superseded": dg.MetadataValue.md(notes[version])}
         context.add_asset_metadata(text, asset_key=asset, partition_key=version)
+
+
+def _link_to_report(
+    context: dg.AssetExecutionContext, project: Project, asset: str, rows: pl.DataFrame, place: str
+) -> None:
+    """Show on the page of each version with rows the address of its place in the report."""
+    for version in versions_in(rows):
+        link = {"report": _board_in_report(project, version, place)}
+        context.add_asset_metadata(link, asset_key=asset, partition_key=version)
+
+
+def _board_in_report(project: Project, version: str, place: str = "index.html") -> dg.UrlMetadataValue:
+    return dg.MetadataValue.url(f"{_report_at(project).rstrip('/')}/boards/{version}/{place}")
 
 
 def _report_at(project: Project) -> str:
