@@ -321,9 +321,9 @@ def _answer(rows: pl.DataFrame) -> str:
     worst = rows.row(0, named=True)
     by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())
     title, agent = sanitize_line(_cut(str(worst["title"]), 100)), sanitize_line(worst["agent_id"])
-    return (
-        f"{count_of(rows['cluster_id'].n_unique(), 'error cluster')}: {by_severity}. Worst: {title}, {agent}."
-    )
+    where = f", {sanitize_line(worst['examples'][0])}" if worst["examples"] else ""
+    n = count_of(rows["cluster_id"].n_unique(), "error cluster")
+    return f"{n}: {by_severity}. Worst: {title}, {agent}{where}, since {worst['first_seen']}."
 
 
 def _described(group: list[dict[str, Any]]) -> Text:

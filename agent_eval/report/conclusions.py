@@ -8,6 +8,7 @@ import polars as pl
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.report.board import composite, leads
 from agent_eval.report.quality import headline, interval_of, value_of
+from agent_eval.scores.statistics.quality import COST
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 
 UNSCORED = ("incomplete", "invalid")
@@ -69,7 +70,11 @@ def worst_finding(finding: Mapping[str, Any] | None) -> str:
         return "Worst finding: none."
     title, quote = one_line(str(finding["title"])), one_line(finding["quote"] or "")
     quoted = f": “{_cut(quote)}”" if quote and quote[:20] not in title else ""
-    return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {count_of(finding['n_turns'], 'turn')}."
+    where = count_of(finding["n_turns"], "turn")
+    if finding["conversation_id"] is not None:
+        place = f"conversation {one_line(finding['conversation_id'])}, turn {finding['turn_index']}"
+        where = place if finding["n_turns"] == 1 else f"{where}, e.g. {place}"
+    return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {where}."
 
 
 def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int) -> str:
@@ -77,6 +82,7 @@ def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused
     results = dict(gates.group_by("result").len().rows())
     n, n_failed, n_unknown = gates.height, results.get("failed", 0), results.get("unknown", 0)
     parts = [gates_line(n, n_failed, n_unknown)]
+    parts += [said] if (said := passing(gates)) else []
     without = [
         f"{_name(row)} ({row['status']})" for row in board.filter(pl.col("status").is_in(UNSCORED)).to_dicts()
     ]
@@ -92,6 +98,23 @@ def gates_line(n: int, n_failed: int, n_unknown: int) -> str:
         return "Gates: none evaluated"
     counts = ((n_failed, "failed"), (n_unknown, "unknown"), (n - n_failed - n_unknown, "passed"))
     return f"Gates: {', '.join(f'{k:,} {result}' for k, result in counts if k)}"
+
+
+def passing(gates: pl.DataFrame) -> str:
+    """Return which of several agents passed all their gates, in one clause; empty for fewer than two agents.
+
+    Args:
+        gates: Rows of table gate_results under one version.
+    """
+    by_agent = gates.group_by("agent_id").agg(is_passed=(pl.col("result") == "passed").all())
+    if by_agent.height < 2:
+        return ""
+    passed = sorted(by_agent.filter("is_passed")["agent_id"])
+    return (
+        f"all gates passed by {_listed(list(map(one_line, passed)), most=5)}"
+        if passed
+        else "no agent passed all gates"
+    )
 
 
 def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
@@ -131,8 +154,12 @@ def successes(rows: pl.DataFrame) -> str:
     of_success = rows.filter(pl.col("quantity") == SUCCESS_RATE)
     known = of_success.filter(pl.col("mean").is_not_null()).sort("mean", "agent_id", descending=[True, False])
     without = sorted(set(rows["agent_id"]) - set(known["agent_id"]))
+    costs = {
+        row["agent_id"]: f"; {value_of(row)} each"
+        for row in rows.filter(pl.col("quantity") == COST, pl.col("mean").is_not_null()).to_dicts()
+    }
     rates = [
-        f"{one_line(row['agent_id'])} {value_of(row)} ({interval_of(row)}; {count_of(row['n_scored'], 'conversation')})"
+        f"{one_line(row['agent_id'])} {value_of(row)} ({interval_of(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '')})"
         for row in known.to_dicts()
     ]
     if not rates:

@@ -9,6 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
 from agent_eval.report.charts import IntervalMark, RankedAgent, Scatter, scatter, span
+from agent_eval.report.conclusions import passing
 from agent_eval.report.html.summary import Badge, badge, log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -50,6 +51,7 @@ def board_page(
     pairwise: pl.DataFrame,
     changes: pl.DataFrame,
     logs: pl.DataFrame,
+    gates: pl.DataFrame,
 ) -> dict[str, Any]:
     """Return the content of a version's board; the frames may contain other versions too.
 
@@ -67,6 +69,7 @@ def board_page(
         "standings": standings,
         "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
+        "passing": passing(gates.filter(of_version)),
         "picture": _picture(standings),
         "outcomes": words.outcomes(in_reading_order(on_board)),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),

@@ -263,6 +263,7 @@ def _board_pages(
             pairwise=boards["pairwise_comparisons"],
             changes=boards["board_changes"],
             logs=boards["log_leaderboard"],
+            gates=site.gates,
         )
         for path in wanted:
             yield path, templates[path], content
