@@ -77,6 +77,23 @@ def worst_finding(finding: Mapping[str, Any] | None) -> str:
     return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {where}."
 
 
+def clusters_answer(rows: pl.DataFrame) -> str:
+    """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
+
+    Args:
+        rows: Rows of table error_clusters, most severe first.
+    """
+    if rows.is_empty():
+        return "No failure was found."
+    counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
+    worst = rows.row(0, named=True)
+    by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())
+    place = [worst["agent_id"], *worst["examples"][:1]]
+    where = ", ".join([_cut(one_line(str(worst["title"]))), *map(one_line, place)])
+    n = count_of(rows["cluster_id"].n_unique(), "error cluster")
+    return f"{n}: {by_severity}. Worst: {where}, since {worst['first_seen']}."
+
+
 def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int) -> str:
     """Return what is failed, unknown or missing: gates, agents without a score, unscored judgments, rejected records."""
     results = dict(gates.group_by("result").len().rows())

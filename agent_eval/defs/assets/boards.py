@@ -11,6 +11,7 @@ from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
     part_of,
+    report_link,
     table_asset,
     table_multi_asset,
 )
@@ -151,7 +152,7 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
     return dg.MaterializeResult(
         metadata={
             "path": dg.MetadataValue.path(made.index),
-            "open": dg.MetadataValue.url(f"{_report_at(project)}/"),
+            "open": report_link(project),
             "n_pages": made.n_pages,
             "n_bytes": made.n_bytes,
         }
@@ -160,8 +161,13 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
 
 def _show_boards(context: dg.AssetExecutionContext, project: Project, board: pl.DataFrame) -> None:
     for version in versions_in(board):
-        page = board_page(board.filter(methodology_version=version), version, _report_at(project))
-        text = {"board": dg.MetadataValue.md(page), "report": _board_in_report(project, version)}
+        page = board_page(
+            board.filter(methodology_version=version), version, project.settings.report_url or REPORT
+        )
+        text = {
+            "board": dg.MetadataValue.md(page),
+            "report": report_link(project, f"boards/{version}/index.html"),
+        }
         context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
 
 
@@ -178,17 +184,8 @@ def _link_to_report(
 ) -> None:
     """Show on the page of each version with rows the address of its place in the report."""
     for version in versions_in(rows):
-        link = {"report": _board_in_report(project, version, place)}
+        link = {"report": report_link(project, f"boards/{version}/{place}")}
         context.add_asset_metadata(link, asset_key=asset, partition_key=version)
-
-
-def _board_in_report(project: Project, version: str, place: str = "index.html") -> dg.UrlMetadataValue:
-    return dg.MetadataValue.url(f"{_report_at(project).rstrip('/')}/boards/{version}/{place}")
-
-
-def _report_at(project: Project) -> str:
-    """Return the address of the report: the one in the settings, else the one that the UI serves."""
-    return project.settings.report_url or REPORT
 
 
 ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, log_leaderboard, html_report]
