@@ -56,7 +56,7 @@ def _success(logs: pl.DataFrame) -> str:
     if known.is_empty():
         return f"The success of {count_of(logs.height, 'agent')} is unknown: no judge model and no declared outcome decided it."
     figures = [(row, headline(row, "success_rate")) for row in known.to_dicts()]
-    rates = [f"{_name(row)} {value_of(figure)} ({interval_of(figure)})" for row, figure in figures]
+    rates = [f"{_name(row)} {value_of(figure)} ({_interval(figure)})" for row, figure in figures]
     lacking = f"; {logs.height - known.height} unknown" if known.height < logs.height else ""
     if len(rates) == 1:
         return f"Success of {rates[0]}, {count_of(known['n_conversations'][0], 'conversation')}{lacking}."
@@ -176,7 +176,7 @@ def successes(rows: pl.DataFrame) -> str:
         for row in rows.filter(pl.col("quantity") == COST, pl.col("mean").is_not_null()).to_dicts()
     }
     rates = [
-        f"{one_line(row['agent_id'])} {value_of(row)} ({interval_of(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '')})"
+        f"{one_line(row['agent_id'])} {value_of(row)} ({_interval(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '')})"
         for row in known.to_dicts()
     ]
     if not rates:
@@ -195,6 +195,11 @@ def score_rows(board: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
         elif row["composite_exact"] is not None:
             score += f", {count_of(row['n_sessions'], 'session')}"
         yield _name(row), score, str(row["status"])
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the interval of a figure inside a sentence, e.g. 'no interval: only one session'."""
+    return interval_of(row).replace("none: ", "no interval: ")
 
 
 def _name(row: Mapping[str, Any]) -> str:
