@@ -20,7 +20,7 @@ from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
 from agent_eval.project.gates import gate_results, gate_versions
 from agent_eval.report.ci import annotations, inert_in_actions, junit
-from agent_eval.report.conclusions import gates_line, passing
+from agent_eval.report.conclusions import gates_counts, passing
 from agent_eval.report.markdown import markdown_table
 from agent_eval.settings import read_gates
 from agent_eval.tables import table
@@ -147,8 +147,7 @@ def verdict(rows: pl.DataFrame) -> str:
     results = {name: rows.filter(result=name).height for name in _STYLES}
     word = "FAILED" if results["failed"] else "UNKNOWN" if results["unknown"] else "PASSED"
     said = passing(rows)
-    counts = gates_line(rows.height, results["failed"], results["unknown"])
-    return f"{word}. {counts}{'; ' if said else ''}{said}."
+    return f"{word}. {gates_counts(rows)}{'; ' if said else ''}{said}."
 
 
 def _listed(rows: pl.DataFrame, *, is_whole: bool) -> pl.DataFrame:

@@ -96,9 +96,7 @@ def clusters_answer(rows: pl.DataFrame) -> str:
 
 def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int) -> str:
     """Return what is failed, unknown or missing: gates, agents without a score, unscored judgments, rejected records."""
-    results = dict(gates.group_by("result").len().rows())
-    n, n_failed, n_unknown = gates.height, results.get("failed", 0), results.get("unknown", 0)
-    parts = [gates_line(n, n_failed, n_unknown)]
+    parts = [gates_counts(gates)]
     parts += [said] if (said := passing(gates)) else []
     without = [
         f"{_name(row)} ({row['status']})" for row in board.filter(pl.col("status").is_in(UNSCORED)).to_dicts()
@@ -109,12 +107,13 @@ def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused
     return f"{'; '.join(parts)}."
 
 
-def gates_line(n: int, n_failed: int, n_unknown: int) -> str:
-    """Return the results of n gates in one clause, e.g. 'Gates: 8 failed, 6 unknown, 41 passed'."""
-    if not n:
+def gates_counts(gates: pl.DataFrame) -> str:
+    """Return the results of gates in one clause, e.g. 'Gates: 8 failed, 6 unknown, 41 passed'."""
+    if gates.is_empty():
         return "Gates: none evaluated"
-    counts = ((n_failed, "failed"), (n_unknown, "unknown"), (n - n_failed - n_unknown, "passed"))
-    return f"Gates: {', '.join(f'{k:,} {result}' for k, result in counts if k)}"
+    results = dict(gates.group_by("result").len().rows())
+    counts = [f"{results[name]:,} {name}" for name in ("failed", "unknown", "passed") if name in results]
+    return f"Gates: {', '.join(counts)}"
 
 
 def passing(gates: pl.DataFrame) -> str:
