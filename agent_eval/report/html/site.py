@@ -24,7 +24,7 @@ from agent_eval.report.html.conversation import (
     with_pages,
 )
 from agent_eval.report.html.folder import replacing
-from agent_eval.report.html.lists.errors import errors_page
+from agent_eval.report.html.lists.errors import HasPage, errors_page
 from agent_eval.report.html.lists.search import search_page
 from agent_eval.report.html.render import FILE, Renderer
 from agent_eval.report.html.side_by_side import side_by_side_page
@@ -127,10 +127,10 @@ def write_report(site: Site, folder: Path) -> Written:
         for version in site.methodologies:
             renderer.page(*_side_by_side(site, paths, boards, version))
             renderer.page(*_calibration(site, paths, version))
-        paged = _paged(site)
-        renderer.page(*_search_page(site, paths, agents, paged))
+        conversations, has_page = _listed(site)
+        renderer.page(*_search_page(site, paths, agents, conversations, has_page))
         for version in site.methodologies:
-            renderer.page(*_errors_page(site, paths, boards, agents, paged, version))
+            renderer.page(*_errors_page(site, paths, boards, agents, has_page, version))
         for page in _downloads(site, paths, boards, site.methodologies):
             renderer.page(*page)
         for some in _batches(site, agents):
@@ -172,7 +172,7 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
         case ["boards", version, "calibration.html"] if version in site.methodologies:
             yield _calibration(site, paths, version)
         case ["boards", version, "errors.html"] if version in site.methodologies:
-            yield _errors_page(site, paths, boards, agents, _paged(site), version)
+            yield _errors_page(site, paths, boards, agents, lambda *_: True, version)
         case ["boards", version, _] if version in site.methodologies:
             yield from _downloads(site, paths, boards, [version])
         case ["methodology", _]:
@@ -184,7 +184,7 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
                 rows = _rows_of(site, named.select("agent_id"))
                 yield from _agent_pages(only_version, paths, boards, named, rows, rows["conversations"])
         case ["conversations.html"]:
-            yield _search_page(site, paths, agents, _paged(site))
+            yield _search_page(site, paths, agents, *_listed(site))
         case ["conversations", folder, file]:
             named = _named(agents, folder, "agent_id")
             listed = site.read("conversations", named.select("agent_id"), columns=agent.LISTED)
@@ -276,22 +276,26 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
     return paths.side_by_side(version), "side_by_side.html", content
 
 
-def _paged(site: Site) -> pl.DataFrame:
-    """Return the conversations that have a page: agent_id, conversation_id and outcome_correct."""
+def _listed(site: Site) -> tuple[pl.DataFrame, HasPage]:
+    """Return all conversations (agent_id, conversation_id, outcome_correct), and which of them have a page."""
     conversations = site.read("conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct"))
-    if site.max_pages is not None:
-        of = (*_CONVERSATION, "slot", "tests")
-        linked = (site.read("transcripts", columns=of), site.read("failures", columns=_CONVERSATION))
-        conversations = with_pages(conversations, *linked, site.max_pages)
-    return conversations.drop("session_id")
+    listed = conversations.drop("session_id")
+    if site.max_pages is None:
+        return listed, lambda *_: True
+    of = (*_CONVERSATION, "slot", "tests")
+    linked = (site.read("transcripts", columns=of), site.read("failures", columns=_CONVERSATION))
+    with_page = set(with_pages(conversations, *linked, site.max_pages).select(_CONVERSATION).iter_rows())
+    return listed, lambda agent_id, conversation_id: (agent_id, conversation_id) in with_page
 
 
 def _names(agents: pl.DataFrame) -> dict[str, str]:
     return {row["agent_id"]: row["name"] or row["agent_id"] for row in agents.to_dicts()}
 
 
-def _search_page(site: Site, paths: Paths, agents: pl.DataFrame, paged: pl.DataFrame) -> Page:
-    content = search_page(site.shown, paged, _names(agents), site.read, site.count, paths)
+def _search_page(
+    site: Site, paths: Paths, agents: pl.DataFrame, conversations: pl.DataFrame, has_page: HasPage
+) -> Page:
+    content = search_page(site.shown, conversations, has_page, _names(agents), site.read, site.count, paths)
     return paths.search, "search.html", content
 
 
@@ -300,14 +304,9 @@ def _errors_page(
     paths: Paths,
     boards: Mapping[str, pl.DataFrame],
     agents: pl.DataFrame,
-    paged: pl.DataFrame,
+    has_page: HasPage,
     version: str,
 ) -> Page:
-    with_page = set(paged.select(_CONVERSATION).iter_rows())
-
-    def has_page(agent_id: str, conversation_id: str) -> bool:
-        return (agent_id, conversation_id) in with_page
-
     content = errors_page(version, _names(agents), site.read, boards["error_trends"], has_page, paths)
     return paths.errors(version), "errors.html", content
 
