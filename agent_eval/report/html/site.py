@@ -172,7 +172,7 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
         case ["boards", version, "calibration.html"] if version in site.methodologies:
             yield _calibration(site, paths, version)
         case ["boards", version, "errors.html"] if version in site.methodologies:
-            yield _errors_page(site, paths, boards, agents, lambda *_: True, version)
+            yield _errors_page(site, paths, boards, agents, _listed(site)[1], version)
         case ["boards", version, _] if version in site.methodologies:
             yield from _downloads(site, paths, boards, [version])
         case ["methodology", _]:
@@ -279,13 +279,13 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
 def _listed(site: Site) -> tuple[pl.DataFrame, HasPage]:
     """Return all conversations (agent_id, conversation_id, outcome_correct), and which of them have a page."""
     conversations = site.read("conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct"))
-    listed = conversations.drop("session_id")
-    if site.max_pages is None:
-        return listed, lambda *_: True
-    of = (*_CONVERSATION, "slot", "tests")
-    linked = (site.read("transcripts", columns=of), site.read("failures", columns=_CONVERSATION))
-    with_page = set(with_pages(conversations, *linked, site.max_pages).select(_CONVERSATION).iter_rows())
-    return listed, lambda agent_id, conversation_id: (agent_id, conversation_id) in with_page
+    paged = conversations
+    if site.max_pages is not None:
+        of = (*_CONVERSATION, "slot", "tests")
+        linked = (site.read("transcripts", columns=of), site.read("failures", columns=_CONVERSATION))
+        paged = with_pages(conversations, *linked, site.max_pages)
+    with_page = set(paged.select(_CONVERSATION).iter_rows())
+    return conversations.drop("session_id"), lambda *conversation: conversation in with_page
 
 
 def _names(agents: pl.DataFrame) -> dict[str, str]:
