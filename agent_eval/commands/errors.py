@@ -24,6 +24,7 @@ from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters, decide_proposals, proposals
 from agent_eval.report.asset_pages.clusters import most_severe_first
+from agent_eval.report.conclusions import clusters_answer
 from agent_eval.simulate.case_formats import (
     CaseFormat,
     failure_line,
@@ -304,7 +305,7 @@ def _print(
         return
     compared = f" since {since}" if since else ""
     width = min(out.width, WIDTH)
-    out.print(Text(_answer(rows)), width=width)
+    out.print(Text(clusters_answer(rows)), width=width)
     out.print(Text(f"Error clusters · methodology {version}{compared}", style="bold"), width=width)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
         out.print()
@@ -313,17 +314,6 @@ def _print(
             out.print(line, soft_wrap=True)
     out.print()
     out.print(Text(_legend(rows), style="dim"), width=width)
-
-
-def _answer(rows: pl.DataFrame) -> str:
-    """Return how many clusters there are by severity, and the worst one with its agent."""
-    counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
-    worst = rows.row(0, named=True)
-    by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())
-    title, agent = sanitize_line(_cut(str(worst["title"]), 100)), sanitize_line(worst["agent_id"])
-    return (
-        f"{count_of(rows['cluster_id'].n_unique(), 'error cluster')}: {by_severity}. Worst: {title}, {agent}."
-    )
 
 
 def _described(group: list[dict[str, Any]]) -> Text:

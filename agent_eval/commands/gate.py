@@ -20,7 +20,7 @@ from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
 from agent_eval.project.gates import gate_results, gate_versions
 from agent_eval.report.ci import annotations, inert_in_actions, junit
-from agent_eval.report.conclusions import gates_line
+from agent_eval.report.conclusions import gates_counts, passing
 from agent_eval.report.markdown import markdown_table
 from agent_eval.settings import read_gates
 from agent_eval.tables import table
@@ -146,7 +146,8 @@ def verdict(rows: pl.DataFrame) -> str:
     """Return whether the gates let the agents pass, and the counts, e.g. 'FAILED. Gates: 8 failed, 41 passed.'."""
     results = {name: rows.filter(result=name).height for name in _STYLES}
     word = "FAILED" if results["failed"] else "UNKNOWN" if results["unknown"] else "PASSED"
-    return f"{word}. {gates_line(rows.height, results['failed'], results['unknown'])}."
+    said = passing(rows)
+    return f"{word}. {gates_counts(rows)}{'; ' if said else ''}{said}."
 
 
 def _listed(rows: pl.DataFrame, *, is_whole: bool) -> pl.DataFrame:

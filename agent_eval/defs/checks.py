@@ -11,12 +11,14 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.dagster_internals import REPORTED_BY_IO_MANAGER
+from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.formats.spill import Rows, Spilled, frames_of
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import Table, TableMismatchError, table
 from agent_eval.tables.rules import PARENTS, SCALES, off_scale, orphans, quarantined, strays
 
 EXAMPLES = 5  # rows
+LONGEST = 400  # maximum number of characters of a description
 
 _MEANING = {
     "keeps_contract": "Columns, types and keys are as declared for the table.",
@@ -90,6 +92,17 @@ class _Violations:
         examples = pl.concat([self.examples, other.examples]).head(EXAMPLES)
         return _Violations(self.n_rows + other.n_rows, examples)
 
+    def _said(self, contract: Table) -> str:
+        """Return how many rows fail, and which is the first."""
+        first = ", ".join(
+            f"{column} {value}"
+            for column, value in self.examples.row(0, named=True).items()
+            if value is not None
+        )
+        return sanitize_line(f"{count_of(self.n_rows, 'row')} of {contract.name}; the first: {first}")[
+            :LONGEST
+        ]
+
     def result(self, contract: Table, check: str, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
         examples = dg.MetadataValue.md(markdown_table(self.examples, limit=80))
         return dg.AssetCheckResult(
@@ -97,6 +110,7 @@ class _Violations:
             check_name=check,
             passed=not self.n_rows,
             severity=severity,
+            description=self._said(contract) if self.n_rows else None,
             metadata={"n_rows": self.n_rows, "examples": examples} if self.n_rows else {},
         )
 

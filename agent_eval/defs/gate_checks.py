@@ -15,6 +15,7 @@ from agent_eval.defs.partitions import key_frame
 from agent_eval.formats.spill import Rows
 from agent_eval.gates import KINDS
 from agent_eval.gates.finding import listed
+from agent_eval.methodology.models import in_version_order
 from agent_eval.project import Project
 from agent_eval.project.gates import gates_of
 from agent_eval.report.links import partition_page
@@ -102,9 +103,9 @@ def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
 
 def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:
     """Return the result of a check, computed from its gates; a check without a configured gate passes."""
-    red = rows.filter(pl.col("result") != "passed").sort(
-        "result", maintain_order=True
-    )  # failed gates come first
+    red = rows.filter(pl.col("result") != "passed")
+    # failed gates come first, and the latest version
+    red = in_version_order(red.reverse()).reverse().sort("result", maintain_order=True)
     is_failed = "failed" in set(red["result"])
     descriptions = (
         f"{row['agent_id']} {row['methodology_version']} {row['result']}: "

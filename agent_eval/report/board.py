@@ -248,6 +248,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "status": row["status"],
                 "badges": " · ".join(badges(row)),
                 "judge": row["judge"],
+                "cost": _cost(row["cost_usd_per_conversation"]),
                 "missing": "; ".join(grouped(row["missing"])),
             }
             for row in board.iter_rows(named=True)
@@ -266,6 +267,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "status",
                 "badges",
                 "judge",
+                "cost",
                 "missing",
             ),
             pl.String,
@@ -343,7 +345,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
     )
     reasons = [
         f"- {escape(row['agent'])} ({escape(row['template'])}): U {row['U']}, D {row['D']}, penalty {row['penalty']}, "
-        f"judge {escape(row['judge'])}; {escape(row['badges'])}{escape('; missing: ' + row['missing'], 600) if row['missing'] else ''}"
+        f"judge {escape(row['judge'])}, {escape(row['cost'])}; {escape(row['badges'])}{escape('; missing: ' + row['missing'], 600) if row['missing'] else ''}"
         for row in texts.iter_rows(named=True)
     ]
     lacking = (
@@ -372,6 +374,10 @@ def _flag(value: object) -> bool | None:
 def one_decimal(value: float | None) -> str:
     """Return a stored float with one decimal, rounded half up from its nearest fraction; '–' for null."""
     return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
+
+
+def _cost(value: float | None) -> str:
+    return "cost unknown" if value is None else f"${value:.4f} per conversation"
 
 
 def _points(value: float | None) -> str:

@@ -120,7 +120,7 @@ def span(
 
 @dataclass(frozen=True)
 class LinePoint:
-    """Represent one session on a line, in SVG units; `low` and `high` are the ends of its interval."""
+    """Represent one session, run or version on a line, in SVG units; `low` and `high` are the ends of its interval."""
 
     x: float
     y: float
@@ -136,14 +136,17 @@ class ShareLine:
     points: tuple[LinePoint, ...]
     parts: tuple[str, ...]  # neighbouring known points, as SVG points
     marks: tuple[tuple[float, str], ...]  # positions and labels on the axis of shares
+    ends: tuple[str, str]  # names of the first and the last value
 
     width = 640
-    height = 190
+    height = 196
     left, top, right, bottom = 46, 12, 630, 170
 
 
-def line(values: Sequence[tuple[str, float | None, float | None, float | None]]) -> ShareLine | None:
-    """Return the line of (name, share, low, high); None if fewer than two shares are known."""
+def line(
+    values: Sequence[tuple[str, float | None, float | None, float | None]], unit: str = " %"
+) -> ShareLine | None:
+    """Return the line of (name, share, low, high) with labels in hundredths; None if fewer than two shares are known."""
     step = (ShareLine.right - ShareLine.left - 20) / max(len(values) - 1, 1)
 
     def y(share: float) -> float:
@@ -157,7 +160,7 @@ def line(values: Sequence[tuple[str, float | None, float | None, float | None]])
             y=y(share),
             low=None if low is None else y(low),
             high=None if high is None else y(high),
-            words=f"{name}: {100 * share:.1f} % ({interval})",
+            words=f"{name}: {100 * share:.1f}{unit} ({interval})",
         )  # fmt: skip
         points.append(point)
     parts: list[list[LinePoint]] = [[]]
@@ -170,7 +173,8 @@ def line(values: Sequence[tuple[str, float | None, float | None, float | None]])
     return None if len(known) < 2 else ShareLine(
         points=known,
         parts=tuple(_polygon([(p.x, p.y) for p in part]) for part in parts if len(part) > 1),
-        marks=tuple((y(share / 100), f"{share} %") for share in (0, 50, 100)),
+        marks=tuple((y(share / 100), f"{share}{unit}") for share in (0, 50, 100)),
+        ends=(values[0][0], values[-1][0]),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.report.board import composite, leads
 from agent_eval.report.quality import headline, interval_of, value_of
+from agent_eval.scores.statistics.quality import COST
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 
 UNSCORED = ("incomplete", "invalid")
@@ -55,7 +56,7 @@ def _success(logs: pl.DataFrame) -> str:
     if known.is_empty():
         return f"The success of {count_of(logs.height, 'agent')} is unknown: no judge model and no declared outcome decided it."
     figures = [(row, headline(row, "success_rate")) for row in known.to_dicts()]
-    rates = [f"{_name(row)} {value_of(figure)} ({interval_of(figure)})" for row, figure in figures]
+    rates = [f"{_name(row)} {value_of(figure)} ({_interval(figure)})" for row, figure in figures]
     lacking = f"; {logs.height - known.height} unknown" if known.height < logs.height else ""
     if len(rates) == 1:
         return f"Success of {rates[0]}, {count_of(known['n_conversations'][0], 'conversation')}{lacking}."
@@ -69,14 +70,34 @@ def worst_finding(finding: Mapping[str, Any] | None) -> str:
         return "Worst finding: none."
     title, quote = one_line(str(finding["title"])), one_line(finding["quote"] or "")
     quoted = f": “{_cut(quote)}”" if quote and quote[:20] not in title else ""
-    return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {count_of(finding['n_turns'], 'turn')}."
+    where = count_of(finding["n_turns"], "turn")
+    if finding["conversation_id"] is not None:
+        place = f"conversation {one_line(finding['conversation_id'])}, turn {finding['turn_index']}"
+        where = place if finding["n_turns"] == 1 else f"{where}, e.g. {place}"
+    return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {where}."
+
+
+def clusters_answer(rows: pl.DataFrame) -> str:
+    """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
+
+    Args:
+        rows: Rows of table error_clusters, most severe first.
+    """
+    if rows.is_empty():
+        return "No failure was found."
+    counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
+    worst = rows.row(0, named=True)
+    by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())
+    place = [worst["agent_id"], *worst["examples"][:1]]
+    where = ", ".join([_cut(one_line(str(worst["title"]))), *map(one_line, place)])
+    n = count_of(rows["cluster_id"].n_unique(), "error cluster")
+    return f"{n}: {by_severity}. Worst: {where}, since {worst['first_seen']}."
 
 
 def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int) -> str:
     """Return what is failed, unknown or missing: gates, agents without a score, unscored judgments, rejected records."""
-    results = dict(gates.group_by("result").len().rows())
-    n, n_failed, n_unknown = gates.height, results.get("failed", 0), results.get("unknown", 0)
-    parts = [gates_line(n, n_failed, n_unknown)]
+    parts = [gates_counts(gates)]
+    parts += [said] if (said := passing(gates)) else []
     without = [
         f"{_name(row)} ({row['status']})" for row in board.filter(pl.col("status").is_in(UNSCORED)).to_dicts()
     ]
@@ -86,12 +107,30 @@ def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused
     return f"{'; '.join(parts)}."
 
 
-def gates_line(n: int, n_failed: int, n_unknown: int) -> str:
-    """Return the results of n gates in one clause, e.g. 'Gates: 8 failed, 6 unknown, 41 passed'."""
-    if not n:
+def gates_counts(gates: pl.DataFrame) -> str:
+    """Return the results of gates in one clause, e.g. 'Gates: 8 failed, 6 unknown, 41 passed'."""
+    if gates.is_empty():
         return "Gates: none evaluated"
-    counts = ((n_failed, "failed"), (n_unknown, "unknown"), (n - n_failed - n_unknown, "passed"))
-    return f"Gates: {', '.join(f'{k:,} {result}' for k, result in counts if k)}"
+    results = dict(gates.group_by("result").len().rows())
+    counts = [f"{results[name]:,} {name}" for name in ("failed", "unknown", "passed") if name in results]
+    return f"Gates: {', '.join(counts)}"
+
+
+def passing(gates: pl.DataFrame) -> str:
+    """Return which of several agents passed all their gates, in one clause; empty for fewer than two agents.
+
+    Args:
+        gates: Rows of table gate_results under one version.
+    """
+    by_agent = gates.group_by("agent_id").agg(is_passed=(pl.col("result") == "passed").all())
+    if by_agent.height < 2:
+        return ""
+    passed = sorted(by_agent.filter("is_passed")["agent_id"])
+    return (
+        f"all gates passed by {_listed(list(map(one_line, passed)), most=5)}"
+        if passed
+        else "no agent passed all gates"
+    )
 
 
 def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
@@ -131,8 +170,12 @@ def successes(rows: pl.DataFrame) -> str:
     of_success = rows.filter(pl.col("quantity") == SUCCESS_RATE)
     known = of_success.filter(pl.col("mean").is_not_null()).sort("mean", "agent_id", descending=[True, False])
     without = sorted(set(rows["agent_id"]) - set(known["agent_id"]))
+    costs = {
+        row["agent_id"]: f"; {value_of(row)} each"
+        for row in rows.filter(pl.col("quantity") == COST, pl.col("mean").is_not_null()).to_dicts()
+    }
     rates = [
-        f"{one_line(row['agent_id'])} {value_of(row)} ({interval_of(row)}; {count_of(row['n_scored'], 'conversation')})"
+        f"{one_line(row['agent_id'])} {value_of(row)} ({_interval(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '')})"
         for row in known.to_dicts()
     ]
     if not rates:
@@ -151,6 +194,11 @@ def score_rows(board: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
         elif row["composite_exact"] is not None:
             score += f", {count_of(row['n_sessions'], 'session')}"
         yield _name(row), score, str(row["status"])
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the interval of a figure inside a sentence, e.g. 'no interval: only one session'."""
+    return interval_of(row).replace("none: ", "no interval: ")
 
 
 def _name(row: Mapping[str, Any]) -> str:

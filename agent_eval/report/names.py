@@ -48,6 +48,11 @@ class Paths:
         return f"boards/{version}/logs.html"
 
     @staticmethod
+    def errors(version: str) -> str:
+        """Return the path of the list of a version's error clusters."""
+        return f"boards/{version}/errors.html"
+
+    @staticmethod
     def calibration(version: str) -> str:
         """Return the path of the page that compares a version's judges with people."""
         return f"boards/{version}/calibration.html"

@@ -67,7 +67,7 @@ def interval_of(row: Mapping[str, Any]) -> str:
     if row["mean"] is None:
         return "–"
     if row["low"] is None:
-        return _NO_INTERVAL.get(row["clustered_by"], "none: only one cluster")
+        return _NO_INTERVAL.get(row["clustered_by"], "none: only one session, task or conversation")
     return f"{value_of(row, 'low')} to {value_of(row, 'high')}"
 
 

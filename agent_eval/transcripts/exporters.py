@@ -18,16 +18,12 @@ from agent_eval.formats.timestamps import seconds
 from agent_eval.formats.validation_messages import explain
 from agent_eval.transcripts.attachments import chat_part, split
 from agent_eval.transcripts.importers.coding.atif import OWN
-from agent_eval.transcripts.models import Conversation, Message, MessageToolCall
+from agent_eval.transcripts.models import Conversation, Message, MessageToolCall, tokens_of
 from agent_eval.transcripts.sessions import CONVERSATIONS
 
 Fields = dict[str, object]
 ATIF_VERSION = "ATIF-v1.8"
 _SOURCES = {"assistant": "agent", "user": "user", "system": "system", "developer": "system"}
-_TOKENS = {
-    "prompt_tokens": ("prompt_tokens", "input_tokens"),
-    "completion_tokens": ("completion_tokens", "output_tokens"),
-}
 
 
 class UnknownExportError(NotFoundError):
@@ -177,11 +173,8 @@ def _step(message: Message) -> Fields:
 
 
 def _metrics(message: Message) -> Fields:
-    usage = message.usage or {}
-    found: Fields = {
-        name: next((count for key in keys if isinstance(count := usage.get(key), int)), None)
-        for name, keys in _TOKENS.items()
-    }
+    n_in, n_out = tokens_of(message.usage or {})
+    found: Fields = {"prompt_tokens": n_in, "completion_tokens": n_out}
     return {
         name: value for name, value in {**found, "cost_usd": message.cost_usd}.items() if value is not None
     }

@@ -5,7 +5,7 @@ import datetime
 import itertools
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -138,6 +138,16 @@ class MessageToolCall(Frozen):
                 "arguments": function.get("arguments"),
             }
         return _literal_read(value)
+
+
+def tokens_of(usage: Mapping[str, JsonValue]) -> tuple[int | None, int | None]:
+    """Return the tokens of the prompt and of the reply in a message's usage, by either name; None if unknown."""
+    kinds = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
+    n_in, n_out = (
+        next((n for key in keys if isinstance(n := usage.get(key), int) and not isinstance(n, bool)), None)
+        for keys in kinds
+    )
+    return n_in, n_out
 
 
 def _text(value: object) -> object:

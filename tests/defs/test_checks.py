@@ -29,6 +29,7 @@ def outcome(name: str, frame: Rows, **others: pl.DataFrame) -> tuple[dict[str, b
             if isinstance(event, dg.AssetCheckResult):
                 assert event.check_name is not None
                 results[event.check_name] = event.passed
+                assert (event.description is None) == event.passed
             else:
                 rows = event.value
     except dg.Failure:
@@ -51,6 +52,16 @@ def test_a_rating_off_the_scale_is_set_aside_with_a_warning_and_stops_nobody() -
     assert [name for name, passed in results.items() if not passed] == ["nothing_set_aside"]
     assert isinstance(rows, pl.DataFrame)
     assert rows.select("status", "rating_1to5").row(0) == ("invalid", None)
+
+
+def test_a_failed_check_says_what_and_where() -> None:
+    frame = table("turn_judgments").frame([JUDGMENT | {"rating_1to5": 6}])
+    events = checked("turn_judgments", frame, PARTITION, {"turns": TURNS}, output="turn_judgments")
+    said = {e.description for e in events if isinstance(e, dg.AssetCheckResult)} - {None}
+    first = (
+        "methodology_version 1.3.0, agent_id a, conversation_id c, turn_index 0, metric helpfulness, judge m"
+    )
+    assert said == {f"1 row of turn_judgments; the first: {first}"}
 
 
 @pytest.mark.parametrize(

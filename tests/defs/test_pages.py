@@ -9,6 +9,8 @@ from agent_eval.definitions import defs
 from agent_eval.defs.partitions import shape_of as partitions_of
 from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
 from agent_eval.gates import INPUTS as GATE_INPUTS
+from agent_eval.project import Project
+from agent_eval.project.report import served_page
 from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 from tests.conftest import REPOSITORY, at_home
 
@@ -57,6 +59,10 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             assert event is not None, key
             assert event.asset_materialization is not None, key
             shown = event.asset_materialization.metadata
+            if key == dg.AssetKey("leaderboard"):
+                assert list(shown)[:2] == ["board", "report"]
+                address = str(shown["report"].value).partition("/report/")[2]
+                assert served_page(Project.open(sample_root), address) is not None
             n_rows = shown["dagster/partition_row_count"].value
             assert isinstance(n_rows, int), key
             assert (shown["preview"].value == "no rows") == (n_rows == 0), key

@@ -4,8 +4,9 @@ After a change to one of them: `python -m tests.docs.reference` rewrites the pag
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -48,8 +49,19 @@ def settings_page() -> str:
     return _page([*head, *rows])
 
 
+GROUPS = {
+    "agents": "Transcripts",
+    "turn_judgments": "Judgments and ratings",
+    "failures": "Failures and error clusters",
+    "tool_correctness": "Tools, assertions, scores and reliability",
+    "leaderboard": "Boards",
+    "gate_results": "Gates and state",
+}
+"""The first table of each group → the group."""
+
+
 def tables_page() -> str:
-    """Every stored table with its columns."""
+    """Every stored table with its columns, by group."""
     head = [
         "# Tables",
         "",
@@ -59,36 +71,72 @@ def tables_page() -> str:
         "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces only the "
         "rows of its partitions. Columns are added, never renamed.",
         "",
-        "| table | grain |",
-        "|---|---|",
-        *(f"| [`{t.name}`](#{t.name}) | {_in_cell(t.grain)} |" for t in TABLES.values()),
+        "A column is given with its type; `?` marks one that can be null. In the meaning of several columns, … is "
+        "the column's name without its ending, e.g. `kappa` for `kappa_low`. [Columns of several "
+        "tables](#columns-of-several-tables) with one meaning are explained once, at the end.",
         "",
-        "## Columns of several tables",
-        "",
-        "Columns with one meaning in several tables. The sections of the tables only name them.",
-        "",
-        *(f"- `{name}` ({kind}): {meaning}" for name, kind, meaning in sorted(_shared())),
+        *(line for name, group in GROUPS.items() for line in (f"- {group}: {', '.join(_links(name))}",)),
     ]
-    return _page([*head, *(line for t in TABLES.values() for line in _table(t))])
+    tables = [line for t in TABLES.values() for line in (*_group(t.name), *_table(t))]
+    shared = _lines(_shared())
+    return _page([*head, *tables, "", "## Columns of several tables", "", *shared])
+
+
+def _group(name: str) -> tuple[str, ...]:
+    return ("", f"## Group: {GROUPS[name]}") if name in GROUPS else ()
+
+
+def _links(first: str) -> Iterator[str]:
+    names = [*TABLES]
+    for name in names[names.index(first) :]:
+        if name in GROUPS and name != first:
+            return
+        yield f"[`{name}`](#{name})"
 
 
 def _described(column: Column) -> tuple[str, str, str]:
-    kind = str(column.dtype)
+    kind = _TYPES.get(str(column.dtype), str(column.dtype))
     if isinstance(column.dtype, pl.Enum):
         values = column.dtype.categories.to_list()
         is_told = all(value in column.meaning for value in values)
-        kind = "Enum" if is_told else f"one of {', '.join(values)}"
-    return column.name, _in_cell(kind), _in_cell(column.meaning)
+        kind = "enum" if is_told else f"enum {', '.join(values)}"
+    return column.name, _in_cell(f"{kind}{'?' * column.nullable}"), _in_cell(column.meaning)
 
 
-def _shared() -> set[tuple[str, str, str]]:
-    """The columns that at least two tables declare with one type and meaning."""
+_TYPES = {
+    "String": "text",
+    "Int64": "int",
+    "Float64": "float",
+    "Boolean": "bool",
+    "List(String)": "texts",
+    "List(Float64)": "floats",
+    "Date": "date",
+    "Datetime(time_unit='us', time_zone='UTC')": "time",
+}
+
+
+def _shared() -> list[tuple[str, str, str]]:
+    """The columns that at least two tables declare with one type and meaning, by name."""
     counts = Counter(_described(column) for t in TABLES.values() for column in t.columns)
-    return {column for column, n in counts.items() if n > 1}
+    return sorted(column for column, n in counts.items() if n > 1)
+
+
+def _lines(columns: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """One line per meaning: columns such as a_low and b_high, whose meanings differ only in their names, share one."""
+    by_meaning: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, kind, meaning in columns:
+        alike = re.sub("^(Lower|Upper) ", "Lower or upper ", meaning)
+        if end := re.search("_(low|high|worst|best|of_judge|labels_own)$", name):
+            alike = re.sub(rf"\b{re.escape(name[: end.start()])}\b", "…", alike)
+        alike = re.sub(r"^D\d, criterion \d: ", "Criterion of a scenario: ", re.sub(r"^D\d: ", "", alike))
+        by_meaning.setdefault((kind, alike), []).append((name, meaning))
+    for (kind, alike), alikes in by_meaning.items():
+        meaning = alike if len(alikes) > 1 else alikes[0][1]
+        yield f"- {_names(tuple(name for name, _ in alikes))} {kind}: {meaning}"
 
 
 def commands_page() -> str:
-    """Every command with its arguments and options, as `--help` prints them; a table of all of them first."""
+    """Every command with its arguments and options, as `--help` prints them; links to all of them first."""
     head = [
         "# Commands",
         "",
@@ -97,12 +145,7 @@ def commands_page() -> str:
         "`agent-eval COMMAND --help` prints the same. `--json` prints one array of rows on stdout; progress and "
         "diagnostics go to stderr.",
         "",
-        "| command | does |",
-        "|---|---|",
-        *(
-            f"| [`agent-eval {name}`](#{name.replace(' ', '-')}) | {_first_line(c)} |"
-            for name, c in _commands()
-        ),
+        " · ".join(f"[`{name}`](#{name.replace(' ', '-')})" for name, _ in _commands()),
         "",
         "## Exit codes",
         "",
@@ -114,10 +157,6 @@ def commands_page() -> str:
         "130: interrupted. 2: any other error, with one line on stderr that names the cause and the fix.",
     ]
     return _page([*head, *(line for name, command in _commands() for line in _command(name, command))])
-
-
-def _first_line(command: Any) -> str:
-    return _in_cell((command.help or "").split("\n\n")[0])
 
 
 def _exit_codes(command: Any) -> str:
@@ -188,27 +227,18 @@ def _default(field: FieldInfo) -> str:
 
 
 def _table(table: Table) -> Iterator[str]:
-    shared = _shared()
-    own = [column for column in table.columns if _described(column) not in shared]
-    others = [column for column in table.columns if _described(column) in shared]
-    yield from ("", f"## {table.name}", "", f"{table.grain[:1].upper()}{table.grain[1:]}.")
+    shared = set(_shared())
+    columns = [_described(column) for column in table.columns]
+    yield from ("", f"### {table.name}", "", f"{table.grain[:1].upper()}{table.grain[1:]}.")
     yield from ("", f"Key: {_names(table.key)}. Partition: {_names(table.partition)}.")
-    for nullable, what in (
-        (False, "[Columns of several tables](#columns-of-several-tables)"),
-        (True, "Those that can be null"),
-    ):
-        if names := tuple(column.name for column in others if column.nullable == nullable):
-            yield from ("", f"{what}: {_names(names)}.")
-    yield from ("", *map(_column, own)) if own else ()
+    if names := tuple(column[0] for column in columns if column in shared):
+        yield from ("", f"Of several tables: {_names(names)}.")
+    if own := [column for column in columns if column not in shared]:
+        yield from ("", *_lines(own))
 
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
-
-
-def _column(column: Column) -> str:
-    name, kind, meaning = _described(column)
-    return f"- `{name}` ({kind}{', or null' if column.nullable else ''}): {meaning}"
 
 
 def _commands() -> Iterator[tuple[str, Any]]:

@@ -302,6 +302,9 @@ def test_a_limit_leaves_out_pages_of_conversations_and_every_link_to_them(
     linked = {path for p in found.values() for path, _ in p.targets() if path.startswith("conversations/")}
     assert linked == written
     assert "3 of 24 conversations have a page in this report" in page(found, "agents/1.3.0/lumen").text
+    search = found["conversations.html"].text  # lists all of them, to be searched
+    assert f"{len(written)} of them have a page" in search
+    assert set(frames["conversations"]["conversation_id"]) <= set(search.split())
 
 
 def test_the_board_draws_scores_over_costs_and_offers_its_tables(

@@ -1,7 +1,11 @@
 """The parts of the report: names of files, texts with their marks, plots, and the folder it goes to."""
 
+import datetime
+import itertools
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,9 +16,9 @@ from scipy.stats import beta
 from agent_eval.report.charts import RankedAgent, line, radar, scatter, span, stacked
 from agent_eval.report.html import ReportFolderError
 from agent_eval.report.html.agent import spreads
-from agent_eval.report.html.conversation import Material, turn_views
+from agent_eval.report.html.conversation import Material, said, turn_views
 from agent_eval.report.html.folder import MARKER, replacing
-from agent_eval.report.html.history import SessionStanding, history_line
+from agent_eval.report.html.history import SessionStanding, history_line, run_line, version_line
 from agent_eval.report.html.tables import merged_versions
 from agent_eval.report.html.texts import LONGEST, Piece, clean, is_in, shown
 from agent_eval.report.names import Paths, file_name
@@ -64,8 +68,8 @@ def test_a_quote_is_marked_whatever_its_whitespace() -> None:
 
 
 def test_a_quote_is_marked_whether_its_accents_are_composed_or_not() -> None:
-    for said, quoted in (("The cafe\u0301 opens.", "caf\u00e9"), ("The caf\u00e9 opens.", "cafe\u0301")):
-        assert is_in(said, quoted)
+    for text, quoted in (("The cafe\u0301 opens.", "caf\u00e9"), ("The caf\u00e9 opens.", "cafe\u0301")):
+        assert is_in(text, quoted)
 
 
 def test_of_quotes_that_overlap_the_first_is_marked() -> None:
@@ -203,9 +207,88 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_an_empty_message_of_the_agent_is_shown_as_one() -> None:
     said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": ""}]
-    turn = {"turn_index": 0, "messages": json.dumps(said)}
+    turn = {"turn_index": 0, "messages": json.dumps(said), "n_tool_calls": 0, "latency_ms": None}
     [view], _ = turn_views(Material({}, (), [turn], (), (), (), ()), [turn])
     assert [part.title for part in view.spoken] == ["User", "Agent: an empty message"]
+
+
+CALL_IDS = st.sampled_from([None, "a", "b"])
+MESSAGES = st.one_of(
+    st.builds(lambda call: {"role": "tool", "tool_call_id": call, "content": "r"}, CALL_IDS),
+    st.builds(
+        lambda ids, text: {"role": "assistant", "content": text, "tool_calls": [{"id": i, "name": "t"} for i in ids]},
+        st.lists(CALL_IDS, max_size=3),
+        st.sampled_from([None, "text"]),
+    ),
+)  # fmt: skip
+
+
+@given(st.lists(MESSAGES, max_size=8))
+def test_every_step_is_shown_once_and_a_result_below_its_call(messages: list[dict[str, Any]]) -> None:
+    shown = list(said(messages))
+    assert Counter(s.message for s in shown if s.kind == "result") == Counter(
+        i for i, message in enumerate(messages) if message["role"] == "tool"
+    )
+    others = [s.message for s in shown if s.kind != "result"]
+    assert others == sorted(others)
+    n_calls = sum(len(message.get("tool_calls", ())) for message in messages)
+    assert [s.depth for s in shown if s.kind == "call"] == [1] * n_calls
+    for before, step in itertools.pairwise(shown):
+        assert step.depth != 2 or before.depth in (1, 2)
+    turn = {"turn_index": 0, "messages": json.dumps(messages), "n_tool_calls": n_calls, "latency_ms": None}
+    [view], _ = turn_views(Material({}, (), [turn], (), (), (), ()), [turn])
+    assert sorted(s.anchor for s in view.spoken if s.anchor is not None) == list(range(len(messages)))
+
+
+def test_the_results_of_parallel_calls_stand_below_them_with_what_the_turn_took() -> None:
+    calls = [{"id": "a", "name": "x"}, {"id": "b", "name": "y"}]
+    usage = {"input_tokens": 1000, "completion_tokens": 20}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "tool_calls": calls, "latency_ms": 900, "usage": usage, "cost_usd": 0.25},
+        {"role": "tool", "tool_call_id": "b", "content": "of y", "is_error": True},
+        {"role": "tool", "tool_call_id": "a", "content": "of x"},
+        {"role": "assistant", "content": "Done.", "usage": {"prompt_tokens": 5}, "cost_usd": 0.5},
+    ]
+    turn = {"turn_index": 0, "messages": json.dumps(messages), "n_tool_calls": 2, "latency_ms": 1500.0}
+    [view], _ = turn_views(Material({}, (), [turn], (), (), (), ()), [turn])
+    assert [(s.title, s.depth, s.is_error, s.anchor) for s in view.spoken] == [
+        ("User", 0, False, 0), ("Tool call", 1, False, 1), ("Result of x", 2, False, 3),
+        ("Tool call", 1, False, None), ("Result of y", 2, True, 2), ("Agent", 0, False, 4),
+    ]  # fmt: skip
+    assert view.spoken[1].facts == ("0.9 s", "1,000 + 20 tokens", "$0.2500")
+    assert view.spoken[-1].facts == ("5 + ? tokens", "$0.5000")
+    assert view.sums == ("2 tool calls", "1.5 s", "$0.7500")  # tokens are not known of each reply
+
+
+def test_the_composite_is_a_line_over_runs_and_versions() -> None:
+    columns = ("methodology_version", "recorded_at", "is_on_board", "composite_score", "low", "high")
+    hours = [datetime.datetime(2026, 1, 1, hour, tzinfo=datetime.UTC) for hour in range(4)]
+    scores = [
+        (True, 50.0, 40.0, 60.0),
+        (True, None, None, None),
+        (False, 50.0, 40.0, 60.0),
+        (True, 100.0, None, None),
+    ]
+    rows = pl.DataFrame(
+        [("1.0.0", at, *score) for at, score in zip(hours, scores, strict=True)], columns, orient="row"
+    )
+    plot = run_line(rows.reverse())
+    assert plot is not None
+    assert [p.words for p in plot.points] == [
+        "2026-01-01 00:00: 50.0 (40.0 to 60.0)",
+        "2026-01-01 03:00: 100.0 (no interval)",
+    ]
+    assert (plot.parts, plot.ends) == (
+        (),
+        ("2026-01-01 00:00", "2026-01-01 03:00"),
+    )  # removed and unknown interrupt
+    assert run_line(rows.head(3)) is None
+    of_versions = version_line(
+        rows.with_columns(methodology_version=pl.Series(["1.0.0", "1.1.0", "1.2.0", "1.3.0"]))
+    )
+    assert of_versions is not None
+    assert of_versions.ends == ("1.0.0", "1.3.0")
 
 
 def test_a_line_joins_known_shares_only() -> None:

@@ -32,7 +32,11 @@ MONEY = RATE | {"quantity": COST, "scale_high": None, "mean": 0.01234}
         (words.interval_of, RATE | {"mean": None}, "–"),
         (words.interval_of, RATE | {"low": None}, "none: only one session"),
         (words.interval_of, RATE | {"low": None} | BY_TASK, "none: only one task or conversation"),
-        (words.interval_of, RATE | {"low": None, "clustered_by": None}, "none: only one cluster"),
+        (
+            words.interval_of,
+            RATE | {"low": None, "clustered_by": None},
+            "none: only one session, task or conversation",
+        ),
         # a quantity is named with its scale
         (words.name_of, RATE, "success rate"),
         (words.name_of, RATING | {"quantity": "tone_of_voice"}, "tone of voice (1 to 5, 5 = best)"),

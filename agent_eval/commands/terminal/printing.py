@@ -79,7 +79,7 @@ def print_run(
     for line in (
         leader(board, logs),
         worst_finding(worst),
-        unknown(board, gates, report.n_unscored, len(report.refusals)),
+        unknown(board.join(logs, on="agent_id", how="anti"), gates, report.n_unscored, len(report.refusals)),
         f"Spent: {report.spent or 'nothing; no judge model was called'}.",
         f"Next: agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · agent-eval gate",
     ):

@@ -11,6 +11,7 @@ from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
     part_of,
+    report_link,
     table_asset,
     table_multi_asset,
 )
@@ -84,6 +85,7 @@ def pairwise_comparisons(
     """Compare every pair of published agents of a template, with confidence interval and significance."""
     scores = with_judge_error(project, composite_scores)
     compared = boards.pairwise_comparisons(scores, project.settings.interval)  # type: ignore[arg-type]
+    _link_to_report(context, project, "pairwise_comparisons", compared, "index.html#pairs")
     yield from check_and_store(context, {"pairwise_comparisons": compared})
 
 
@@ -97,6 +99,7 @@ def reliability_leaderboard(
 ) -> TableEvents:
     """Rank agents within each task set by pass^k, the probability that k trials of a task all succeed."""
     ranked = with_calibration(project, trials.reliability_leaderboard(reliability))
+    _link_to_report(context, project, "reliability_leaderboard", ranked, "index.html#reliability")
     _show_successors(context, project, "reliability_leaderboard")
     yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
 
@@ -119,6 +122,7 @@ def log_leaderboard(
     """List agents whose conversations fill no slot, with the main figures of their logs; they are not ranked."""
     logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)
     logs = with_calibration(project, logs)
+    _link_to_report(context, project, "log_leaderboard", logs, "logs.html")
     yield from check_and_store(context, {"log_leaderboard": logs}, transcripts=transcripts)
 
 
@@ -148,7 +152,7 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
     return dg.MaterializeResult(
         metadata={
             "path": dg.MetadataValue.path(made.index),
-            "open": dg.MetadataValue.url(f"{_report_at(project)}/"),
+            "open": report_link(project),
             "n_pages": made.n_pages,
             "n_bytes": made.n_bytes,
         }
@@ -157,8 +161,13 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
 
 def _show_boards(context: dg.AssetExecutionContext, project: Project, board: pl.DataFrame) -> None:
     for version in versions_in(board):
-        page = board_page(board.filter(methodology_version=version), version, _report_at(project))
-        text = {"board": dg.MetadataValue.md(page)}
+        page = board_page(
+            board.filter(methodology_version=version), version, project.settings.report_url or REPORT
+        )
+        text = {
+            "board": dg.MetadataValue.md(page),
+            "report": report_link(project, f"boards/{version}/index.html"),
+        }
         context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
 
 
@@ -170,9 +179,13 @@ def _show_successors(context: dg.AssetExecutionContext, project: Project, asset:
         context.add_asset_metadata(text, asset_key=asset, partition_key=version)
 
 
-def _report_at(project: Project) -> str:
-    """Return the address of the report: the one in the settings, else the one that the UI serves."""
-    return project.settings.report_url or REPORT
+def _link_to_report(
+    context: dg.AssetExecutionContext, project: Project, asset: str, rows: pl.DataFrame, place: str
+) -> None:
+    """Show on the page of each version with rows the address of its place in the report."""
+    for version in versions_in(rows):
+        link = {"report": report_link(project, f"boards/{version}/{place}")}
+        context.add_asset_metadata(link, asset_key=asset, partition_key=version)
 
 
 ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, log_leaderboard, html_report]

@@ -19,6 +19,7 @@ from agent_eval.formats.spill import Rows
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
+from agent_eval.report.links import REPORT
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
 from agent_eval.tables.rules import PARENTS
@@ -30,6 +31,11 @@ ONE_RUN = dg.BackfillPolicy.single_run()
 
 TableEvents = Iterator[dg.AssetCheckResult | dg.Output[Rows]]
 """The events that the body of a table asset yields: check results, and rows for the store."""
+
+
+def report_link(project: Project, path: str = "") -> dg.UrlMetadataValue:
+    """Return the link to a page of the report: at the address in the settings, else as the UI serves it."""
+    return dg.MetadataValue.url(f"{(project.settings.report_url or REPORT).rstrip('/')}/{path}")
 
 
 class _Op(TypedDict):

@@ -10,6 +10,7 @@ import polars as pl
 from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
+    report_link,
     table_asset,
     table_multi_asset,
     watch_of,
@@ -18,7 +19,8 @@ from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.instance import REGISTERED
 from agent_eval.defs.partitions import PAIRS, key_frame
 from agent_eval.project import Project
-from agent_eval.report.asset_pages.clusters import trends_page
+from agent_eval.report.asset_pages.clusters import most_severe_first, trends_page
+from agent_eval.report.conclusions import clusters_answer
 from agent_eval.tables import table
 from agent_eval.tables.frames import (
     Agents,
@@ -81,8 +83,13 @@ def error_trends(
     compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))
     for version in context.partition_keys:
         of_version = pl.col("methodology_version") == version
-        page = trends_page(error_clusters.filter(of_version), compared.filter(of_version))
-        context.add_asset_metadata({"clusters": dg.MetadataValue.md(page)}, partition_key=version)
+        clusters = error_clusters.filter(of_version)
+        page = {
+            "answer": clusters_answer(most_severe_first(clusters, "n_turns")),
+            "report": report_link(project, f"boards/{version}/errors.html"),
+            "clusters": dg.MetadataValue.md(trends_page(clusters, compared.filter(of_version))),
+        }
+        context.add_asset_metadata(page, partition_key=version)
     yield from check_and_store(context, {"error_trends": compared})
 
 

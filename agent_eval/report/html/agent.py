@@ -9,16 +9,21 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
-from agent_eval.report.asset_pages.clusters import change, most_severe_first
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
-from agent_eval.report.html.history import history_line, mean_of_counts, session_history
+from agent_eval.report.html.history import (
+    history_line,
+    mean_of_counts,
+    run_line,
+    session_history,
+    version_line,
+)
+from agent_eval.report.html.lists.errors import cluster_rows
 from agent_eval.report.html.summary import summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
 
-EXAMPLES = 3  # maximum number of failures that are quoted per cluster
 ANSWERS = (
     "methodology_version", "agent_id", "metric", "rating_1to5", "value", "label", "status", "unscored_reason",
 )  # fmt: skip
@@ -56,6 +61,7 @@ class Frames:
     reliability: pl.DataFrame
     quality_summary: pl.DataFrame
     log_leaderboard: pl.DataFrame
+    board_history: pl.DataFrame
     gates: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
@@ -120,10 +126,12 @@ def agent_pages(
     methodology: Methodology,
     paths: Paths,
     has_page: Collection[str],
+    of_versions: pl.DataFrame,
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the path, template and content of each page of an agent under a version.
 
     `frames` contain only rows of this version; `has_page` contains the ids of the conversations that have a page.
+    `of_versions` contains the agent's rows of table leaderboard under all versions, in order.
     """
     rows = conversation_rows(frames, paths, has_page)
     n_parts = max(1, -(-len(rows) // CONVERSATIONS_PER_PAGE))
@@ -142,7 +150,7 @@ def agent_pages(
             yield path, "conversations.html", shared | listed
         else:
             page = agent_page(agent, frames, methodology, paths, has_page)
-            yield path, "agent.html", shared | listed | page
+            yield path, "agent.html", shared | listed | page | {"version_line": version_line(of_versions)}
 
 
 def agent_page(
@@ -179,7 +187,9 @@ def agent_page(
         "summary": summary_rows(frames.quality_summary),
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
         "spreads": spreads(frames.answers, _given_means(frames.quality_summary, methodology.version)),
-        "clusters": _clusters(frames, has_page, paths),
+        "clusters": cluster_rows(
+            frames.error_clusters, frames.failures, frames.error_trends, lambda _, c: c in has_page, paths
+        ),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
             for r in frames.reliability.to_dicts()
@@ -188,6 +198,7 @@ def agent_page(
         "sessions": frames.sessions.to_dicts(),
         "history": history,
         "history_line": history_line(history),
+        "run_line": run_line(frames.board_history),
     }
 
 
@@ -347,28 +358,6 @@ def _yes_and_no(counts: Mapping[float, int]) -> list[tuple[str, int]]:
 
 def _mean(counts: Sequence[tuple[float, int]]) -> float | None:
     return sum(value * n for value, n in counts) / sum(n for _, n in counts) if counts else None
-
-
-def _clusters(frames: Frames, has_page: Collection[str], paths: Paths) -> list[dict[str, Any]]:
-    """Return the error clusters, most severe first, each with its change since the baseline and its examples."""
-    changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
-    failures = by_key(frames.failures, "cluster_id")
-    return [
-        {
-            "row": row,
-            "change": changes.get(row["cluster_id"]) or row["trend"],
-            "examples": [_example(f, has_page, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
-            "n_more": max(0, len(only(failures, row["cluster_id"])) - EXAMPLES),
-        }
-        for row in most_severe_first(frames.error_clusters, "n_turns").to_dicts()
-    ]
-
-
-def _example(failure: Row, has_page: Collection[str], paths: Paths) -> dict[str, Any]:
-    """Return a failure with the address of its message or turn, which is None if the conversation has no page."""
-    place = (failure[c] for c in ("agent_id", "conversation_id", "turn_index", "message_index"))
-    has_address = failure["conversation_id"] in has_page
-    return {"row": failure, "href": paths.conversation(*place) if has_address else None}
 
 
 def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:

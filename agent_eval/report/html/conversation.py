@@ -15,6 +15,7 @@ from agent_eval.report.html.tables import Row
 from agent_eval.report.html.texts import ShownText, clean, shown
 from agent_eval.report.links import partition_page
 from agent_eval.report.names import TURNS_PER_PAGE, Paths
+from agent_eval.transcripts.models import tokens_of
 
 Quotes = Sequence[tuple[int, str]]
 TOOL_LINES = 12  # longer tool calls and results are folded
@@ -49,6 +50,8 @@ class Spoken:
     is_error: bool = False
     facts: tuple[str, ...] = ()
     anchor: int | None = None  # index of the message in the conversation, for the first item of a message
+    depth: int = 0  # 1: a step of the turn, 2: its result
+    is_cited: bool = False  # whether a finding of the turn cites the message
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class TurnView:
     opinions: Sequence[Opinion]
     gaps: Sequence[Gap]
     tools: Sequence[Row]
+    sums: tuple[str, ...] = ()  # steps, latency, tokens and cost of the turn, as far as they are known
     elsewhere: Mapping[int, str] = field(default_factory=dict)
     """Paths of the pages of the messages that the judgments cite on other pages."""
     anchors: Mapping[int, str] = field(default_factory=dict)
@@ -164,28 +168,36 @@ def turn_views(
     whole = [*material.conversation_judgments, *material.rubric_ratings]
     tools = _by_turn(material.tool_correctness)
     spoken: dict[int, list[SpokenText]] = {}
+    sums: dict[int, tuple[str, ...]] = {}
     for turn in turns:
         messages = json.loads(turn["messages"])
         spoken[turn["turn_index"]] = list(said(messages, n_before))
+        sums[turn["turn_index"]] = tuple(_sums(turn, messages))
         n_before += len(messages)
     marks, places = _marks(spoken, {**judged, WHOLE: whole})
-    views = [
-        TurnView(
-            index=index,
-            spoken=tuple(
-                _marked(
-                    said,
-                    places.get((index, i), ()),
-                    said.message if i == 0 or parts[i - 1].message != said.message else None,
-                )
-                for i, said in enumerate(parts)
-            ),
-            opinions=opinions(judged.get(index, ()), n_versions, marks.get(index, {})),
-            gaps=gaps(judged.get(index, ())),
-            tools=tools.get(index, ()),
+    views = []
+    for index, parts in spoken.items():
+        on_turn = opinions(judged.get(index, ()), n_versions, marks.get(index, {}))
+        cited = {row.get("message_index") for o in on_turn if o.is_finding for row in o.rows}
+        first = {said.message: i for i, said in reversed([*enumerate(parts)])}
+        views.append(
+            TurnView(
+                index=index,
+                spoken=tuple(
+                    _marked(
+                        said,
+                        places.get((index, i), ()),
+                        said.message if first[said.message] == i else None,
+                        said.message in cited,
+                    )
+                    for i, said in enumerate(parts)
+                ),
+                opinions=on_turn,
+                gaps=gaps(judged.get(index, ())),
+                tools=tools.get(index, ()),
+                sums=sums[index],
+            )
         )
-        for index, parts in spoken.items()
-    ]
     return views, marks.get(WHOLE, {})
 
 
@@ -199,21 +211,24 @@ class SpokenText:
     is_error: bool = False
     facts: tuple[str, ...] = ()
     message: int = 0  # index of its message in the conversation
+    depth: int = 0  # 1: a step of the turn, 2: its result
 
 
-def said(messages: Iterable[Mapping[str, Any]], n_before: int = 0) -> Iterator[SpokenText]:
+def said(messages: Sequence[Mapping[str, Any]], n_before: int = 0) -> Iterator[SpokenText]:
     """Yield the messages of a turn in order; each tool call is a separate item, because judges can quote it.
 
-    `n_before` is the number of messages in earlier turns. The title has the speaker's name, if the message has one.
+    A result follows its call, also if other calls were made together with it. `n_before` is the number of messages in
+    earlier turns. The title has the speaker's name, if the message has one.
     """
-    names: dict[str, str] = {}
-    for at, message in enumerate(messages, n_before):
+    results = _results(messages)
+    placed = {at for of_call in results.values() for at in of_call}
+    for index, message in enumerate(messages):
+        at = n_before + index
         role, content = message["role"], message.get("content")
         facts = tuple(_facts(message))
         if role == "tool":
-            name = message.get("name") or names.get(message.get("tool_call_id") or "") or "a tool"
-            text = texts.indented(clean(content or ""))
-            yield SpokenText("result", f"Result of {name}", text, bool(message.get("is_error")), facts, at)
+            if index not in placed:
+                yield _result(message, message.get("name") or "a tool", at, 1)
             continue
         kind = {"user": "user", "assistant": "agent"}.get(role, "system")
         title = " ".join([role.capitalize() if kind == "system" else kind.capitalize(), *_named(message)])
@@ -221,12 +236,36 @@ def said(messages: Iterable[Mapping[str, Any]], n_before: int = 0) -> Iterator[S
             yield SpokenText(kind, title, clean(content), facts=facts, message=at)
         elif role == "assistant" and not message.get("tool_calls"):
             yield SpokenText(kind, f"{title}: an empty message", "", bool(message.get("is_error")), facts, at)
-        for call in message.get("tool_calls") or ():
-            names[call.get("id") or ""] = call["name"]
+        for number, call in enumerate(message.get("tool_calls") or ()):
             by = " by the user" if role == "user" else ""
             arguments = json.dumps(call.get("arguments"), ensure_ascii=False, indent=2)
             by = "".join(f" by {name}" for name in _named(message)) or by
-            yield SpokenText("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"), message=at)
+            text = clean(f"{call['name']}({arguments})")
+            yield SpokenText(
+                "call", f"Tool call{by}", text, facts=() if content else facts, message=at, depth=1
+            )
+            for of_call in results.get((index, number), ()):
+                answer = messages[of_call]
+                yield _result(answer, answer.get("name") or call["name"], n_before + of_call, 2)
+
+
+def _results(messages: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], list[int]]:
+    """Return the indexes of the results by (message, number) of their call, which is the last earlier one of their id."""
+    calls: dict[str, tuple[int, int]] = {}
+    results: dict[tuple[int, int], list[int]] = {}
+    for index, message in enumerate(messages):
+        if message["role"] == "tool" and (call := calls.get(message.get("tool_call_id") or "")):
+            results.setdefault(call, []).append(index)
+        for number, made in enumerate(message.get("tool_calls") or ()):
+            if made.get("id"):
+                calls[made["id"]] = (index, number)
+    return results
+
+
+def _result(message: Mapping[str, Any], name: str, at: int, depth: int) -> SpokenText:
+    text = texts.indented(clean(message.get("content") or ""))
+    facts = tuple(_facts(message))
+    return SpokenText("result", f"Result of {name}", text, bool(message.get("is_error")), facts, at, depth)
 
 
 def _named(message: Mapping[str, Any]) -> list[str]:
@@ -238,8 +277,27 @@ def _named(message: Mapping[str, Any]) -> list[str]:
 def _facts(message: Mapping[str, Any]) -> Iterator[str]:
     if (latency := message.get("latency_ms")) is not None:
         yield f"{latency / 1000:.1f} s"
+    counts = tokens_of(message.get("usage") or {})
+    if counts != (None, None):
+        yield f"{' + '.join('?' if n is None else f'{n:,}' for n in counts)} tokens"
     if (cost := message.get("cost_usd")) is not None:
         yield f"${cost:.4f}"
+
+
+def _sums(turn: Row, messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what a turn took: its steps, and latency, tokens and cost if those of each reply are known."""
+    if turn["n_tool_calls"]:
+        yield f"{turn['n_tool_calls']} tool {'call' if turn['n_tool_calls'] == 1 else 'calls'}"
+    if turn["latency_ms"] is not None:
+        yield f"{turn['latency_ms'] / 1000:.1f} s"
+    replies = [message for message in messages if message["role"] == "assistant"]
+    counts = [n for message in replies for n in tokens_of(message.get("usage") or {})]
+    known = [n for n in counts if n is not None]
+    if known and len(known) == len(counts):
+        yield f"{sum(known):,} tokens"
+    costs = [message["cost_usd"] for message in replies if message.get("cost_usd") is not None]
+    if costs and len(costs) == len(replies):
+        yield f"${sum(costs):.4f}"
 
 
 def _marks(
@@ -293,10 +351,10 @@ def _without_overlaps(
     }
 
 
-def _marked(said: SpokenText, quotes: Quotes, anchor: int | None) -> Spoken:
+def _marked(said: SpokenText, quotes: Quotes, anchor: int | None, is_cited: bool) -> Spoken:
     lines = TOOL_LINES if said.kind in ("call", "result") else texts.FOLDED_LINES
     text = shown(said.text, quotes, folded_lines=lines, is_markdown=said.kind == "agent")
-    return Spoken(said.kind, said.title, text, said.is_error, said.facts, anchor)
+    return Spoken(said.kind, said.title, text, said.is_error, said.facts, anchor, said.depth, is_cited)
 
 
 def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:

@@ -1,4 +1,4 @@
-"""Compute the history of an agent over its sessions, by date: raw composite, success, mean rating and failures."""
+"""Compute the history of an agent: its composite by version and run, and its figures over sessions by date."""
 
 import datetime
 import math
@@ -11,7 +11,7 @@ from agent_eval.report.charts import IntervalMark, ShareLine, line, span
 from agent_eval.report.html.tables import Row
 from agent_eval.scores.statistics.agreement import share_interval
 
-SHOWN = 200  # maximum number of sessions, latest first
+SHOWN = 200  # maximum number of sessions, or of runs, latest first
 
 
 def mean_of_counts() -> dict[str, pl.Expr]:
@@ -87,6 +87,24 @@ def session_history(
 def history_line(history: Sequence[SessionStanding]) -> ShareLine | None:
     """Return the share of correct conversations by session, with Jeffreys' intervals; None below two known shares."""
     return line([_share(session) for session in history])
+
+
+def version_line(leaderboard: pl.DataFrame) -> ShareLine | None:
+    """Return the composite of an agent under each version, in the order of the rows; None below two known ones."""
+    return line([_composite(row["methodology_version"], row) for row in leaderboard.to_dicts()], unit="")
+
+
+def run_line(board_history: pl.DataFrame) -> ShareLine | None:
+    """Return the composite of an agent under one version at each run that changed its row; None below two known ones."""
+    rows = board_history.sort("recorded_at").tail(SHOWN).to_dicts()
+    return line([_composite(f"{row['recorded_at']:%Y-%m-%d %H:%M}", row) for row in rows], unit="")
+
+
+def _composite(name: str, row: Row) -> tuple[str, float | None, float | None, float | None]:
+    bounds = (row["composite_score"], row["low"], row["high"])
+    is_known = row.get("is_on_board", True)
+    share, low, high = (value / 100 if is_known and value is not None else None for value in bounds)
+    return name, share, low, high
 
 
 def _share(session: SessionStanding) -> tuple[str, float | None, float | None, float | None]:

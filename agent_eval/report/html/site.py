@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.methodology import Methodology
+from agent_eval.methodology.models import in_version_order
 from agent_eval.report import about
 from agent_eval.report.calibration import calibration_page
 from agent_eval.report.downloads import csv_text, json_text
@@ -23,8 +24,9 @@ from agent_eval.report.html.conversation import (
     with_pages,
 )
 from agent_eval.report.html.folder import replacing
+from agent_eval.report.html.lists.errors import HasPage, errors_page
+from agent_eval.report.html.lists.search import search_page
 from agent_eval.report.html.render import FILE, Renderer
-from agent_eval.report.html.search import search_page
 from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
@@ -45,6 +47,9 @@ DOWNLOADS = (
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
     "error_clusters", "failures", "reliability", "quality_summary",
+)  # fmt: skip
+_HISTORY = (
+    "methodology_version", "agent_id", "recorded_at", "is_on_board", "composite_score", "low", "high",
 )  # fmt: skip
 _JUDGMENTS = ("turn_judgments", "conversation_judgments")
 _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings", "tool_correctness")
@@ -122,16 +127,19 @@ def write_report(site: Site, folder: Path) -> Written:
         for version in site.methodologies:
             renderer.page(*_side_by_side(site, paths, boards, version))
             renderer.page(*_calibration(site, paths, version))
-        renderer.page(*_search_page(site, paths, agents))
+        conversations, has_page = _listed(site)
+        renderer.page(*_search_page(site, paths, agents, conversations, has_page))
+        for version in site.methodologies:
+            renderer.page(*_errors_page(site, paths, boards, agents, has_page, version))
         for page in _downloads(site, paths, boards, site.methodologies):
             renderer.page(*page)
         for some in _batches(site, agents):
             rows = _rows_of(site, some.select("agent_id"))
-            paged = with_pages(rows["conversations"], rows["transcripts"], rows["failures"], site.max_pages)
-            for page in _agent_pages(site, paths, boards, some, rows, paged):
+            of_some = with_pages(rows["conversations"], rows["transcripts"], rows["failures"], site.max_pages)
+            for page in _agent_pages(site, paths, boards, some, rows, of_some):
                 renderer.page(*page)
-            around = neighbours(paged)
-            of_pages = {"conversations": paged, "transcripts": rows["transcripts"]}
+            around = neighbours(of_some)
+            of_pages = {"conversations": of_some, "transcripts": rows["transcripts"]}
             for page in _conversation_pages(site, paths, some, of_pages, around):
                 renderer.page(*page)
         renderer.page(*_about_page(site, paths, agents))
@@ -163,6 +171,8 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
             yield _side_by_side(site, paths, boards, version)
         case ["boards", version, "calibration.html"] if version in site.methodologies:
             yield _calibration(site, paths, version)
+        case ["boards", version, "errors.html"] if version in site.methodologies:
+            yield _errors_page(site, paths, boards, agents, _listed(site)[1], version)
         case ["boards", version, _] if version in site.methodologies:
             yield from _downloads(site, paths, boards, [version])
         case ["methodology", _]:
@@ -174,7 +184,7 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
                 rows = _rows_of(site, named.select("agent_id"))
                 yield from _agent_pages(only_version, paths, boards, named, rows, rows["conversations"])
         case ["conversations.html"]:
-            yield _search_page(site, paths, agents)
+            yield _search_page(site, paths, agents, *_listed(site))
         case ["conversations", folder, file]:
             named = _named(agents, folder, "agent_id")
             listed = site.read("conversations", named.select("agent_id"), columns=agent.LISTED)
@@ -253,6 +263,7 @@ def _board_pages(
             pairwise=boards["pairwise_comparisons"],
             changes=boards["board_changes"],
             logs=boards["log_leaderboard"],
+            gates=site.gates,
         )
         for path in wanted:
             yield path, templates[path], content
@@ -265,15 +276,39 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
     return paths.side_by_side(version), "side_by_side.html", content
 
 
-def _search_page(site: Site, paths: Paths, agents: pl.DataFrame) -> Page:
+def _listed(site: Site) -> tuple[pl.DataFrame, HasPage]:
+    """Return all conversations (agent_id, conversation_id, outcome_correct), and which of them have a page."""
     conversations = site.read("conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct"))
+    paged = conversations
     if site.max_pages is not None:
         of = (*_CONVERSATION, "slot", "tests")
         linked = (site.read("transcripts", columns=of), site.read("failures", columns=_CONVERSATION))
-        conversations = with_pages(conversations, *linked, site.max_pages)
-    names = {row["agent_id"]: row["name"] or row["agent_id"] for row in agents.to_dicts()}
-    content = search_page(site.shown, conversations.drop("session_id"), names, site.read, site.count, paths)
+        paged = with_pages(conversations, *linked, site.max_pages)
+    with_page = set(paged.select(_CONVERSATION).iter_rows())
+    return conversations.drop("session_id"), lambda *conversation: conversation in with_page
+
+
+def _names(agents: pl.DataFrame) -> dict[str, str]:
+    return {row["agent_id"]: row["name"] or row["agent_id"] for row in agents.to_dicts()}
+
+
+def _search_page(
+    site: Site, paths: Paths, agents: pl.DataFrame, conversations: pl.DataFrame, has_page: HasPage
+) -> Page:
+    content = search_page(site.shown, conversations, has_page, _names(agents), site.read, site.count, paths)
     return paths.search, "search.html", content
+
+
+def _errors_page(
+    site: Site,
+    paths: Paths,
+    boards: Mapping[str, pl.DataFrame],
+    agents: pl.DataFrame,
+    has_page: HasPage,
+    version: str,
+) -> Page:
+    content = errors_page(version, _names(agents), site.read, boards["error_trends"], has_page, paths)
+    return paths.errors(version), "errors.html", content
 
 
 def _calibration(site: Site, paths: Paths, version: str) -> Page:
@@ -324,6 +359,7 @@ def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the stored rows of the given agents by table, and the counts of their judgments."""
     rows = {name: site.read(name, keys) for name in _PER_AGENT}
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
+    rows["board_history"] = site.read("board_history", keys, columns=_HISTORY)
     counting = keys.with_columns(is_effective=True)
     rows["answers"] = pl.concat(site.count(name, counting, columns=agent.ANSWERS) for name in _JUDGMENTS)
     scored = counting.with_columns(status=pl.lit("scored"))
@@ -347,8 +383,10 @@ def _agent_pages(
         boards_of = {name: boards[name] for name in ("leaderboard", "log_leaderboard")}
         everything = agent.Frames(**boards_of, **mine)
         has_page = set(paged.filter(agent_id=row["agent_id"])["conversation_id"])
+        on_boards = in_version_order(boards["leaderboard"].filter(pl.col("agent_id") == row["agent_id"]))
         for version, rules in site.methodologies.items():
-            yield from agent.agent_pages(row, version, everything.under(version), rules, paths, has_page)
+            under = everything.under(version)
+            yield from agent.agent_pages(row, version, under, rules, paths, has_page, on_boards)
 
 
 def _conversation_pages(

@@ -163,6 +163,48 @@
     apply();
   }
 
+  // Search within a conversation: turns without the text are hidden, and folds that contain it are opened.
+  function within(form) {
+    const field = form.querySelector("input");
+    const turns = [...document.querySelectorAll("section.turn")];
+    const has = (element, text) => element.textContent.toLowerCase().includes(text);
+    const apply = () => {
+      const text = field.value.trim().toLowerCase();
+      for (const turn of turns) turn.hidden = !has(turn, text);
+      const shown = turns.filter((turn) => !turn.hidden);
+      for (const fold of text ? shown.flatMap((turn) => [...turn.querySelectorAll("details")]) : []) fold.open ||= has(fold, text);
+      form.querySelector("output").textContent = text ? `${shown.length} of ${turns.length} turns` : "";
+    };
+    field.value = address.get(field.name) || "";
+    form.addEventListener("input", () => {
+      apply();
+      address.set(field.name, field.value || null);
+    });
+    form.addEventListener("submit", (event) => event.preventDefault());
+    apply();
+  }
+
+  // The sections of a page as tabs: one is shown, by its link or by a link to anything in it; without the script, all.
+  function tabs(nav) {
+    const links = [...nav.querySelectorAll("a")];
+    const sections = links.map((link) => document.querySelector(link.hash).closest("section"));
+    const show = (chosen) => sections.forEach((section, i) => {
+      section.hidden = section !== chosen;
+      if (section.hidden) section.setAttribute("hidden", "until-found"); // the browser's own search still finds it
+      if (section === chosen) links[i].setAttribute("aria-current", "true");
+      else links[i].removeAttribute("aria-current");
+    });
+    const select = () => {
+      const target = targetOf(location.hash);
+      const chosen = target && sections.find((section) => section.contains(target));
+      if (chosen) show(chosen);
+    };
+    for (const section of sections) section.addEventListener("beforematch", () => show(section));
+    addEventListener("hashchange", select);
+    show(sections[0]);
+    select();
+  }
+
   // A box whose table fits needs no scrolling of its own, so that headings can stay in view (report.css).
   function fitting(box) {
     const check = () => box.classList.toggle("fits", box.scrollWidth <= box.clientWidth);
@@ -171,9 +213,11 @@
     for (const table of box.children) observer.observe(table);
   }
 
+  const targetOf = (hash) => hash && document.getElementById(decodeURIComponent(hash.slice(1)));
+
   // A link to something inside a fold opens the fold.
   function reveal() {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = targetOf(location.hash);
     if (!target) return;
     for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     target.scrollIntoView();
@@ -182,8 +226,9 @@
   // Keys: j and k go to the next and previous turn, n to the next finding, / to the search field.
   function keys() {
     const turns = [...document.querySelectorAll("section.turn")];
-    const findings = [...document.querySelectorAll(".opinion[open], .said.error")];
-    const next = (places, isForward) => {
+    const findings = [...document.querySelectorAll(".opinion[open], .said.error, .said.cited")];
+    const next = (all, isForward) => {
+      const places = all.filter((place) => place.checkVisibility());
       const top = (place) => Math.round(place.getBoundingClientRect().top);
       const edge = parseFloat(getComputedStyle(root).scrollPaddingTop) || 0;
       const away = places.filter((place) => (isForward ? top(place) > edge + 2 : top(place) < edge - 2));
@@ -243,6 +288,8 @@
     document.querySelectorAll("table").forEach((table) => table.tHead && sortable(table));
     document.querySelectorAll("form[data-filters]").forEach(filterable);
     document.querySelectorAll("form[data-columns]").forEach(columns);
+    document.querySelectorAll("form[data-within]").forEach(within);
+    document.querySelectorAll("nav.tabs").forEach(tabs);
     document.querySelectorAll(".scroll").forEach(fitting);
     foldAll();
     keys();
@@ -252,5 +299,6 @@
   addEventListener("hashchange", reveal);
   addEventListener("beforeprint", () => {
     for (const fold of document.querySelectorAll("details")) fold.open = true;
+    for (const section of document.querySelectorAll("section.tab")) section.hidden = false;
   });
 })();

@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.report.html.conversation import title_of
+from agent_eval.report.html.lists.errors import HasPage
 from agent_eval.report.html.tables import Counter, Reader, by_key, only
 from agent_eval.report.names import Paths
 
@@ -15,6 +16,7 @@ _KEY = ("agent_id", "conversation_id")
 def search_page(
     version: str,
     conversations: pl.DataFrame,
+    has_page: HasPage,
     names: dict[str, str],
     read: Reader,
     count: Counter,
@@ -24,7 +26,8 @@ def search_page(
 
     Args:
         version: The version whose findings are shown.
-        conversations: The conversations that have a page: agent_id, conversation_id and outcome_correct.
+        conversations: All conversations: agent_id, conversation_id and outcome_correct.
+        has_page: A function that returns whether a conversation has a page.
         names: The display names of agents by id.
         read: A function that reads stored tables.
         count: A function that counts rows of stored tables.
@@ -54,7 +57,9 @@ def search_page(
                 "name": names.get(row["agent_id"], row["agent_id"]),
                 "title": title_of(row, only(turns_by_key, row["agent_id"], row["conversation_id"])),
                 "findings": only(findings_by_key, row["agent_id"], row["conversation_id"]),
-                "href": paths.conversation(row["agent_id"], row["conversation_id"]),
+                "href": paths.conversation(row["agent_id"], row["conversation_id"])
+                if has_page(row["agent_id"], row["conversation_id"])
+                else None,
             }
             for row in chosen.to_dicts()
         ],

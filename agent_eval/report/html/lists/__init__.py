@@ -1,0 +1,1 @@
+"""Lists over all agents: conversations and error clusters."""
