@@ -164,6 +164,10 @@ def _part(part: object) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
 
+MOST_MESSAGES, MOST_CHARACTERS = 14_000, 45_000_000
+"""Limits of a conversation; one at both limits is judged by rules in less than 1.5 GB."""
+
+
 class Message(Frozen):
     """Represent one message in OpenAI's chat form."""
 
@@ -393,7 +397,19 @@ class Conversation(Frozen):
 
         The model accepts such a conversation because a store may contain data that an earlier release accepted.
         """
-        return self._unprintable_id() or self._misplaced_intervention()
+        return self._unprintable_id() or self._misplaced_intervention() or self._too_large()
+
+    def _too_large(self) -> str | None:
+        n_characters = sum(
+            len(m.content or "") + sum(len(str(c.arguments)) for c in m.tool_calls) for m in self.messages
+        )
+        if len(self.messages) <= MOST_MESSAGES and n_characters <= MOST_CHARACTERS:
+            return None
+        return (
+            f"the conversation has {len(self.messages):,} messages with {n_characters:,} characters; allowed: "
+            f"{MOST_MESSAGES:,} messages and {MOST_CHARACTERS:,} characters, so that 1.5 GB of memory are enough to judge it. "
+            "Divide it into several conversations, or shorten the results of tools"
+        )
 
     def _unprintable_id(self) -> str | None:
         bad = [
