@@ -48,12 +48,12 @@ def after(parts: Sequence[pl.DataFrame]) -> Grown:
     return grown(everything, state)
 
 
-def living(state: Grown) -> pl.DataFrame:
-    return state.registry.filter(pl.col("merged_into").is_null()).drop(HISTORY)
+def living_rows(registry: pl.DataFrame) -> pl.DataFrame:
+    return registry.filter(pl.col("merged_into").is_null()).drop(HISTORY)
 
 
 def assert_same(one: Grown, other: Grown) -> None:
-    assert_frame_equal(living(one), living(other))
+    assert_frame_equal(living_rows(one.registry), living_rows(other.registry))
     assert_frame_equal(one.members, other.members)
     assert_frame_equal(one.failures, other.failures, check_row_order=False)
 
