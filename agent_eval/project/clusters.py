@@ -20,6 +20,8 @@ from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
 from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, RUN_COLUMNS, TOOL_COLUMNS, with_run_key
 from agent_eval.clusters.failures import failures as found_in
+from agent_eval.clusters.issues.lifecycle import error_issues, issue_costs
+from agent_eval.clusters.issues.sightings import issue_runs
 from agent_eval.clusters.naming import Namer, merge_proposed, name_clusters, open_proposals
 from agent_eval.clusters.overrides import BY as HUMAN
 from agent_eval.clusters.overrides import (
@@ -163,8 +165,8 @@ def clustered(
     run_id: str,
     watch: Watch | None = None,
     is_registered: bool = False,
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return tables failures, error_clusters and error_rates, computed from these judgments.
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return tables failures, error_clusters, error_rates, issue_runs and error_issues, computed from these judgments.
 
     If a judge model is configured, it names new and changed clusters, unless `register_failures` has already done
     so.
@@ -186,7 +188,36 @@ def clustered(
     earlier = project.store.read(table("error_rates"), pairs)
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)
-    return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
+    counted = issue_runs(
+        grown.failures,
+        turn_judgments,
+        transcripts,
+        sessions,
+        grown.registry,
+        project.store.read(table("issue_runs"), pairs),
+    )
+    issues = error_issues(counted, grown.registry, _costs(project, grown.failures))
+    clusters = error_clusters(grown.failures, turn_judgments, grown.registry, trend)
+    return grown.failures, clusters, rated, counted, issues
+
+
+def _costs(project: Project, failures: pl.DataFrame) -> pl.DataFrame:
+    """Return what the conversations with failures cost, by cluster (`issue_costs`)."""
+    where = failures.select("agent_id", "conversation_id").unique()
+    keys = (
+        failures.select("methodology_version", *where.columns)
+        .unique()
+        .with_columns(metric=pl.lit("goal_completion"), is_effective=pl.lit(value=True))
+    )
+    key = ["methodology_version", *where.columns]
+    return issue_costs(
+        failures,
+        project.store.read(
+            table("conversations"), where, columns=[*where.columns, "outcome_class", "cost_usd"]
+        ),
+        project.store.read(table("turns"), where, columns=[*where.columns, "latency_ms"]),
+        project.store.read(table("conversation_judgments"), keys, columns=[*key, "value"]),
+    )
 
 
 def outdated_pairs(project: Project) -> set[tuple[str, str]]:

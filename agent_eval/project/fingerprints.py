@@ -36,7 +36,7 @@ Place = tuple[str, str | None, str | None]
 """A partition of a table: the table's name, the agent and the version (None if the table has no such dimension)."""
 
 NO_ROWS = "no rows"
-CLUSTERING = ("error_clusters", "error_rates", "failures")
+CLUSTERING = ("error_clusters", "error_issues", "error_rates", "failures", "issue_runs")
 """Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
 _KEY = ["asset", "agent_id", "methodology_version"]
 _PAIR = ["agent_id", "methodology_version"]
