@@ -52,6 +52,7 @@ class Frames:
     turn_ratings: pl.DataFrame
     error_clusters: pl.DataFrame
     error_trends: pl.DataFrame
+    error_issues: pl.DataFrame
     failures: pl.DataFrame
     reliability: pl.DataFrame
     quality_summary: pl.DataFrame
@@ -353,10 +354,12 @@ def _clusters(frames: Frames, has_page: Collection[str], paths: Paths) -> list[d
     """Return the error clusters, most severe first, each with its change since the baseline and its examples."""
     changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
     failures = by_key(frames.failures, "cluster_id")
+    issues = by_key(frames.error_issues.filter(pl.col("fixed_in").is_not_null()), "cluster_id")
     return [
         {
             "row": row,
             "change": changes.get(row["cluster_id"]) or row["trend"],
+            "issue": next(iter(only(issues, row["cluster_id"])), None),
             "examples": [_example(f, has_page, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
             "n_more": max(0, len(only(failures, row["cluster_id"])) - EXAMPLES),
         }

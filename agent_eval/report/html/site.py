@@ -44,7 +44,7 @@ DOWNLOADS = (
 """Tables that can be downloaded as CSV and JSON; each file contains all agents under one version."""
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
-    "error_clusters", "failures", "reliability", "quality_summary",
+    "error_clusters", "error_issues", "failures", "reliability", "quality_summary",
 )  # fmt: skip
 _JUDGMENTS = ("turn_judgments", "conversation_judgments")
 _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings", "tool_correctness")
