@@ -236,11 +236,11 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, text)
     required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
-    checked = (
-        f"It requires: {', '.join(dict.fromkeys(required))}."
-        if required
-        else f"It requires that no failure of severity {scenario['fail_on_error_severity']} or above is found, which a judge decides."
-    )
+    severity = scenario.get("fail_on_error_severity")
+    demands = [*dict.fromkeys(required)]
+    if severity:
+        demands.append(f"that no failure of severity {severity} or above is found, which a judge decides")
+    checked = f"It requires: {', '.join(demands)}."
     out.print(sanitize_line(f"{file}: repeats {scenario['description']}"), markup=False, soft_wrap=True)
     out.print(sanitize_line(checked), markup=False, soft_wrap=True)
     out.print(

@@ -72,7 +72,12 @@ def test_an_issue_that_came_back_is_reported_once_for_each_return(tmp_path: Path
     counts = dict.fromkeys(
         ("n_conversations", "n_conversations_looked", "n_clean", "n_runs_clean", "rank"), 1
     )
-    issue = {"agent_id": "quill", "methodology_version": "1.3.0", "cluster_id": "E-1", "severity": "high"}
+    issue: dict[str, object] = {
+        "agent_id": "quill",
+        "methodology_version": "1.3.0",
+        "cluster_id": "E-1",
+        "severity": "high",
+    }
     issue |= {"label": "secret words", "title": "secret words", "first_run": "n1", "last_run": "n1", **counts}
     with serving(server) as address:
         project = Project.open(tmp_path).with_settings(notify=f"{address}/hook")
