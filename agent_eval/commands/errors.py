@@ -362,7 +362,7 @@ def _described(group: list[dict[str, Any]]) -> Text:
 
 def _issue(row: dict[str, Any]) -> str:
     """Return the state of a cluster as an issue of the agent, and what its conversations cost; '' if it is unknown."""
-    if row["issue_status"] is None:
+    if row.get("issue_status") is None:
         return ""
     needed, fixed, again = row["n_runs_needed"], row["fixed_in"], row["returned_in"]
     if row["issue_status"] == "fixed":
