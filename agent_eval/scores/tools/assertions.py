@@ -22,9 +22,7 @@ from agent_eval.transcripts.models import EXPECTED, Expected, n_turn_indexes
 from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
-NOTHING_REQUIRED = (
-    "it requires nothing: contains needs tools, or calls that are forbidden or allowed at_most_once"
-)
+NOTHING_REQUIRED = "it requires nothing: contains needs tools or forbidden calls"
 _KEYS = {"mode", "tools", "forbidden", "at_most_once"}
 _CONVERSATION = ("agent_id", "conversation_id")
 _TEXTS = {"forbidden_text": "never says", "required_text": "says"}
