@@ -14,6 +14,7 @@ NAMES = (
     "coverage",
     "calibration",
     "clusters",
+    "issues",
     "judge_engine",
     "attribution",
 )

@@ -4,13 +4,19 @@ A block is a failure label with or without a tool. Within a block, a text that w
 and a new text joins the nearest cluster within the radius. The remaining texts are grouped, and each group gets
 a new cluster. An id is a hash of the block and the text that the cluster was created for, and is never reused.
 The same registry and the same new failures give the same rows, independent of the row order.
+
+Failures that name their run are grouped run by run, in the order of the runs and not in that in which they were
+registered: if a run is registered after a later one, the texts of the later one are grouped again. So the clusters
+depend only on the runs. An id without texts redirects to the cluster of the text that it was created for.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from agent_eval.clusters.embedding import Vectors
@@ -25,8 +31,16 @@ from agent_eval.tables import table
 LONGEST_TITLE = 110  # characters
 CAUSE_SHARE = 0.89  # share of the radius within which causes, which are short and general, share a cluster
 Block = tuple[str, str | None]
+Vectors64 = npt.NDArray[np.float64]
 
-_REGISTRY, _MEMBERS = table("error_registry"), table("error_members")
+REGROUPING = "regrouping"
+"""What merged a cluster whose texts went to other clusters when an earlier run was registered."""
+_MOVABLE = ("minted", "prototype", "learned")
+"""Methods of assignment that are repeated if an earlier run is registered; people and consolidation decide for good."""
+_TEXT = (*BLOCK, "text_hash")
+_KEPT = ("text_hash", "text", "cause", "quote", "reason", "first_run", "first_failure")
+
+_REGISTRY, _MEMBERS, _EVENTS = (table(f"error_{name}") for name in ("registry", "members", "events"))
 
 
 class MergeRedirectError(ConfigurationError):
@@ -56,11 +70,12 @@ class Space:
 
 @dataclass(frozen=True)
 class Grown:
-    """Hold the updated error_registry and error_members, and the failures with their clusters."""
+    """Hold the updated error_registry and error_members, the failures with their clusters, and the new rows of error_events."""
 
     registry: pl.DataFrame
     members: pl.DataFrame
     failures: pl.DataFrame
+    events: pl.DataFrame = field(default_factory=_EVENTS.empty)
 
 
 def cluster_id(label: str, tool: str | None) -> str:
@@ -74,41 +89,58 @@ def register(
     """Assign each failure to its cluster, and create clusters for failures that are not near any cluster.
 
     Existing rows keep all their values except last_seen, which never changes to an earlier date. A merged
-    cluster redirects to the cluster that it was merged into.
+    cluster redirects to the cluster that it was merged into. If a text occurs in an earlier run than known texts of its
+    block, these are assigned again, run by run, unless people moved texts of the block or consolidation split them off.
 
     Args:
         registry: Table `error_registry`; initially empty.
         members: Table `error_members`; initially empty.
-        failures: As returned by `failures.failures`.
+        failures: As returned by `failures.failures`, with or without `run_key` (`failures.with_run_key`). Failures
+            without it are grouped after all others, and what arrives later moves none of them.
         space: The embedding and radius; used only for blocks with new texts.
         seen_at: The UTC date on which these failures were seen.
 
     Raises:
         MergeRedirectError: If merged ids form a cycle or lead to an id that is not in the registry.
     """
-    with_texts = with_text(failures, members)
-    builder = ClusterRegistryBuilder(registry, members, seen_at)
+    with_texts = with_text(_with_run(failures), members)
+    arrived = _arrived(with_texts, members)
+    loose = _loose(arrived, members)
+    builder = ClusterRegistryBuilder(
+        registry,
+        _described(members.join(loose, on=_TEXT, how="anti", nulls_equal=True), arrived),
+        seen_at,
+        loose,
+    )
     for block, _ in _blocks(with_texts.filter(pl.col("text") == "")):
         builder.mint_block(block)
-    unseen = _unseen(with_texts, members)
-    compared = _compared(unseen, members, space)
-    for block, new in _blocks(unseen):
+    unplaced = pl.concat(
+        [
+            arrived.join(builder.members, on=_TEXT, how="anti", nulls_equal=True),
+            loose.join(arrived, on=_TEXT, how="anti", nulls_equal=True),
+        ],
+        how="diagonal",
+    )
+    compared = _compared(unplaced, members, space)
+    for block, new in _blocks(unplaced):
         _grow(builder, block, new, compared)
     grown, all_members = builder.tables()
-    assigned = _assigned(with_texts, all_members, targets(grown))
-    return Grown(_seen(grown, assigned["cluster_id"], seen_at), all_members, assigned)
+    regrouped = _redirected(grown, all_members, loose) if not loose.is_empty() else grown
+    assigned = _assigned(with_texts, all_members, targets(regrouped))
+    events = events_frame([*_moves(loose, all_members, seen_at)])
+    return Grown(_seen(regrouped, assigned["cluster_id"], seen_at), all_members, assigned, events)
 
 
 def new_texts(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
     """Return the failures that `register` needs to extend the registry.
 
-    These are the first failure by id for each text that is new in its block, and one failure without text per
-    block. The failures of several agents can be reduced separately.
+    These are the first failure (by run and id) for each text that is new in its block or that occurs earlier than known,
+    and one failure without text per block. The failures of several agents can be reduced separately.
     """
-    with_texts = with_text(failures, members)
+    with_texts = with_text(_with_run(failures), members)
     is_blank = pl.col("text") == ""
     kept = pl.concat(
-        [with_texts.filter(is_blank).unique(BLOCK), _unseen(with_texts, members)], how="diagonal"
+        [with_texts.filter(is_blank).unique(BLOCK), _arrived(with_texts, members)], how="diagonal"
     )
     return failures.join(kept, on="failure_id", how="semi")
 
@@ -126,15 +158,25 @@ def targets(registry: pl.DataFrame) -> dict[str, str]:
 class ClusterRegistryBuilder:
     """Add clusters with new ids, and members, to a registry."""
 
-    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: date) -> None:
+    def __init__(
+        self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: date, loose: pl.DataFrame | None = None
+    ) -> None:
+        """Take the tables; texts of members in `loose` are assigned again, and their clusters can be created again."""
         self.registry, self.members = _REGISTRY.conform(registry), _MEMBERS.conform(members)
         self.seen_at = seen_at
         self.redirects = targets(self.registry)
         self.seed_texts: dict[str, str | None] = dict(registry.select("cluster_id", "founder").iter_rows())
+        left = registry.filter(pl.col("merged_by") == REGROUPING)["cluster_id"].to_list()
+        if loose is not None:
+            seeds = loose.select(*BLOCK, founder="text_hash")
+            left += registry.join(seeds, on=seeds.columns, how="semi", nulls_equal=True)[
+                "cluster_id"
+            ].to_list()
         self._with_members = {
             *members["cluster_id"],
             *registry.filter(pl.col("merged_into").is_not_null())["cluster_id"],
-        }
+        } - {*left}
+        self._described: dict[str, tuple[str, object]] = {}
         self.new_clusters: list[dict[str, object]] = []
         self.new_members: list[dict[str, object]] = []
 
@@ -150,6 +192,7 @@ class ClusterRegistryBuilder:
             *block, str(seed_text["quote"] or seed_text["reason"] or ""), str(seed_text["cause"] or "")
         )
         self._add(minted, block, named, seed_text["text_hash"], cause)
+        self._described[minted] = named, cause
         self._with_members.add(minted)
         return minted
 
@@ -177,7 +220,7 @@ class ClusterRegistryBuilder:
 
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return error_registry and error_members with the additions, sorted by key."""
-        registry = pl.concat([self.registry, _REGISTRY.frame(self.new_clusters)])
+        registry = pl.concat([_renamed(self.registry, self._described), _REGISTRY.frame(self.new_clusters)])
         members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
         return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
 
@@ -232,14 +275,140 @@ def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
         yield (str(key[0]), None if key[1] is None else str(key[1])), rows
 
 
-def _unseen(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Return each text that is new in its block once, with the first failure (by id) that has it."""
+def _with_run(failures: pl.DataFrame) -> pl.DataFrame:
+    known = "run_key" in failures.columns
+    return failures if known else failures.with_columns(run_key=pl.lit(None, dtype=pl.String))
+
+
+def _arrived(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Return each text that is new in its block or occurs earlier than known, with its first failure by run and id."""
+    firsts = [
+        pl.col(name) if name in members.columns else pl.lit(None, dtype=pl.String).alias(name)
+        for name in ("first_run", "first_failure")
+    ]
+    known = members.select(
+        *_TEXT, *(first.name.prefix("known_") for first in firsts), is_known=pl.lit(value=True)
+    )
+    run, failure = pl.col("run_key"), pl.col("failure_id")
+    is_earlier = (run < pl.col("known_first_run")) | (
+        (run == pl.col("known_first_run")) & (failure < pl.col("known_first_failure"))
+    )
     return (
         with_texts.filter(pl.col("text") != "")
-        .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
-        .sort("failure_id")
-        .unique([*BLOCK, "text_hash"], keep="first", maintain_order=True)
-        .select("failure_id", *BLOCK, "text_hash", "text", "cause", "quote", "reason")
+        .sort("run_key", "failure_id")
+        .unique(_TEXT, keep="first", maintain_order=True)
+        .join(known, on=_TEXT, how="left", nulls_equal=True, maintain_order="left")
+        .filter(pl.col("is_known").is_null() | is_earlier.fill_null(value=False))
+        .with_columns(first_run=run, first_failure=pl.when(run.is_not_null()).then(failure))
+        .select("failure_id", *BLOCK, *_KEPT)
+    )
+
+
+def _loose(arrived: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `members` that are assigned again, because texts of their block arrived in no later run.
+
+    Where people moved texts, the others stay: they saw them and left them there.
+    """
+    by_people = members.filter(pl.col("method") == "human").select(BLOCK).unique()
+    movable = members.filter(pl.col("method").is_in(_MOVABLE), pl.col("first_run").is_not_null()).join(
+        by_people, on=list(BLOCK), how="anti", nulls_equal=True
+    )
+    fixed = members.join(movable, on=_TEXT, how="anti", nulls_equal=True)
+    since = (
+        arrived.drop_nulls("first_run")
+        .join(fixed, on=_TEXT, how="anti", nulls_equal=True)
+        .group_by(BLOCK)
+        .agg(since=pl.col("first_run").min())
+    )
+    late = movable.join(since, on=list(BLOCK), nulls_equal=True)
+    return late.filter(pl.col("first_run") >= pl.col("since")).drop("since")
+
+
+def _described(members: pl.DataFrame, arrived: pl.DataFrame) -> pl.DataFrame:
+    """Return members with the quote and reason of the first failure, for known texts that occur earlier than known."""
+    earlier = arrived.select(*BLOCK, *_KEPT)
+    columns = [name for name in _KEPT if name not in _TEXT]
+    known = members.join(
+        earlier, on=_TEXT, how="left", nulls_equal=True, suffix="_now", maintain_order="left"
+    )
+    is_now = pl.col("first_failure_now").is_not_null()
+    return known.select(
+        pl.when(is_now).then(f"{name}_now").otherwise(name).alias(name) if name in columns else name
+        for name in members.columns
+    )
+
+
+def _redirected(registry: pl.DataFrame, members: pl.DataFrame, loose: pl.DataFrame) -> pl.DataFrame:
+    """Return the registry where each cluster that lost all its texts redirects to that of its seed text.
+
+    If consolidation had moved that text away, it redirects to the cluster that most of the others went to.
+    """
+    with_texts = {*members["cluster_id"]}
+    into = dict(registry.select("cluster_id", "merged_into").iter_rows())
+    by = dict(registry.select("cluster_id", "merged_by").iter_rows())
+    for name in with_texts:
+        if by[name] == REGROUPING:
+            into[name] = by[name] = None
+    seeds = dict(registry.select("cluster_id", "founder").iter_rows())
+    left = loose.join(members.select(*_TEXT, now="cluster_id"), on=_TEXT, nulls_equal=True)
+    went: dict[str, Counter[str]] = {}
+    for name, text, now in left.select("cluster_id", "text_hash", "now").sort("now").iter_rows():
+        if name not in with_texts:
+            went.setdefault(name, Counter())[now] += left.height if text == seeds[name] else 1
+    for name, homes in went.items():
+        into[name], by[name] = homes.most_common(1)[0][0], REGROUPING
+    for name in [name for name, why in by.items() if why == REGROUPING]:
+        at = into[name]
+        while at is not None and into[at] != name:
+            at = into[at]
+        if (
+            at is not None
+        ):  # a merge into a cluster whose texts went the other way: there is nothing left to merge
+            into[at] = by[at] = None
+    names = registry["cluster_id"]
+    return _REGISTRY.typed(
+        registry.with_columns(
+            pl.Series("merged_into", [into[name] for name in names], dtype=pl.String),
+            pl.Series("merged_by", [by[name] for name in names], dtype=pl.String),
+        )
+    )
+
+
+def _renamed(registry: pl.DataFrame, described: Mapping[str, tuple[str, object]]) -> pl.DataFrame:
+    """Return the registry with the title and cause by rule of clusters that were created again."""
+    words = {
+        f"{prefix}{name}": {cluster: said[i] for cluster, said in described.items()}
+        for prefix in ("", "rule_")
+        for i, name in enumerate(("title", "root_cause"))
+    }
+    is_by_rule = {name: pl.col(name).eq_missing(pl.col(f"rule_{name}")) for name in ("title", "root_cause")}
+    return registry.with_columns(
+        pl.when(pl.col("cluster_id").is_in([*described]) & is_by_rule.get(name, pl.lit(value=True)))
+        .then(pl.col("cluster_id").replace_strict(said, default=None, return_dtype=pl.String))
+        .otherwise(name)
+        .alias(name)
+        for name, said in words.items()
+    )
+
+
+def _moves(loose: pl.DataFrame, members: pl.DataFrame, at: date) -> Iterator[dict[str, object]]:
+    """Yield an event for each pair of clusters between which texts went because an earlier run was registered."""
+    both = loose.join(members.select(*_TEXT, now="cluster_id"), on=_TEXT, nulls_equal=True)
+    counts = Counter((old, new) for old, new in both.select("cluster_id", "now").iter_rows() if old != new)
+    for (old, new), n in sorted(counts.items()):
+        yield event("moved", old, new, REGROUPING, f"{n} texts, because an earlier run was added", at)
+
+
+def event(kind: str, cluster: str, other: str, by: str, reason: str, at: date) -> dict[str, object]:
+    """Return a row of error_events."""
+    row = {"kind": kind, "cluster_id": cluster, "other_id": other, "by": by, "reason": reason}
+    return {"event_id": digest(*row.values())[:16], **row, "at": at}
+
+
+def events_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
+    """Return table error_events from these rows, without duplicates."""
+    return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort(
+        "event_id"
     )
 
 
@@ -256,42 +425,92 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
 
 
 def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:
-    """Assign a block's new texts (sorted by hash) to its clusters, and create clusters for the remaining texts."""
-    vectors = space.vectors(new.select("text_hash", "text"))
+    """Assign a block's texts to its clusters, run by run, and create clusters for the remaining texts of each run."""
     mine = _members_of(builder, block)
-    known, means = _prototypes(mine, space)
-    at, distance = nearest_centroid(vectors, means)
-    rows = new.select("text_hash", "text", "cause", "quote", "reason").to_dicts()
+    means = _Means.of(mine, space)
+    model = model_of(mine, space)
+    for _, batch in new.sort("first_run", "text_hash", nulls_last=True).group_by(
+        "first_run", maintain_order=True
+    ):
+        _grow_by(builder, block, batch, means, model, space)
+
+
+def _grow_by(
+    builder: ClusterRegistryBuilder,
+    block: Block,
+    new: pl.DataFrame,
+    means: "_Means",
+    model: Placement | None,
+    space: Space,
+) -> None:
+    """Assign the texts of one run (sorted by hash), and add them to the means."""
+    vectors = space.vectors(new.select("text_hash", "text"))
+    known = means.names
+    at, distance = nearest_centroid(vectors, means.vectors())
+    rows = new.select(_KEPT).to_dicts()
     radius = space.radius_of(new)
-    is_learned = np.zeros(len(rows), dtype=bool)
-    if (model := model_of(mine, space)) is not None:
+    homes: list[str | None] = [None] * len(rows)
+    if model is not None:
         placed, chances = model.place(vectors)
-        is_learned = chances >= CERTAIN
-        for i in np.flatnonzero(is_learned):
-            apart = 1 - float(vectors[i] @ means[known.index(placed[i])])
+        for i in np.flatnonzero(chances >= CERTAIN):
+            apart = 1 - float(vectors[i] @ means.vectors()[known.index(placed[i])])
             builder.join(block, rows[i], placed[i], round(max(apart, 0.0), 6), "learned")
-    is_near = (distance <= radius) & ~is_learned
-    for i in np.flatnonzero(is_near):
-        builder.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
-    rest = np.flatnonzero(~is_near & ~is_learned)
+            homes[i] = placed[i]
+    for i in np.flatnonzero(distance <= radius):
+        if homes[i] is None:
+            builder.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
+            homes[i] = known[at[i]]
+    rest = np.array([i for i, home in enumerate(homes) if home is None], dtype=np.intp)
     if len(rest):
         labels = average_linkage_labels(vectors[rest], radius)
-        _mint(builder, block, [rows[i] for i in rest], vectors[rest], labels)
+        minted = _mint(builder, block, [rows[i] for i in rest], vectors[rest], labels)
+        for i, home in zip(rest, minted, strict=True):
+            homes[i] = home
+    means.add(vectors, homes)
+
+
+class _Means:
+    """Hold the mean vector of the texts of each cluster of a block, and add texts to them."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[Vectors64, int]] = {}
+        self._vectors: Vectors | None = None
+
+    @classmethod
+    def of(cls, members: pl.DataFrame, space: Space) -> "_Means":
+        made = cls()
+        if not members.is_empty():
+            made.add(space.vectors(members.select("text_hash", "text")), members["cluster_id"].to_list())
+        return made
+
+    @property
+    def names(self) -> list[str]:
+        """Return the clusters in the order of `vectors`."""
+        return sorted(self._sums)
+
+    def vectors(self) -> Vectors:
+        """Return one row per cluster."""
+        if self._vectors is None:
+            rows = [total / n for _, (total, n) in sorted(self._sums.items())]
+            self._vectors = np.array(rows, dtype=np.float32).reshape(len(rows), -1 if rows else 0)
+        return self._vectors
+
+    def add(self, vectors: Vectors, clusters: Sequence[str | None]) -> None:
+        """Add the vectors of texts to the means of their clusters."""
+        names, labels = np.unique(np.array(clusters, dtype=str), return_inverse=True)
+        sums = np.zeros((len(names), vectors.shape[1]), dtype=np.float64)
+        np.add.at(sums, labels, vectors)
+        counts = np.bincount(labels)
+        for i, name in enumerate(names.tolist()):
+            total, n = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + sums[i], n + int(counts[i])
+        self._vectors = None
 
 
 def _members_of(builder: ClusterRegistryBuilder, block: Block) -> pl.DataFrame:
-    """Return the block's rows of `members` with their clusters after redirects."""
+    """Return the block's rows of `members`, with their clusters before merges: a merge may come late or be undone."""
     label, tool = block
-    mine = builder.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
-    return mine.with_columns(pl.col("cluster_id").replace_strict(builder.redirects, return_dtype=pl.String))
-
-
-def _prototypes(members: pl.DataFrame, space: Space) -> tuple[list[str], Vectors]:
-    """Return the clusters of these rows of `members`, and the mean vector of each cluster's texts."""
-    if members.is_empty():
-        return [], np.empty((0, 0), dtype=np.float32)
-    known, labels = np.unique(members["cluster_id"].to_list(), return_inverse=True)
-    return known.tolist(), means_of(space.vectors(members.select("text_hash", "text")), labels)
+    return builder.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
 
 
 def moved_by_people(members: pl.DataFrame, space: Space) -> tuple[Vectors, list[str]]:
@@ -313,14 +532,18 @@ def _mint(
     rows: Sequence[Mapping[str, object]],
     vectors: Vectors,
     labels: Labels,
-) -> None:
+) -> list[str]:
+    """Create a cluster per group, and return the cluster of each row."""
     means = means_of(vectors, labels)
     order = np.argsort(labels, kind="stable")
+    clusters = [""] * len(rows)
     for group in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         minted = builder.mint(block, rows[group[medoid(vectors[group])]])
         apart = 1 - vectors[group] @ means[labels[group[0]]]
         for i, distance in zip(group, apart, strict=True):
             builder.join(block, rows[i], minted, round(max(float(distance), 0.0), 6), "minted")
+            clusters[i] = minted
+    return clusters
 
 
 def _assigned(with_texts: pl.DataFrame, members: pl.DataFrame, redirects: Mapping[str, str]) -> pl.DataFrame:

@@ -20,19 +20,17 @@ from agent_eval.clusters.cluster_registry import (
     model_of,
     moved_by_people,
 )
+from agent_eval.clusters.cluster_registry import event as event
+from agent_eval.clusters.cluster_registry import events_frame as events_frame
 from agent_eval.clusters.embedding import Vectors
 from agent_eval.clusters.grouping import SLICE, Labels, average_linkage_labels, means_of, medoid
 from agent_eval.clusters.placement import CERTAIN, held_out_accuracy
 from agent_eval.clusters.texts import BLOCK
-from agent_eval.formats.hashing import digest
-from agent_eval.tables import table
 
 MERGE_SHARE = 0.95  # share of the radius; merging requires more similarity than joining
 SPLIT_SHARE = 1.1  # share of the radius; a cluster is split only if its parts are clearly separate
 SMALLEST_PART = 5  # minimum number of texts in a part that is split off
 BY = "consolidation"
-
-_EVENTS = table("error_events")
 
 
 @dataclass(frozen=True)
@@ -88,19 +86,6 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
             events.append(event("merge", away, into, BY, f"mean distance {distance:.2f}", at))
     grown, _ = builder.tables()
     return Consolidated(_merged(grown, merges), _moved(members, moved, set(placed)), events_frame(events))
-
-
-def event(kind: str, cluster: str, other: str, by: str, reason: str, at: date) -> dict[str, object]:
-    """Return a row of error_events."""
-    row = {"kind": kind, "cluster_id": cluster, "other_id": other, "by": by, "reason": reason}
-    return {"event_id": digest(*row.values())[:16], **row, "at": at}
-
-
-def events_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
-    """Return table error_events from these rows, without duplicates."""
-    return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort(
-        "event_id"
-    )
 
 
 def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tuple[str, Labels]]:
@@ -169,9 +154,15 @@ def _moved(
     keys = list(members.select(*BLOCK, "text_hash").iter_rows())
     ids = [moved.get(key, old) for key, old in zip(keys, members["cluster_id"], strict=True)]
     is_learned = pl.Series([key in placed for key in keys], dtype=pl.Boolean)
+    is_split = pl.Series([key in moved for key in keys], dtype=pl.Boolean)
     return members.with_columns(
         pl.Series("cluster_id", ids, dtype=pl.String),
-        pl.when(is_learned).then(pl.lit("learned")).otherwise("method").alias("method"),
+        pl.when(is_learned)
+        .then(pl.lit("learned"))
+        .when(is_split)
+        .then(pl.lit("consolidation"))
+        .otherwise("method")
+        .alias("method"),
     )
 
 

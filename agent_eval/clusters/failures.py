@@ -22,6 +22,8 @@ FACETS = (
 """Columns of the judgments that describe a failure."""
 TOOL_COLUMNS = ("agent_id", "conversation_id", "turn_index", "requestor", "name", "is_error")
 """The columns of tool_calls that `failures` reads."""
+RUN_COLUMNS = ("methodology_version", "agent_id", "conversation_id", "session_id", "benchmark_id")
+"""The columns of transcripts that `with_run_key` reads."""
 _CONVERSATION = ("agent_id", "conversation_id")
 _TURN = (*_CONVERSATION, "turn_index")
 _IDENTITY = ("agent_id", "methodology_version", "conversation_id", "turn_index", "metric", "label")
@@ -98,6 +100,38 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         pl.Series("tool", [_tool(*row) for row in tools], dtype=pl.String),
         _fault_author(),
     ).sort("methodology_version", *_TURN, "label", "failure_id")
+
+
+def with_run_key(failures: pl.DataFrame, transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Return failures with `run_key`, which orders their runs as trends do: by date and then by benchmark_id.
+
+    The key is the date of the session; without one it is 0000-00-00 and the benchmark_id, whose numbers are padded so that
+    run 10 follows run 9. It is null for a conversation without a row in `transcripts`.
+
+    Args:
+        failures: As returned by `failures`.
+        transcripts: Table `transcripts`; at least `RUN_COLUMNS`.
+        sessions: Table `sessions`; at least its key and session_date.
+    """
+    conversation = ["methodology_version", *_CONVERSATION]
+    session = ["agent_id", "session_id"]
+    keyed = (
+        transcripts.select(RUN_COLUMNS)
+        .join(sessions.select(*session, "session_date"), on=session, how="left")
+        .select(
+            *conversation,
+            run_key=pl.coalesce(
+                pl.col("session_date").cast(pl.String),
+                pl.format("0000-00-00 {}", _padded(pl.col("benchmark_id"))),
+            ),
+        )
+    )
+    return failures.join(keyed, on=conversation, how="left", maintain_order="left")
+
+
+def _padded(text: pl.Expr) -> pl.Expr:
+    """Return a text with zeros before its numbers, so that texts sort as their numbers do."""
+    return text.str.replace_all(r"(\d+)", "000000000000$1").str.replace_all(r"0+(\d{12})", "$1")
 
 
 def _of_label(main: str, further: str) -> pl.Expr:

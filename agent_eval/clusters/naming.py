@@ -3,6 +3,9 @@
 This module does not call a model; a `Namer` has a function from cases to names (see judge/cluster_naming.py). If
 the model gives no name, the reason is stored. A merge that a model proposes is stored as an event, which a person can
 accept; it is applied without a person only if the setting `clusters` says so.
+
+A model is shown the first 1, 2, 4, … texts of a cluster in the order of their runs, and the texts of other clusters up to
+the run of the last of them. So a name depends only on the runs, and a later run asks nothing until the texts double.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,6 +19,7 @@ from agent_eval.clusters.cluster_registry import Space, targets
 from agent_eval.clusters.consolidation import event, events_frame
 from agent_eval.clusters.overrides import with_words
 from agent_eval.clusters.texts import BLOCK
+from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
 N_NEAREST, N_NEAR_MISSES = 8, 4
@@ -86,9 +90,10 @@ def name_clusters(
 ) -> Named:
     """Name new and changed clusters.
 
-    A cluster is named if this model has not named it yet, or if it has at least twice as many texts as at its
-    last naming. If the model gives no name, the cluster keeps its name, `naming_problem` holds the reason, and
-    the next run asks again.
+    A cluster is named if this model has not named it yet, or if the texts that it would be shown are others (see the top
+    of this module); a cluster with texts of earlier releases, if it has at least twice as many texts as at its last
+    naming. If the model gives no name, the cluster keeps its name, `naming_problem` holds the reason, and the next run
+    asks again. Merges by models do not count here, because they follow from the names.
 
     Args:
         registry: Table `error_registry`.
@@ -97,13 +102,17 @@ def name_clusters(
         namer: The naming model.
         at: The date of proposed merges.
     """
-    current = members.with_columns(
-        pl.col("cluster_id").replace_strict(targets(registry), return_dtype=pl.String)
-    )
-    sizes = current.group_by("cluster_id").agg(n_texts=pl.len().cast(pl.Int64))
+    is_by_model = (pl.col("merged_by") == "model").fill_null(value=False)
+    redirects = targets(registry.with_columns(merged_into=pl.when(~is_by_model).then("merged_into")))
+    current = members.with_columns(pl.col("cluster_id").replace_strict(redirects, return_dtype=pl.String))
+    shown = _shown(current)
     is_known = pl.col("named_by").eq_missing(pl.lit(namer.model)) & pl.col("naming_problem").is_null()
-    is_changed = ~is_known | (pl.col("n_texts") >= GROWN * pl.col("n_texts_named").fill_null(0))
-    changed = registry.join(sizes, on="cluster_id").filter(is_changed)
+    is_changed = (
+        pl.when(pl.col("now_named_from").is_null())
+        .then(pl.col("n_texts") >= GROWN * pl.col("n_texts_named").fill_null(0))
+        .otherwise(pl.col("now_named_from").ne_missing(pl.col("named_from")))
+    )
+    changed = registry.join(shown, on="cluster_id").filter(~is_known | is_changed)
     if changed.is_empty():
         return Named(registry, table("error_events").empty())
     found = namer.ask(list(_cases(current, space, set(changed["cluster_id"]))))
@@ -112,7 +121,33 @@ def name_clusters(
         for cluster, name in sorted(found.names.items())
         if name.merge_into is not None
     ]
-    return Named(_with_names(registry, found, sizes, namer.model), events_frame(proposed))
+    return Named(_with_names(registry, found, shown, namer.model), events_frame(proposed))
+
+
+def _n_shown(n_texts: int) -> int:
+    """Return the largest power of two that is not larger."""
+    return 1 << (n_texts.bit_length() - 1)
+
+
+def _shown(members: pl.DataFrame) -> pl.DataFrame:
+    """Return, for each cluster with texts, their number and `now_named_from`, which is null with texts of earlier releases.
+
+    It is a hash of all texts of the block up to the run of the last text that a model would be shown.
+    """
+    ordered = members.sort(*BLOCK, "first_run", "text_hash")
+    rows: list[tuple[str, int, str | None]] = []
+    for _, of_block in ordered.group_by(BLOCK, maintain_order=True):
+        hashes: dict[str, str] = {}
+        state = ""
+        for (run,), of_run in of_block.drop_nulls("first_run").group_by("first_run", maintain_order=True):
+            state = digest(state, of_run.select("text_hash", "cluster_id", "first_failure").rows())
+            hashes[str(run)] = state
+        grouped = of_block.group_by("cluster_id", maintain_order=True).agg("first_run")
+        for cluster, runs in grouped.iter_rows():
+            last = runs[_n_shown(len(runs)) - 1]
+            rows.append((cluster, len(runs), None if None in runs else hashes[last]))
+    schema = {"cluster_id": pl.String, "n_texts": pl.Int64, "now_named_from": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("cluster_id")
 
 
 def open_proposals(events: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
@@ -170,16 +205,23 @@ def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Ca
             for c, q, r in rows.select("cluster_id", "quote", pl.coalesce("cause", "reason")).iter_rows()
         ]
         ids = rows["cluster_id"].to_numpy()
+        runs = rows["first_run"].fill_null("").to_numpy()
         for name in sorted(wanted & set(ids)):
-            is_own = ids == name
+            own = np.flatnonzero(ids == name)
+            is_dated = bool(np.all(runs[own] != ""))
+            if is_dated:
+                own = own[np.argsort(runs[own], kind="stable")][: _n_shown(len(own))]
+            is_near = (ids != name) & (runs <= runs[own[-1]] if is_dated else True)
+            is_own = np.zeros(len(ids), dtype=bool)
+            is_own[own] = True
             mean = vectors[is_own].mean(axis=0, dtype=np.float64).astype(np.float32)
             order = np.argsort(np.round(1 - vectors @ mean, 6), kind="stable")
             nearest = tuple(said[i] for i in order if is_own[i])[:N_NEAREST]
-            misses = tuple(said[i] for i in order if not is_own[i])[:N_NEAR_MISSES]
+            misses = tuple(said[i] for i in order if is_near[i])[:N_NEAR_MISSES]
             yield Case(name, str(label), None if tool is None else str(tool), nearest, misses)
 
 
-def _with_names(registry: pl.DataFrame, found: ClusterNames, sizes: pl.DataFrame, model: str) -> pl.DataFrame:
+def _with_names(registry: pl.DataFrame, found: ClusterNames, shown: pl.DataFrame, model: str) -> pl.DataFrame:
     new = table("error_registry").frame(
         {
             "cluster_id": cluster,
@@ -192,7 +234,7 @@ def _with_names(registry: pl.DataFrame, found: ClusterNames, sizes: pl.DataFrame
     )
     columns = ("model_title", "model_root_cause", "model_severity", "named_by")
     counted = new.select("cluster_id", *columns).join(
-        sizes.rename({"n_texts": "n_texts_named"}), on="cluster_id"
+        shown.rename({"n_texts": "n_texts_named", "now_named_from": "named_from"}), on="cluster_id"
     )
     is_asked = pl.col("cluster_id").is_in(sorted({*found.names, *found.lost}))
     why = pl.col("cluster_id").replace_strict(dict(found.lost), default=None, return_dtype=pl.String)

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 import polars as pl
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from agent_eval.clusters.cluster_registry import ClusterRegistryBuilder, rule_title
+from agent_eval.clusters.cluster_registry import REGROUPING, ClusterRegistryBuilder, rule_title
 from agent_eval.clusters.consolidation import event, events_frame
 from agent_eval.clusters.severity import highest, severity_of
 from agent_eval.clusters.texts import BLOCK, normalised
@@ -171,13 +171,13 @@ class _Work:
         parent = entry.override.cluster
         if parent not in self.rows:
             return  # reported once, by `name`
-        label, tool = self.rows[parent]["label"], self.rows[parent]["tool"]
+        label, tool, heir = self.rows[parent]["label"], self.rows[parent]["tool"], self._heir(parent)
         held = {key: lead for key, lead in self.members.items() if key[:2] == (label, tool)}
         for name, texts in (entry.override.split or {}).items():
             new = split_id(parent, name)
             for text in texts:
                 key = (label, tool, digest(normalised(text)))
-                if held.get(key) not in (parent, new):
+                if held.get(key) not in (parent, heir, new):
                     self.refuse(
                         entry,
                         f"split {name}: {parent} does not contain the text {text[:60]!r}; copy one of its texts",
@@ -190,9 +190,9 @@ class _Work:
 
     def move(self, entry: OverrideEntry) -> None:
         """Move texts of the block to the cluster."""
-        cluster = entry.override.cluster
-        if cluster not in self.rows:
+        if entry.override.cluster not in self.rows:
             return  # reported once, by `name`
+        cluster = self._heir(entry.override.cluster)
         label, tool = self.rows[cluster]["label"], self.rows[cluster]["tool"]
         for text in entry.override.texts or ():
             key = (label, tool, digest(normalised(text)))
@@ -215,7 +215,11 @@ class _Work:
             return  # reported once, by `name`
         if into not in self.rows:
             self.refuse(entry, f"merge_into: {into} is not a cluster of this project; see agent-eval errors")
-        elif self.merged.get(away, into) != into:
+            return
+        away, into = self._heir(away), self._heir(into)
+        if away == into:
+            return  # their texts are in one cluster already
+        if self.merged.get(away, into) != into:
             self.refuse(entry, f"an earlier entry merges {away} into {self.merged[away]}; remove one")
         elif self._redirected(into) == away:
             self.refuse(entry, f"merge_into: {into} already leads to {away}, a circle; remove one of the two")
@@ -263,6 +267,13 @@ class _Work:
             events_frame(self.events),
             tuple(self.refused),
         )
+
+    def _heir(self, cluster: str) -> str:
+        """Return the cluster that has the texts of a cluster whose texts left it when an earlier run was added."""
+        at = cluster
+        while self.rows[at]["merged_by"] == REGROUPING:
+            at = self.rows[at]["merged_into"]
+        return at
 
     def _redirected(self, start: str) -> str:
         """Return the final target of an id after all merges; merges by these entries take precedence.

@@ -24,7 +24,7 @@ _METRICS_OF_LABEL = {
     **dict.fromkeys(TOOL_CALL_BEHAVIOR_FAILURE.all_labels, TOOL_BEHAVIOUR),
 }
 BOTH = "+".join(FAILURE_METRICS)
-_SETS = pl.DataFrame(
+FAILURE_SETS = pl.DataFrame(
     [(name, metric) for name in (*FAILURE_METRICS, BOTH) for metric in name.split("+")],
     schema=["metrics", "metric"],
     orient="row",
@@ -85,7 +85,7 @@ def _eligible(turn_judgments: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
     """Return each turn that a person or model scored, once per set of metrics, with its run."""
     scored = impartial_judgments(turn_judgments).select(*PAIR, *_TURN, "metric").unique()
     return (
-        scored.join(_SETS, on="metric")
+        scored.join(FAILURE_SETS, on="metric")
         .select(*PAIR, *_TURN, "metrics")
         .unique()
         .join(runs, on=[*PAIR, "conversation_id"])

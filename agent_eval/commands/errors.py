@@ -43,6 +43,14 @@ _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "d
 
 _DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen")
 """Columns of an error cluster that are stored in the registry."""
+_OF_ISSUE = {
+    "issue_status": "status",
+    "issue_first_run": "first_run",
+    **{name: name for name in ("fixed_in", "returned_in", "n_clean", "n_clean_needed", "n_runs_needed")},
+    **{name: name for name in ("n_goals_missed", "seconds", "cost_usd")},
+    "cost_rank": "rank",
+}
+"""Columns of error_issues by their names in the printed rows."""
 
 
 def errors(
@@ -65,6 +73,9 @@ def errors(
     clusters = project.store.read(table("error_clusters"), pairs)
     compared = _compared(project, version, some, since)
     rows = _joined(clusters, compared, project.store.read(table("error_registry")))
+    issues = project.store.read(table("error_issues"), pairs).select(*_CLUSTER, *_OF_ISSUE.values())
+    of_issue = issues.rename({old: new for new, old in _OF_ISSUE.items()})
+    rows = rows.join(of_issue, on=_CLUSTER, how="left", maintain_order="left")
     of_version = () if version == project.registry.current.version else ("--methodology", version)
     print_json(rows) if as_json else _print(rows, out, version, since, of_version)
 
@@ -226,11 +237,11 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, text)
     required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
-    checked = (
-        f"It requires: {', '.join(dict.fromkeys(required))}."
-        if required
-        else f"It requires that no failure of severity {scenario['fail_on_error_severity']} or above is found, which a judge decides."
-    )
+    severity = scenario.get("fail_on_error_severity")
+    demands = [*dict.fromkeys(required)]
+    if severity:
+        demands.append(f"that no failure of severity {severity} or above is found, which a judge decides")
+    checked = f"It requires: {', '.join(demands)}."
     out.print(sanitize_line(f"{file}: repeats {scenario['description']}"), markup=False, soft_wrap=True)
     out.print(sanitize_line(checked), markup=False, soft_wrap=True)
     out.print(
@@ -333,8 +344,37 @@ def _described(group: list[dict[str, Any]]) -> Text:
         trend = "" if of_agent["trend"] is None else f", {_trend(of_agent)}"
         agent, turns = sanitize_line(of_agent["agent_id"]), of_agent["n_turns"]
         text.append(f"\n  {agent}: {count_of(turns, 'turn')}{per_100}{trend}", style="not bold")
+        if said := _issue(of_agent):
+            text.append(f"\n    {sanitize_line(said)}", style="not bold")
     text.append(f"\n  {row['cluster_id']}, since {row['first_seen']}", style="not bold dim")
     return text
+
+
+def _issue(row: dict[str, Any]) -> str:
+    """Return the state of a cluster as an issue of the agent, and what its conversations cost; '' if it is unknown."""
+    if row.get("issue_status") is None:
+        return ""
+    needed, fixed, again = row["n_runs_needed"], row["fixed_in"], row["returned_in"]
+    if row["issue_status"] == "fixed":
+        state = f"fixed in {fixed}" + (
+            f", seen again in {again}, which may be due to chance" if again else ""
+        )
+    else:
+        back = (
+            f"; it was fixed in {fixed} and came back in {again}"
+            if again
+            else f" since {row['issue_first_run']}"
+        )
+        so_far = f" ({row['n_clean']} of {row['n_clean_needed']} conversations)" if row["n_clean"] else ""
+        until = "" if needed is None else f"; fixed after {count_of(needed, 'run')} without it{so_far}"
+        state = f"open{back}{until}"
+    missed, seconds, cost = row["n_goals_missed"], row["seconds"], row["cost_usd"]
+    costs = (
+        *(() if not missed else (f"{count_of(missed, 'goal')} missed",)),
+        *(() if seconds is None else (f"{seconds:,.0f} s",)),
+        *(() if cost is None else (f"${cost:,.2f}",)),
+    )
+    return state + (f"; its conversations: {', '.join(costs)}" if costs else "")
 
 
 def _examples(group: list[dict[str, Any]], of_version: Sequence[str]) -> Iterator[Text]:

@@ -14,14 +14,16 @@ from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.project import Project
+from agent_eval.project.clusters import outdated_pairs
 from agent_eval.project.clusters import refusals as cluster_refusals
 from agent_eval.project.data_versions import Sources, read_sources
-from agent_eval.project.fingerprints import Fingerprints, stale_places
+from agent_eval.project.fingerprints import CLUSTERING, Fingerprints, stale_places
 from agent_eval.project.gates import checked_gates, scenario_file_problems
 from agent_eval.project.notify.notifications import notify_changes
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported_judge
+from agent_eval.tables.schema import below
 from agent_eval.transcripts.admission import ANY
 from agent_eval.transcripts.sessions import line_in_session_file
 
@@ -138,11 +140,27 @@ def _materialise(
         launch.observe(agents=agents, versions=sorted({*sources.scoring_spec}))
         for done in launch.materialise(stale, boards_of):
             say(done)
+        if (others := _with_changed_clusters(project)) is not None:
+            launch.sources, of_others = others
+            for done in launch.materialise(of_others, ()):
+                say(done)
         launch.forget(set(agents) - set(project.known_agents()))
         launch.purge()
         if publishes:
             say(launch.publish())  # last, so that tables are kept if the report fails
     return launch.computed
+
+
+def _with_changed_clusters(project: Project) -> tuple[Sources, pl.DataFrame] | None:
+    """Return the sources and the partitions of other agents and versions whose clusters this run changed, if any."""
+    changed = sorted(outdated_pairs(project))
+    if not changed:
+        return None
+    pairs = pl.DataFrame(changed, schema=dict.fromkeys(_PAIR, pl.String), orient="row")
+    sources, stale = what_is_stale(project, pairs["agent_id"].unique().sort().to_list(), ())
+    of_clusters = stale.filter(pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)]))
+    of_versions = of_clusters.filter(pl.col("agent_id").is_null())
+    return sources, pl.concat([of_versions, of_clusters.join(pairs, on=_PAIR, how="semi")])
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:

@@ -36,6 +36,7 @@ _MEANING = {
     "errors": "No error cluster has the severity `fail_on_error_severity` or a higher one.",
     "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
     "every conversation has a reply.",
+    "issues": "No issue that was fixed came back.",
     "assertions": "The conversations meet the requirements of their field `expected`.",
     "regression": "Compared with [gates.baseline], each quantity is shown to be worse by less than the margin; without a "
     "margin, no quantity is significantly worse.",

@@ -32,6 +32,7 @@ from agent_eval.defs.resources import RANGE_TAGS, use_project
 from agent_eval.errors import NotFoundError, RunError, StorageError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
+from agent_eval.project.fingerprints import CLUSTERING as CLUSTERING
 from agent_eval.project.fingerprints import Fingerprints, ready_places
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
@@ -39,8 +40,6 @@ from agent_eval.tables.schema import below
 
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
-CLUSTERING = ("error_clusters", "error_rates", "failures")
-"""Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
 JUDGING = ("transcripts", "turn_judgments", "conversation_judgments")
 """Tables that are computed for all versions of a large agent in one run, because versions share most answers."""
 _PlannedRun = tuple[str, Sequence[dg.AssetKey], str, str]

@@ -105,6 +105,29 @@ def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: Looked 
     return GateFinding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)
 
 
+def issue_finding(rules: Rules, error_issues: pl.DataFrame) -> GateFinding | None:
+    """Return the finding about issues that were fixed: failed if one came back.
+
+    It is None if the gate is switched off or no issue was ever fixed.
+
+    Args:
+        rules: The gate rules.
+        error_issues: Table `error_issues` of the pair.
+    """
+    fixed = error_issues.drop_nulls("fixed_in")
+    if not rules.issues or fixed.is_empty():
+        return None
+    returned = fixed.filter(pl.col("status").cast(pl.String) == "came back").sort("rank")
+    if returned.is_empty():
+        return GateFinding("issues", "passed", f"{count_of(fixed.height, 'fixed issue')}; none came back")
+    names = listed(
+        f"{short(row['title'] or row['label'])} ({row['cluster_id']}, fixed in {short(row['fixed_in'])}, came back in "
+        f"{short(row['returned_in'])}: {row['n_conversations']} of {count_of(row['n_conversations_looked'], 'conversation')})"
+        for row in returned.iter_rows(named=True)
+    )
+    return GateFinding("issues", "failed", f"{count_of(returned.height, 'issue')} came back: {names}")
+
+
 def clusters_at(level: str, error_clusters: pl.DataFrame) -> pl.DataFrame:
     """Return the error clusters at or above a severity level, the most severe first."""
     failing = SEVERITIES[SEVERITIES.index(level) :]

@@ -16,7 +16,7 @@ from agent_eval.gates.coverage import (
     slotted,
     trial_finding,
 )
-from agent_eval.gates.error_severity import severity_finding
+from agent_eval.gates.error_severity import issue_finding, severity_finding
 from agent_eval.gates.estimates import mean_estimates, score_lower_ends
 from agent_eval.gates.finding import GateFinding, listed
 from agent_eval.gates.judge_drift import drift_findings
@@ -47,6 +47,7 @@ INPUTS = (
     "conversation_judgments",
     "transcripts",
     "error_clusters",
+    "error_issues",
     "assertion_results",
 )
 """Names of the tables that the gates read."""
@@ -211,6 +212,7 @@ def gates(
                         ("silent_turns", silence_finding(rules, silence)),
                     )
                 ),
+                issue_finding(rules, given["error_issues"].filter(of_pair)),
                 assertion_finding(rules, given["assertion_results"].filter(of_pair), of_conversations),
                 (regressions or {}).get(pair),
             )

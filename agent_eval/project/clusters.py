@@ -14,12 +14,14 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from agent_eval.clusters.cluster_registry import Grown, Space, new_texts, register
+from agent_eval.clusters.cluster_registry import REGROUPING, Grown, Space, new_texts, register, targets
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
-from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, TOOL_COLUMNS
+from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, RUN_COLUMNS, TOOL_COLUMNS, with_run_key
 from agent_eval.clusters.failures import failures as found_in
+from agent_eval.clusters.issues.lifecycle import error_issues, issue_costs
+from agent_eval.clusters.issues.sightings import issue_runs
 from agent_eval.clusters.naming import Namer, merge_proposed, name_clusters, open_proposals
 from agent_eval.clusters.overrides import BY as HUMAN
 from agent_eval.clusters.overrides import (
@@ -90,7 +92,7 @@ def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refus
 def cluster_version(project: Project) -> str:
     """Return the data version of the inputs of clustering: manual overrides, embedding, merges and splits."""
     events = project.store.read(_EVENTS, columns=["event_id", "kind", "by"])
-    is_made = (pl.col("kind") != "merge proposed") & (pl.col("by") != HUMAN)
+    is_made = (pl.col("kind") != "merge proposed") & ~pl.col("by").is_in([HUMAN, REGROUPING])
     made = sorted(events.filter(is_made)["event_id"])
     settings = project.settings
     merges = [settings.clusters] if settings.clusters != "people" else []
@@ -118,13 +120,17 @@ def register_failures(
     The judgments are read one agent at a time. A cluster depends on the failures that are already assigned to it, so
     all failures are registered before the tables are computed: the result does not depend on the number of runs.
     """
-    members = project.store.read(_MEMBERS, columns=[*BLOCK, "text_hash"])
-    found = new_texts(found_in(_JUDGMENTS.empty(), table("tool_calls").empty()), members)
+    members = project.store.read(_MEMBERS, columns=[*BLOCK, "text_hash", "first_run", "first_failure"])
+    nothing = found_in(_JUDGMENTS.empty(), table("tool_calls").empty())
+    found = new_texts(nothing.with_columns(run_key=pl.lit(None, dtype=pl.String)), members)
     for of_agent in pairs.unique().sort("agent_id").partition_by("agent_id"):
         judged = failure_questions(project, of_agent, status="scored", is_effective=True)
         conversations = judged.select("agent_id", "conversation_id").unique()
         calls = project.store.read(table("tool_calls"), conversations, columns=TOOL_COLUMNS)
-        found = new_texts(pl.concat([found, found_in(judged, calls)]), members)
+        transcripts = project.store.read(table("transcripts"), of_agent, columns=RUN_COLUMNS)
+        sessions = project.store.read(table("sessions"), of_agent.select("agent_id").unique())
+        new = with_run_key(found_in(judged, calls), transcripts, sessions)
+        found = new_texts(pl.concat([found, new]), members)
     cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
 
 
@@ -135,7 +141,7 @@ def cluster_failures(
     today = _today()
     with _alone(project.store, run_id) as state:
         grown = register(*state.tables, failures, space(project, run_id), seen_at=today)
-        state.keep(grown.registry, grown.members)
+        state.keep(grown.registry, grown.members, grown.events)
         if namer is not None:
             named = name_clusters(*state.tables, space(project, run_id), namer, at=today)
             state.keep(named.registry, state.tables[1], named.events)
@@ -159,8 +165,8 @@ def clustered(
     run_id: str,
     watch: Watch | None = None,
     is_registered: bool = False,
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return tables failures, error_clusters and error_rates, computed from these judgments.
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return tables failures, error_clusters, error_rates, issue_runs and error_issues, computed from these judgments.
 
     If a judge model is configured, it names new and changed clusters, unless `register_failures` has already done
     so.
@@ -175,14 +181,72 @@ def clustered(
         watch: A function that receives the progress of the judge model.
         is_registered: Whether the failures are already registered.
     """
-    found = found_in(turn_judgments, tool_calls)
+    found = with_run_key(found_in(turn_judgments, tool_calls), transcripts, sessions)
     namer = None if is_registered else judge_as_namer(project, watch)
     grown = cluster_failures(project, found, run_id=run_id, namer=namer)
     pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
     earlier = project.store.read(table("error_rates"), pairs)
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)
-    return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
+    counted = issue_runs(
+        grown.failures,
+        turn_judgments,
+        transcripts,
+        sessions,
+        grown.registry,
+        project.store.read(table("issue_runs"), pairs),
+    )
+    issues = error_issues(counted, grown.registry, _costs(project, grown.failures))
+    clusters = error_clusters(grown.failures, turn_judgments, grown.registry, trend)
+    return grown.failures, clusters, rated, counted, issues
+
+
+def _costs(project: Project, failures: pl.DataFrame) -> pl.DataFrame:
+    """Return what the conversations with failures cost, by cluster (`issue_costs`)."""
+    where = failures.select("agent_id", "conversation_id").unique()
+    keys = (
+        failures.select("methodology_version", *where.columns)
+        .unique()
+        .with_columns(metric=pl.lit("goal_completion"), is_effective=pl.lit(value=True))
+    )
+    key = ["methodology_version", *where.columns]
+    return issue_costs(
+        failures,
+        project.store.read(
+            table("conversations"), where, columns=[*where.columns, "outcome_class", "cost_usd"]
+        ),
+        project.store.read(table("turns"), where, columns=[*where.columns, "latency_ms"]),
+        project.store.read(table("conversation_judgments"), keys, columns=[*key, "value"]),
+    )
+
+
+def outdated_pairs(project: Project) -> set[tuple[str, str]]:
+    """Return the pairs (agent, version) whose stored clusters differ from the registry, which later runs changed.
+
+    A cluster differs if its title, cause or severity did, if it was merged, or if texts of the pair left it when an
+    earlier run was added.
+    """
+    described = ["title", "root_cause", "severity"]
+    pair = ["agent_id", "methodology_version"]
+    rows = project.store.read(table("error_clusters"), columns=[*pair, "cluster_id", *described])
+    if rows.is_empty():
+        return set()
+    registry = project.store.read(_REGISTRY, columns=["cluster_id", "merged_into", *described])
+    is_other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_now")) for name in described)
+    known = rows.join(registry, on="cluster_id", suffix="_now")
+    outdated = known.filter(is_other | pl.col("merged_into").is_not_null()).select(pair)
+    events = project.store.read(_EVENTS, pl.DataFrame({"by": [REGROUPING]}), columns=["cluster_id"]).unique()
+    left = rows.join(outdated, on=pair, how="anti").join(events, on="cluster_id", how="semi")
+    if not left.is_empty():
+        columns = [*pair, *BLOCK, "text_hash", "cluster_id"]
+        of_clusters = left.select(*pair, "cluster_id")
+        failures = project.store.read(table("failures"), of_clusters, columns=columns)
+        texts = failures.select("text_hash").drop_nulls().unique()
+        members = project.store.read(_MEMBERS, texts, columns=[*BLOCK, "text_hash", "cluster_id"])
+        now = members.with_columns(pl.col("cluster_id").replace_strict(targets(registry)).alias("now"))
+        both = failures.join(now.drop("cluster_id"), on=[*BLOCK, "text_hash"], nulls_equal=True)
+        outdated = pl.concat([outdated, both.filter(pl.col("now") != pl.col("cluster_id")).select(pair)])
+    return {(agent, version) for agent, version in outdated.unique().iter_rows()}
 
 
 def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None:

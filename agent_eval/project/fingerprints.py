@@ -36,6 +36,8 @@ Place = tuple[str, str | None, str | None]
 """A partition of a table: the table's name, the agent and the version (None if the table has no such dimension)."""
 
 NO_ROWS = "no rows"
+CLUSTERING = ("error_clusters", "error_issues", "error_rates", "failures", "issue_runs")
+"""Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
 _KEY = ["asset", "agent_id", "methodology_version"]
 _PAIR = ["agent_id", "methodology_version"]
 
@@ -58,15 +60,25 @@ class Fingerprints:
 
     @classmethod
     def of(cls, project: Project, sources: Sources) -> "Fingerprints":
-        """Read the stored fingerprints of a project; rows that an earlier release stored have none."""
+        """Read the stored fingerprints of a project; rows that an earlier release stored have none.
+
+        Clusters that later runs changed count as not computed, so that they do not depend on the order of runs.
+        """
+        from agent_eval.project.clusters import outdated_pairs  # imported on use: it loads numpy
+
         rows = project.store.read(RUN_STATE).drop_nulls(["asset", "rows_fingerprint"])
         agents = tuple(project.with_sessions[0])
+        outdated = {(name, *pair) for pair in outdated_pairs(project) for name in CLUSTERING}
         return cls(
             sources=sources,
             agents=agents,
             baselines=baselines(project, agents),
             stored={tuple(row): mark for *row, mark in rows.select(*_KEY, "rows_fingerprint").iter_rows()},
-            computed_from={tuple(row): mark for *row, mark in rows.select(*_KEY, "fingerprint").iter_rows()},
+            computed_from={
+                place: mark
+                for *row, mark in rows.select(*_KEY, "fingerprint").iter_rows()
+                if (place := tuple(row)) not in outdated
+            },
         )
 
     def made_now(self, place: Place) -> str:

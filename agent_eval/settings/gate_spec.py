@@ -127,6 +127,7 @@ class Layer(_Closed):
     confidence: Confidence | None = None
     fail_on_error_severity: Level | None = None
     silent_turns: ShareOrOff | None = None
+    issues: bool | None = None
     assertions: Asserted | None = None
     max_unscored_share: Share | None = None
     judge_drift: DriftLimits | Literal[False] | None = None
@@ -205,6 +206,7 @@ class Rules:
     confidence: Confidence = "point"
     fail_on_error_severity: Level = "critical"
     silent_turns: Fraction | None = Fraction(0)  # maximum share; None for no limit
+    issues: bool = True  # whether an issue that came back fails
     assertions: Asserted = "slotted"
     max_unscored_share: Fraction = Fraction(1, 20)
     judge_drift: DriftLimits | None = None
@@ -231,6 +233,7 @@ class Rules:
             confidence=layer.confidence or self.confidence,
             fail_on_error_severity=layer.fail_on_error_severity or self.fail_on_error_severity,
             silent_turns=_later(self.silent_turns, layer.silent_turns),
+            issues=self.issues if layer.issues is None else layer.issues,
             assertions=layer.assertions or self.assertions,
             max_unscored_share=(
                 self.max_unscored_share if layer.max_unscored_share is None else layer.max_unscored_share

@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     notify: str | None = Field(
         default=None,
         pattern=r"^([\w.]+:\w+|https?://\S+)$",
-        description="Where changes are reported after a run: a gate turns red, a rank changes, a cap is reached, or a judge does "
+        description="Where changes are reported after a run: a gate turns red, an issue comes back, a rank changes, a cap is reached, or a judge does "
         "not answer. A function, as `module:function`, that is called with a dict per change, or a webhook URL that accepts "
         'Slack\'s `{"text": …}`. Messages contain no text of transcripts.',
     )

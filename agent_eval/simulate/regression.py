@@ -14,6 +14,7 @@ from agent_eval.simulate.scenario_checks import scenario_problems
 from agent_eval.simulate.scenarios import BenchmarkScenario
 
 SUITE_OF_REGRESSIONS = "regressions"
+REPEATED_CALL = "repeated tool call"
 Row = Mapping[str, Any]
 
 
@@ -31,7 +32,8 @@ def regression(failure: Row, cluster: Row, conversation: Row, turns: Sequence[Ro
 
     Tools answer with the recorded results. The requirement is checked without a model where possible: the ground truth
     of the conversation up to that turn, and that the quoted words of the agent, or the quoted call, do not occur again.
-    Without such a requirement, no failure of the cluster's severity may be found, which a judge or a rule decides.
+    If neither words nor a call are quoted, no failure of the cluster's severity may be found, which a judge or a rule
+    decides.
 
     Args:
         failure: A row of table failures.
@@ -49,7 +51,8 @@ def regression(failure: Row, cluster: Row, conversation: Row, turns: Sequence[Ro
             conversation["conversation_id"], "it does not begin with a message of a user"
         )
     messages = [message for turn in until for message in json.loads(turn["messages"])]
-    assertions = [*_ground_truth(conversation, number_of), *_never_again(failure, until, len(groups) - 1)]
+    never_again = [*_never_again(failure, until, len(groups) - 1)]
+    assertions = [*_ground_truth(conversation, number_of), *never_again]
     title = cluster["title"] or cluster["label"]
     where = f"{failure['agent_id']}, {failure['conversation_id']}#{failure['turn_index']}"
     optional: dict[str, Any] = {
@@ -70,7 +73,7 @@ def regression(failure: Row, cluster: Row, conversation: Row, turns: Sequence[Ro
         **{name: value for name, value in optional.items() if value},
         "max_turns": max(10, len(groups)),
     }
-    if not assertions:
+    if not never_again:
         scenario["fail_on_error_severity"] = cluster["severity"]
     try:
         problems = list(scenario_problems(BenchmarkScenario.model_validate(scenario)))
@@ -145,10 +148,16 @@ def _required_calls(assertions: Sequence[Row]) -> Iterator[ExpectedCall]:
 
 
 def _never_again(failure: Row, until: Sequence[Row], last: int) -> Iterator[dict[str, Any]]:
-    """Yield the assertion that the quoted words, or the quoted call, of the failed turn do not occur again."""
+    """Yield the assertion that the quoted words, or the quoted call, of the failed turn do not occur again.
+
+    If the failure is that a call was made again, it is that this call is made at most once.
+    """
     quote = (failure["quote"] or "").strip()
     messages = json.loads(until[-1]["messages"])
     by_agent = [message for message in messages if message["role"] == "assistant"]
+    repeated: dict[str, dict[str, Any]] = {}
+    if failure["label"] == REPEATED_CALL:
+        quote = ""  # the words are those of the call, which may be made once
     if quote and any(quote in (message.get("content") or "") for message in by_agent):
         yield {"turn": last, "forbidden_text": [quote]}
         return
@@ -156,10 +165,14 @@ def _never_again(failure: Row, until: Sequence[Row], last: int) -> Iterator[dict
         for call in message.get("tool_calls") or ():
             arguments = call.get("arguments")
             is_quoted = quote and isinstance(arguments, dict) and quote.startswith(f"{call['name']}(")
-            if is_quoted and _arguments_in(quote) == arguments and not _is_repeated(call, until):
-                named = {"name": call["name"], "arguments": arguments}
+            named = {"name": call["name"], "arguments": arguments}
+            if _is_repeated(call, until):
+                repeated |= {json.dumps(named, sort_keys=True): named}
+            elif is_quoted and _arguments_in(quote) == arguments:
                 yield {"turn": last, "trajectory": {"forbidden": [named]}}
                 return
+    if failure["label"] == REPEATED_CALL and repeated:
+        yield {"trajectory": {"at_most_once": [named | {"match": "exact"} for named in repeated.values()]}}
 
 
 def _arguments_in(quote: str) -> object:

@@ -126,12 +126,14 @@ class Trajectory(Frozen):
     mode: Mode | None = None
     tools: tuple[dict[str, JsonValue], ...] | None = None
     forbidden: tuple[str | dict[str, JsonValue], ...] | None = None
+    at_most_once: tuple[dict[str, JsonValue], ...] | None = None
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
-        if not self.tools and not self.forbidden and self.mode in (None, "contains"):
-            raise ValueError("it requires nothing: name tools or forbidden")
+        if not (self.tools or self.forbidden or self.at_most_once) and self.mode in (None, "contains"):
+            raise ValueError("it requires nothing: name tools, forbidden or at_most_once")
         try:
+            match((), self.at_most_once or (), mode="contains")
             match((), self.tools or (), mode=self.mode or "strict", forbidden=self.forbidden or ())
         except MalformedCallError as error:
             raise ValueError(str(error)) from error

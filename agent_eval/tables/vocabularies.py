@@ -31,9 +31,10 @@ U3_SCOPE = _words("single_message", "multi_turn")
 RATER_ROLE = _words("adjudicator", "judge")
 STARTED_BY = _words("person", "automation")
 FAULT_AUTHOR = _words("agent", "environment")
-ASSIGNED_BY = _words("minted", "prototype", "human", "block", "learned")
-MERGED_BY = _words("human", "consolidation", "model")
+ASSIGNED_BY = _words("minted", "prototype", "human", "block", "learned", "consolidation")
+MERGED_BY = _words("human", "consolidation", "model", "regrouping")
 CLUSTER_EVENT = _words("merge", "split", "merge proposed", "moved")
+ISSUE_STATUS = _words("open", "fixed", "came back")
 TREND = _words("new", "gone", "regressed", "improved", "unchanged", "unknown")
 ASSERTION_KIND = _words("tools", "trajectory", "text")
 ESTIMATOR = _words("unbiased", "plug_in", "bayesian", "pooled")
@@ -53,6 +54,7 @@ GATE = _words(
     "score",
     "errors",
     "silent_turns",
+    "issues",
     "assertions",
     "regression",
     "judge_drift",

@@ -15,7 +15,14 @@ from agent_eval.project.notify.notifications import changes, notify_changes
 from agent_eval.tables import table
 from tests.judge.fakes import JsonHandler, serving
 
-KEYS = [("gate", "a|1.3.0|coverage"), ("rank", "a|1.3.0|t"), ("cap", "m"), ("judge", "m"), ("begun", "")]
+KEYS = [
+    ("gate", "a|1.3.0|coverage"),
+    ("issue", "a|1.3.0|E"),
+    ("rank", "a|1.3.0|t"),
+    ("cap", "m"),
+    ("judge", "m"),
+    ("begun", ""),
+]
 STATES = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["1", "2"]))
 
 
@@ -25,7 +32,7 @@ def test_a_state_is_reported_if_it_is_new_and_never_twice(
 ) -> None:
     found = {(c.kind, c.subject) for c in changes(before, now)}
     assert list(changes({**now, ("begun", ""): ""}, now)) == []
-    red = {key for key in now if key[0] in ("gate", "cap", "judge") and before.get(key) != now[key]}
+    red = {key for key in now if key[0] in ("gate", "issue", "cap", "judge") and before.get(key) != now[key]}
     ranks = {key for key in KEYS if key[0] == "rank" and before.get(key) != now.get(key)}
     assert found == red | (ranks if ("begun", "") in before else set())
 
@@ -57,6 +64,36 @@ def fail_gate(project: Project, result: str, gate: str = "coverage") -> None:
     }
     row |= {"evidence": "the user said: my card is 4111", "gate_spec": ""}
     project.store.upsert(table("gate_results"), table("gate_results").frame([row]), run_id="r")
+
+
+def test_an_issue_that_came_back_is_reported_once_for_each_return(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    server = Webhook()
+    counts = dict.fromkeys(
+        ("n_conversations", "n_conversations_looked", "n_clean", "n_runs_clean", "rank"), 1
+    )
+    issue: dict[str, object] = {
+        "agent_id": "quill",
+        "methodology_version": "1.3.0",
+        "cluster_id": "E-1",
+        "severity": "high",
+    }
+    issue |= {"label": "secret words", "title": "secret words", "first_run": "n1", "last_run": "n1", **counts}
+    with serving(server) as address:
+        project = Project.open(tmp_path).with_settings(notify=f"{address}/hook")
+        for status, run in (
+            ("open", None),
+            ("fixed", None),
+            ("came back", "n3"),
+            ("came back", "n3"),
+            ("fixed", None),
+            ("came back", "n5"),
+        ):
+            rows = table("error_issues").frame([issue | {"status": status, "returned_in": run}])
+            project.store.upsert(table("error_issues"), rows, run_id="r")
+            assert notify_changes(project) is None
+    line = "agent_eval: issue E-1 of quill came back in {} (methodology 1.3.0)"
+    assert server.texts == [line.format("n3"), line.format("n5")]
 
 
 def test_a_red_gate_is_reported_once_and_again_after_it_was_green(tmp_path: Path) -> None:

@@ -1,23 +1,54 @@
 """The packaged suites: each planted fault is found in its slot and nowhere else, and the faultless agent is clean."""
 
 import itertools
+import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.simulate.agents.scripted import PACKAGED, packaged, packaged_suites
+from agent_eval.simulate.regression import regression
 from agent_eval.simulate.scenarios import read_suites
+from agent_eval.testing import simulate
 from agent_eval.transcripts.models import Scenario
+from agent_eval.transcripts.scenario_names import scenario_of
+from agent_eval.transcripts.sessions import read_sessions
 from tests.commands.conftest import invoke, use
 from tests.simulate.matrix import BEGIN, END, FAULTLESS, PAGE, findings, simulated
 from tests.simulate.suites import held
+from tests.simulate.test_regression import EMPTY, replays
 
 SUITES = packaged_suites()
+ISSUE = {"cluster_id": "E-1", "title": "An issue", "label": "false information", "severity": "high"}
+
+
+def turns_of(root: Path, agent: str, scenario: str) -> list[dict[str, Any]]:
+    """The turns of an agent's first conversation of a scenario."""
+    read = read_sessions(agent, root / "data" / "sessions" / agent)
+    tasks = read.conversations.select("conversation_id", "task_id").iter_rows()
+    first = next(name for name, task in tasks if scenario_of(task).partition("/")[2] == scenario)
+    return read.turns.filter(conversation_id=first).sort("turn_index").to_dicts()
+
+
+def by_agent(turn: dict[str, Any]) -> Iterator[str]:
+    """What the agent says and calls in a turn, as a judge quotes it."""
+    for message in json.loads(turn["messages"]):
+        if message["role"] == "assistant":
+            yield from filter(None, [message.get("content")])
+            for call in message.get("tool_calls") or ():
+                yield f"{call['name']}({json.dumps(call['arguments'])})"
+
+
+def repeated(turns: list[dict[str, Any]]) -> set[str]:
+    """The calls that are made more than once."""
+    calls = [text for turn in turns for text in by_agent(turn) if "({" in text]
+    return {call for call in calls if calls.count(call) > 1}
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -31,6 +62,18 @@ def test_each_planted_fault_is_found_in_its_slot_and_the_faultless_agent_is_clea
         fault = faults[name]
         assert {scenario for _, scenario, _ in found} == {fault.scenario}, name
         assert fault.found_by in {by for _, _, by in found}, name
+    for name, fault in faults.items():
+        told, right = (turns_of(tmp_path, agent, fault.scenario) for agent in (name, FAULTLESS))
+        words = {text for turn in right for text in by_agent(turn)}
+        for at in fault.turns:
+            cases = [("false information", text) for text in by_agent(told[at]) if text not in words]
+            cases += [("repeated tool call", call) for call in repeated(told[: at + 1]) - repeated(right)]
+            assert cases, name
+            for label, quote in cases:
+                failure = {"agent_id": name, "conversation_id": "c", "turn_index": at, "label": label}
+                exported = regression(failure | {"quote": quote, "reason": fault.does}, ISSUE, EMPTY, told)
+                assert simulate(exported, replays(told)).outcome == "failed", (name, exported)
+                assert simulate(exported, replays(right)).outcome == "passed", (name, exported)
     rows = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
     assert [fault.does for fault in faults.values() if f"| {fault.does} | " not in rows] == []
 

@@ -170,9 +170,15 @@ def _remove_from_clusters(store: Store, found: _Found) -> None:
     members = table("error_members")
     stored = store.read(members)
     kept = stored.join(only_here, on=list(_BLOCK), how="anti", nulls_equal=True)
-    theirs = others.sort("failure_id").unique(list(_BLOCK), keep="first").select(*_BLOCK, "quote", "reason")
+    theirs = (
+        others.sort("failure_id")
+        .unique(list(_BLOCK), keep="first")
+        .select(*_BLOCK, "quote", "reason", first_failure="failure_id")
+    )
     shared = kept.join(texts, on=list(_BLOCK), how="semi", nulls_equal=True)
-    shared = shared.drop("quote", "reason").join(theirs, on=list(_BLOCK), how="left", nulls_equal=True)
+    shared = shared.drop("quote", "reason", "first_failure").join(
+        theirs, on=list(_BLOCK), how="left", nulls_equal=True
+    )
     store.upsert(members, shared.select(stored.columns), run_id=_RUN)
     store.delete(members, only_here)
     hashes = only_here.select("text_hash").join(kept.select("text_hash"), on="text_hash", how="anti")

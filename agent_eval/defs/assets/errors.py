@@ -37,6 +37,8 @@ _MADE = {
     "and last occurrence. Use this table to decide what to fix first.",
     "error_rates": "The share of judged turns in which each cluster occurred, by run of the agent. Trends compare these "
     "rates.",
+    "issue_runs": "The conversations of each run that were looked at for failures, and those with each cluster, by task.",
+    "error_issues": "Whether each cluster of an agent is open, was fixed in a run, or came back, with what it costs.",
 }
 
 

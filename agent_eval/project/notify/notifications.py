@@ -1,4 +1,4 @@
-"""Notify people of changes: a gate turns red, a rank changes, a cap is reached, or a judge does not answer.
+"""Notify people of changes: a gate turns red, an issue comes back, a rank changes, a cap is reached, or a judge does not answer.
 
 What was notified last is stored, and compared with the tables after each run: a run that is killed before it notifies
 loses nothing. A message names agents, versions, gates, ranks and judges, and contains no text of a transcript.
@@ -29,7 +29,7 @@ _State = Mapping[tuple[str, str], str]
 class NotifiedChange:
     """Represent a change to notify; `before` is None if nothing was known before."""
 
-    kind: str  # gate, rank, cap or judge
+    kind: str  # gate, issue, rank, cap or judge
     subject: str
     before: str | None
     now: str | None
@@ -92,6 +92,9 @@ def _text(kind: str, subject: str, old: str | None, new: str | None) -> str:
     if kind == "gate":
         agent, version, gate = subject.split("|")
         return f"gate {gate} of {agent} failed (methodology {version})"
+    if kind == "issue":
+        agent, version, cluster = subject.split("|")
+        return f"issue {cluster} of {agent} {new} (methodology {version})"
     if kind == "rank":
         agent, version, template = subject.split("|")
         return f"rank of {agent} in {template} (methodology {version}): {old or 'unranked'} → {new or 'unranked'}"
@@ -101,16 +104,20 @@ def _text(kind: str, subject: str, old: str | None, new: str | None) -> str:
 
 
 def _state(project: Project) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield what the tables say now: failed gates, ranks, judges with open questions."""
+    """Yield what the tables say now: failed gates, issues that came back, ranks, judges with open questions."""
     with project.store.reading():
         gates = project.store.read(table("gate_results"), pl.DataFrame({"result": ["failed"]}))
         board = project.store.read(table("leaderboard"))
+        issues = project.store.read(table("error_issues"), pl.DataFrame({"status": ["came back"]}))
         lost = pl.concat(
             project.store.counts(table(name), columns=["judge", "unscored_reason"])
             for name in ("turn_judgments", "conversation_judgments")
         ).filter(~is_imported_judge())
     for agent, version, gate in gates.select("agent_id", "methodology_version", "gate").unique().iter_rows():
         yield ("gate", f"{agent}|{version}|{gate}"), "failed"
+    returned = issues.select("agent_id", "methodology_version", "cluster_id", "returned_in")
+    for agent, version, cluster, run in returned.iter_rows():
+        yield ("issue", f"{agent}|{version}|{cluster}"), f"came back in {run}"
     ranks = board.drop_nulls("rank").select("agent_id", "methodology_version", "template", "rank")
     for agent, version, template, rank in ranks.iter_rows():
         yield ("rank", f"{agent}|{version}|{template}"), str(rank)

@@ -261,6 +261,7 @@ ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
     "assertion_results": _NOT_KEPT_FIRST,
     "error_clusters": (_SEVERITY, -pl.col("n_turns")),
     "error_rates": (-pl.col("n_turns"),),
+    "error_issues": (_first("status", "came back", "open", "fixed"), pl.col("rank")),
     "error_trends": (_first("trend", "regressed", "new", "unknown", "unchanged", "improved", "gone"),),
     "reliability": (pl.col("pass_hat_k"),),
     "gate_results": _NOT_KEPT_FIRST,

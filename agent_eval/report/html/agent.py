@@ -57,6 +57,7 @@ class Frames:
     turn_ratings: pl.DataFrame
     error_clusters: pl.DataFrame
     error_trends: pl.DataFrame
+    error_issues: pl.DataFrame
     failures: pl.DataFrame
     reliability: pl.DataFrame
     quality_summary: pl.DataFrame
@@ -188,8 +189,13 @@ def agent_page(
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
         "spreads": spreads(frames.answers, _given_means(frames.quality_summary, methodology.version)),
         "clusters": cluster_rows(
-            frames.error_clusters, frames.failures, frames.error_trends, lambda _, c: c in has_page, paths
-        ),
+            frames.error_clusters,
+            frames.failures,
+            frames.error_trends,
+            frames.error_issues,
+            lambda _, conversation: conversation in has_page,
+            paths,
+        ),  # fmt: skip
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
             for r in frames.reliability.to_dicts()

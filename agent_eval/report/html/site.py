@@ -46,7 +46,7 @@ DOWNLOADS = (
 """Tables that can be downloaded as CSV and JSON; each file contains all agents under one version."""
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
-    "error_clusters", "failures", "reliability", "quality_summary",
+    "error_clusters", "error_issues", "failures", "reliability", "quality_summary",
 )  # fmt: skip
 _HISTORY = (
     "methodology_version", "agent_id", "recorded_at", "is_on_board", "composite_score", "low", "high",

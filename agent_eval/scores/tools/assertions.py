@@ -23,7 +23,7 @@ from agent_eval.transcripts.outcomes import HARNESS_FAILED, UNEXPLAINED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
 NOTHING_REQUIRED = "it requires nothing: contains needs tools or forbidden calls"
-_KEYS = {"mode", "tools", "forbidden"}
+_KEYS = {"mode", "tools", "forbidden", "at_most_once"}
 _CONVERSATION = ("agent_id", "conversation_id")
 _TEXTS = {"forbidden_text": "never says", "required_text": "says"}
 Calls = Sequence[tuple[int, Mapping[str, object]]]
@@ -143,27 +143,46 @@ def _tools(expected: Expected, made: Sequence[Mapping[str, object]]) -> Row:
 
 
 def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object]]) -> Row:
-    mode, tools, forbidden = (
+    mode, tools, forbidden, single = (
         demand.get("mode", "strict"),
         demand.get("tools", []),
         demand.get("forbidden", []),
+        demand.get("at_most_once", []),
     )
     if "mode" not in demand and "tools" not in demand:
-        mode = "contains"  # if only forbidden calls are given, all other calls are allowed
+        mode = "contains"  # if only calls are given that may not be made (again), all other calls are allowed
     if unknown := sorted(set(map(str, demand)) - _KEYS):
         return _unknown("trajectory", f"key {unknown[0]!r} is unknown. Allowed: {', '.join(sorted(_KEYS))}")
-    if not isinstance(tools, list) or not isinstance(forbidden, list) or not demand:
-        return _unknown("trajectory", "expected an object with mode, and lists tools or forbidden")
+    if (
+        not (isinstance(tools, list) and isinstance(forbidden, list) and isinstance(single, list))
+        or not demand
+    ):
+        return _unknown(
+            "trajectory", "expected an object with mode, and lists tools, forbidden or at_most_once"
+        )
     barred = [f if isinstance(f, str | Mapping) else {} for f in forbidden]
     names = ", ".join(str(call.get("name")) if isinstance(call, Mapping) else "?" for call in tools)
-    said = f"{mode}: {names or 'no call'}{'; nothing forbidden' if barred else ''}"
-    if mode == "contains" and not tools and not barred:
+    once = (
+        f"; at most once: {', '.join(str(call.get('name')) for call in single if isinstance(call, Mapping))}"
+        if single
+        else ""
+    )
+    said = f"{mode}: {names or 'no call'}{'; nothing forbidden' if barred else ''}{once}"
+    if mode == "contains" and not tools and not barred and not single:
         return _unknown("trajectory", NOTHING_REQUIRED) | {"assertion": said}
     try:
         found = match(made, tools, mode=mode, forbidden=barred)  # type: ignore[arg-type]  # the mode is checked there
+        again = [
+            name
+            for call in single
+            for name in match(made, [], mode="contains", forbidden=[call]).forbidden[1:]
+        ]
     except (MalformedCallError, UnknownModeError) as error:
         return _unknown("trajectory", str(error)) | {"assertion": said}
-    return _row("trajectory", said, found.matched, found)
+    row = _row("trajectory", said, found.matched and not again, found)
+    if again:
+        row["reason"] = "; ".join(filter(None, (_told(found), f"made again: {', '.join(again)}")))
+    return row
 
 
 def _text(key: str, demanded: object, texts: Sequence[str] | None) -> Row:

@@ -36,7 +36,9 @@ def errors_page(
     listed = most_severe_first(clusters, "n_turns").head(LISTED)
     keys = listed.select("methodology_version", "agent_id", "cluster_id")
     failures = read("failures", keys, columns=_FAILURE)
-    rows = cluster_rows(listed, failures, trends.filter(methodology_version=version), has_page, paths)
+    issues = read("error_issues", keys)
+    trends = trends.filter(methodology_version=version)
+    rows = cluster_rows(listed, failures, trends, issues, has_page, paths)
     for row in rows:
         agent_id = row["row"]["agent_id"]
         row |= {"name": names.get(agent_id, agent_id), "href": f"{paths.agent(agent_id, version)}#errors"}
@@ -51,15 +53,23 @@ def errors_page(
 
 
 def cluster_rows(
-    clusters: pl.DataFrame, failures: pl.DataFrame, trends: pl.DataFrame, has_page: HasPage, paths: Paths
+    clusters: pl.DataFrame,
+    failures: pl.DataFrame,
+    trends: pl.DataFrame,
+    issues: pl.DataFrame,
+    has_page: HasPage,
+    paths: Paths,
 ) -> list[dict[str, Any]]:
     """Return error clusters, most severe first, each with its change since the baseline and its examples.
+
+    Each also has its row of `error_issues` if it was ever fixed, else None.
 
     All frames contain rows of one version.
     """
     key = ("agent_id", "cluster_id")
     changes = {(agent, cluster): said for agent, cluster, said in trends.select(*key, change()).iter_rows()}
     failures_of = by_key(failures, *key)
+    issue_of = by_key(issues.filter(pl.col("fixed_in").is_not_null()), *key)
     rows = []
     for row in most_severe_first(clusters, "n_turns").to_dicts():
         cluster = (row["agent_id"], row["cluster_id"])
@@ -68,6 +78,7 @@ def cluster_rows(
             {
                 "row": row,
                 "change": changes.get(cluster) or row["trend"],
+                "issue": next(iter(only(issue_of, *cluster)), None),
                 "examples": [_example(failure, has_page, paths) for failure in of_cluster[:EXAMPLES]],
                 "n_more": max(0, len(of_cluster) - EXAMPLES),
             }
