@@ -1,7 +1,7 @@
 """Read Claude Code session logs (`~/.claude/projects/…/*.jsonl`): lines {"type": "user" | "assistant", "sessionId", "message"}."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -84,12 +84,12 @@ def read(source: Source) -> Iterator[Found]:
 
     A session is the branch that it ended in: prompts that the person went back from are omitted with their answers.
     """
-    agents = _agents(source)
+    log = _Log(source)
     records = grouped(
-        source, lambda: _lines(source, agents), lambda value: text_of(mapping(value).get("session"))
+        source, lambda: _lines(source, log), lambda value: text_of(mapping(value).get("session"))
     )
     yield from conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
-    for text, numbers in _unknown(source).items():
+    for text, numbers in log.unknown.items():
         for reason in described([text] * len(numbers)):
             yield Refusal(source.file, numbers[0], reason)
 
@@ -106,18 +106,43 @@ def _is_spoken(line: _Line) -> bool:
     return line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
 
 
-def _unknown(source: Source) -> dict[str, list[int]]:
-    """Return a description of each unknown type of line, with the numbers of its lines."""
-    found: dict[str, list[int]] = {}
-    for record in json_lines(source.path, source.file):
-        line = mapping(record.value) if isinstance(record, Record) else {}
-        kind = line.get("type")
-        if isinstance(record, Record) and not _is_spoken(line) and kind not in _BY_PROGRAM:
-            found.setdefault(not_read("line of type", kind), []).append(record.number)
-    return found
+class _Log:
+    """Know, after one reading, the sessions in which somebody speaks, the subagents, and the lines of unknown types."""
+
+    def __init__(self, source: Source) -> None:
+        self.unknown: dict[str, list[int]] = {}
+        """Description of each unknown type of line → the numbers of its lines."""
+        self._spoken: set[str] = set()
+        self._spoken_aside: list[tuple[int, str]] = []
+        self._agents = _agents(self._watched(source))
+        self._spoken |= {f"{name}/{self._agents[number]}" for number, name in self._spoken_aside}
+
+    def session(self, record: Record) -> str:
+        """Return the session of a line, or the subagent of the session."""
+        session = text_of(mapping(record.value).get("sessionId")) or "session"
+        agent = self._agents.get(record.number)
+        return session if agent is None else f"{session}/{agent}"
+
+    def is_spoken_in(self, session: str) -> bool:
+        """Return whether somebody speaks in a session or a subagent's conversation."""
+        return session in self._spoken
+
+    def _watched(self, source: Source) -> Iterator[Record]:
+        for record in json_lines(source.path, source.file):
+            line = mapping(record.value) if isinstance(record, Record) else {}
+            if not isinstance(record, Record):
+                continue
+            if not _is_spoken(line):
+                if (kind := line.get("type")) not in _BY_PROGRAM:
+                    self.unknown.setdefault(not_read("line of type", kind), []).append(record.number)
+            elif line.get("isSidechain") is True:
+                self._spoken_aside.append((record.number, text_of(line.get("sessionId")) or "session"))
+            else:
+                self._spoken.add(text_of(line.get("sessionId")) or "session")
+            yield record
 
 
-def _agents(source: Source) -> dict[int, str]:
+def _agents(records: Iterable[Record]) -> dict[int, str]:
     """Return the subagent of each line of a side chain, by the line's number.
 
     Lines of one subagent are linked by their parents, by the calls that they answer, and by `agentId`, which only some
@@ -134,9 +159,9 @@ def _agents(source: Source) -> dict[int, str]:
             component = merged[component]
         return component
 
-    for record in json_lines(source.path, source.file):
-        line = mapping(record.value) if isinstance(record, Record) else {}
-        if not isinstance(record, Record) or line.get("isSidechain") is not True:
+    for record in records:
+        line = mapping(record.value)
+        if line.get("isSidechain") is not True:
             continue
         session = text_of(line.get("sessionId")) or "session"
         blocks = [mapping(block) for block in listed(mapping(line.get("message")).get("content"))]
@@ -168,23 +193,13 @@ def _agents(source: Source) -> dict[int, str]:
     return {number: names[c] or numbers[root(c)] for number, c in of_line.items()}
 
 
-def _lines(source: Source, agents: Mapping[int, str]) -> Iterator[Item]:
+def _lines(source: Source, log: _Log) -> Iterator[Item]:
     """Yield the lines, each with its session or subagent; only sessions in which somebody speaks are yielded."""
-    spoken = {
-        _session(record, agents)
-        for record in json_lines(source.path, source.file)
-        if isinstance(record, Record) and _is_spoken(mapping(record.value))
-    }
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
             yield record
-        elif isinstance(record.value, dict) and (session := _session(record, agents)) in spoken:
+        elif isinstance(record.value, dict) and log.is_spoken_in(session := log.session(record)):
             yield Record(record.number, {"session": session, "line": record.value}, record.size)
-
-
-def _session(record: Record, agents: Mapping[int, str]) -> str:
-    session = text_of(mapping(record.value).get("sessionId")) or "session"
-    return f"{session}/{agents[record.number]}" if record.number in agents else session
 
 
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
@@ -333,6 +348,8 @@ def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fi
     exists, it is delivered when it leaves the queue; if it never leaves it, the agent did not get it.
     """
     found: dict[int, list[Fields]] = {}
+    if not any(line.get("type") in ("attachment", "queue-operation") for line in lines):
+        return found
     said = Counter(
         text.strip()
         for line in lines

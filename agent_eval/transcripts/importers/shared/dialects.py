@@ -31,7 +31,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
 )
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
-from agent_eval.transcripts.importers.rules.order import time_of
+from agent_eval.transcripts.importers.rules.order import TIME_KEYS, time_of
 from agent_eval.transcripts.importers.rules.settling import FAILED
 from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unread_of
@@ -105,6 +105,18 @@ _RESULT_ITEMS = frozenset(
 )
 
 
+_PLAIN_TEXT = frozenset({"role", "content"})
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT_BLOCKS = ("thinking_blocks", "reasoning_details")
+_OF_THOUGHTS = frozenset({*_THOUGHTS, *_THOUGHT_BLOCKS})
+_OF_MEASURES = frozenset(
+    {
+        *TIME_KEYS,
+        *("generation_time_seconds", "latency_ms", "usage", "cost_usd", "cost", "raw_data"),
+        *("finish_reason", "stop_reason", "stopReason"),
+    }
+)
+_OF_CALLS = frozenset({"tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs"})
 _MARKS = frozenset({"step-start", "cachePoint"})
 """Types or keys of parts that only mark a place."""
 
@@ -130,17 +142,18 @@ class _Parts:
         return {"attachments": self.attachments} if self.attachments else {}
 
 
-def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fields]:
+def native_messages(values: Iterable[JsonValue], role: str = "user", first: int = 0) -> list[Fields]:
     """Return the native messages of message-like values, in order.
 
     Args:
         values: The messages, items or strings.
         role: The role of values that are strings.
+        first: Index of the first value in its list, for the message about an unknown role.
 
     Raises:
         NotThisFormatError: If a value is neither a string nor an object with a known role or kind.
     """
-    return [message for i, value in enumerate(values) for message in _messages(value, role, i)]
+    return [message for i, value in enumerate(values, first) for message in _messages(value, role, i)]
 
 
 def is_foreign(message: Mapping[str, JsonValue]) -> bool:
@@ -179,6 +192,10 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         return
     if not isinstance(value, dict):
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
+    is_text = value.keys() == _PLAIN_TEXT and isinstance(value["content"], str)
+    if is_text and (known := known_role(value["role"])) not in (None, "tool"):  # nothing else is looked for
+        yield {"role": known, "content": value["content"]}
+        return
     value = _opened(value)
     kind = _kind(value)
     when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
@@ -307,10 +324,12 @@ def _failed(value: Mapping[str, JsonValue]) -> Fields:
 
 def thought_of(value: Mapping[str, JsonValue]) -> str | None:
     """Return the model's reasoning beside the content of its message, or None; only one of its keys is read."""
-    for key in ("reasoning_content", "reasoning", "thinking"):
+    if _OF_THOUGHTS.isdisjoint(value):
+        return None
+    for key in _THOUGHTS:
         if (text := _thought(value.get(key))) is not None:
             return text
-    blocks = [*listed(value.get("thinking_blocks")), *listed(value.get("reasoning_details"))]
+    blocks = [block for key in _THOUGHT_BLOCKS for block in listed(value.get(key))]
     keys = ("thinking", "text", "summary")
     said = (_thought(mapping(block).get(key)) for block in blocks for key in keys)
     return "\n".join(filter(None, said)) or None
@@ -413,6 +432,8 @@ def _add_result(value: Mapping[str, JsonValue], found: _Parts) -> None:
 
 def _add_calls(value: Mapping[str, JsonValue], found: _Parts) -> None:
     """Add the calls beside the content of a message, also those whose arguments are not JSON."""
+    if _OF_CALLS.isdisjoint(value):
+        return
     more = mapping(value.get("additional_kwargs"))
     calls = parsed(value.get("tool_calls"))
     named = listed([calls] if isinstance(calls, dict) else calls)
@@ -596,6 +617,8 @@ def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
 
 def measured(value: Mapping[str, JsonValue]) -> Fields:
     """Return the time, latency, usage, cost and stop reason of a message, if present."""
+    if _OF_MEASURES.isdisjoint(value):
+        return {}
     seconds = number_of(value.get("generation_time_seconds"))
     latency = number_of(value.get("latency_ms"))
     fields: Fields = {

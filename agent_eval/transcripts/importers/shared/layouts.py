@@ -130,7 +130,10 @@ class _Group:
 
 
 def grouped(
-    source: Source, items: Callable[[], Iterator[Item]], key: Callable[[JsonValue], str | None]
+    source: Source,
+    items: Callable[[], Iterator[Item]],
+    key: Callable[[JsonValue], str | None],
+    prepared: Callable[[Item], Item] = lambda item: item,
 ) -> Iterator[Item]:
     """Group records with equal keys into one record {"key": …, "records": […]} per key.
 
@@ -143,20 +146,25 @@ def grouped(
         source: The file.
         items: Function that yields the records; called twice.
         key: Function that returns the key of a record's value.
+        prepared: Function that converts each record once, before it is stored in its group; it may refuse the record.
     """
     left = Counter(key(item.value) for item in items() if isinstance(item, Record))
     groups: dict[str, _Group] = {}
     held = 0
-    for item in items():
+    for raw in items():
+        item = prepared(raw)
+        name = key(raw.value) if isinstance(raw, Record) else None
         if not isinstance(item, Record):
             yield item
-            continue
-        name = key(item.value)
-        if name is None:
+            if name is None:
+                continue
+        elif name is None:
             yield Record(item.number, {"key": None, "records": [item.value]}, item.size)
             continue
         left[name] -= 1
-        if held + item.size > MOST_HELD:
+        if not isinstance(item, Record):
+            pass
+        elif held + item.size > MOST_HELD:
             yield Refusal(source.file, item.number, _TOO_MUCH)
         else:
             group = groups.setdefault(name, _Group(item.number))

@@ -56,8 +56,22 @@ def read(source: Source) -> Iterator[Found]:
 
     A trace that the file delivers in several records, such as overlapping pages of the API, is one trace.
     """
-    records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
-    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+    groups = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
+    records = or_nothing_found(source, map(_as_recorded, groups), EXPECTED)
+    return conversations(source, NAME, records, _conversation)
+
+
+def _as_recorded(item: Item) -> Item:
+    """Return a single trace without a session in the form of which earlier releases stored the hash."""
+    group = mapping(item.value) if isinstance(item, Record) else {}
+    traces = listed(group.get("records"))
+    if (
+        not isinstance(item, Record)
+        or len(traces) != 1
+        or mapping(mapping(traces[0]).get("trace")).get("sessionId")
+    ):
+        return item
+    return Record(item.number, {**group, "key": None}, item.size)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
