@@ -86,7 +86,10 @@ def read(source: Source) -> Iterator[Found]:
     """
     log = _Log(source)
     records = grouped(
-        source, lambda: _lines(source, log), lambda value: text_of(mapping(value).get("session"))
+        source,
+        lambda: _lines(source, log),
+        lambda value: text_of(mapping(value).get("session")),
+        counts=log.n_lines,
     )
     yield from conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
     for text, numbers in log.unknown.items():
@@ -112,14 +115,18 @@ class _Log:
     def __init__(self, source: Source) -> None:
         self.unknown: dict[str, list[int]] = {}
         """Description of each unknown type of line → the numbers of its lines."""
+        self.n_lines: Counter[str] = Counter()
+        """Number of lines of each session and subagent in which somebody speaks."""
         self._spoken: set[str] = set()
-        self._spoken_aside: list[tuple[int, str]] = []
+        self._aside: list[tuple[int, str, bool]] = []  # lines of subagents: number, session, is spoken
         self._agents = _agents(self._watched(source))
-        self._spoken |= {f"{name}/{self._agents[number]}" for number, name in self._spoken_aside}
+        for number, session, is_spoken in self._aside:
+            self.n_lines[name := f"{session}/{self._agents[number]}"] += 1
+            self._spoken |= {name} if is_spoken else set()
 
     def session(self, record: Record) -> str:
         """Return the session of a line, or the subagent of the session."""
-        session = text_of(mapping(record.value).get("sessionId")) or "session"
+        session = _session(mapping(record.value))
         agent = self._agents.get(record.number)
         return session if agent is None else f"{session}/{agent}"
 
@@ -129,17 +136,22 @@ class _Log:
 
     def _watched(self, source: Source) -> Iterator[Record]:
         for record in json_lines(source.path, source.file):
-            line = mapping(record.value) if isinstance(record, Record) else {}
             if not isinstance(record, Record):
                 continue
-            if not _is_spoken(line):
-                if (kind := line.get("type")) not in _BY_PROGRAM:
-                    self.unknown.setdefault(not_read("line of type", kind), []).append(record.number)
-            elif line.get("isSidechain") is True:
-                self._spoken_aside.append((record.number, text_of(line.get("sessionId")) or "session"))
-            else:
-                self._spoken.add(text_of(line.get("sessionId")) or "session")
+            line = mapping(record.value)
+            is_spoken, session, kind = _is_spoken(line), _session(line), line.get("type")
+            if not is_spoken and kind not in _BY_PROGRAM:
+                self.unknown.setdefault(not_read("line of type", kind), []).append(record.number)
+            if line.get("isSidechain") is True:
+                self._aside.append((record.number, session, is_spoken))
+            elif isinstance(record.value, dict):
+                self.n_lines[session] += 1
+                self._spoken |= {session} if is_spoken else set()
             yield record
+
+
+def _session(line: _Line) -> str:
+    return text_of(line.get("sessionId")) or "session"
 
 
 def _agents(records: Iterable[Record]) -> dict[int, str]:

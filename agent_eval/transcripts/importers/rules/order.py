@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -41,25 +42,38 @@ def point_in_time(value: JsonValue) -> datetime.datetime | None:
     Raises:
         NotThisFormatError: If the value is anything else.
     """
+    if isinstance(value, str) and value:
+        return _point_of_text(value)
     if value is None or value == "" or isinstance(value, bool):
         return None
-    number = float(value) if isinstance(value, str) and _DIGITS.fullmatch(value.strip()) else number_of(value)
     try:
-        if number is not None:
-            scale = next((scale for least, scale in _SCALES if number > least), 1)
-            return datetime.datetime.fromtimestamp(number * scale, datetime.UTC)
-        if isinstance(value, str):
-            text = value.strip()
-            if dotted := _DOTTED.fullmatch(text):
-                day, month, year, hour, minute, second = (int(part or 0) for part in dotted.groups())
-                return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
-            try:
-                return parse_timestamp(text)
-            except ValueError:
-                return parsedate_to_datetime(text).astimezone(datetime.UTC)
-    except (ValueError, TypeError, OverflowError, OSError):
+        if (number := number_of(value)) is not None:
+            return _point_of_number(number)
+    except (ValueError, OverflowError, OSError):
         pass
     raise NotThisFormatError(f"{str(value)[:60]!r} is not a known form of a time; {_FORMS}")
+
+
+def _point_of_number(number: float) -> datetime.datetime:
+    scale = next((scale for least, scale in _SCALES if number > least), 1)
+    return datetime.datetime.fromtimestamp(number * scale, datetime.UTC)
+
+
+@lru_cache(maxsize=1024)  # the time of a line is read for the line, its message and their order
+def _point_of_text(value: str) -> datetime.datetime:
+    text = value.strip()
+    try:
+        if _DIGITS.fullmatch(text):
+            return _point_of_number(float(text))
+        if dotted := _DOTTED.fullmatch(text):
+            day, month, year, hour, minute, second = (int(part or 0) for part in dotted.groups())
+            return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+        try:
+            return parse_timestamp(text)
+        except ValueError:
+            return parsedate_to_datetime(text).astimezone(datetime.UTC)
+    except (ValueError, TypeError, OverflowError, OSError):
+        raise NotThisFormatError(f"{value[:60]!r} is not a known form of a time; {_FORMS}") from None
 
 
 def time_text(value: JsonValue) -> str | None:

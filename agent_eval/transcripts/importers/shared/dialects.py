@@ -198,17 +198,16 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         return
     value = _opened(value)
     kind = _kind(value)
-    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
     if kind in _RESULT_ITEMS:
-        yield when | _result(value)
+        yield _when(value) | _result(value)
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
-        yield from (when | message for message in _called(value))
+        yield from (_when(value) | message for message in _called(value))
     elif kind == "reasoning" and "role" not in value:
         parts = [*listed(value.get("summary")), *listed(value.get("content"))]
         if unread := [_unread(part) for part in parts if _plain(part) is None]:
             yield {"role": "developer", "content": None, UNREAD: unread}
         if thought := "\n".join(filter(None, map(_plain, parts))):
-            yield when | {"role": "assistant", "content": None, "reasoning": thought}
+            yield _when(value) | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
             yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}
@@ -220,6 +219,11 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
     else:
         for step in steps({**value, "role": found}):
             yield from _spoken(step, found)
+
+
+def _when(value: Mapping[str, JsonValue]) -> Fields:
+    """Return the field `timestamp` of a message; empty if it has no time."""
+    return {"timestamp": said} if (said := time_of(value)) is not None else {}
 
 
 def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -302,8 +306,7 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     if isinstance(model := value.get("model"), str):
         message["model"] = model
     is_shown = parts.texts or parts.calls or parts.reasoning or parts.unread or not parts.results
-    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
-    answers = [{**when, **result} for result in parts.results]
+    answers = [{**_when(value), **result} for result in parts.results]
     if role != "assistant":
         yield from answers
     if is_shown:

@@ -134,6 +134,7 @@ def grouped(
     items: Callable[[], Iterator[Item]],
     key: Callable[[JsonValue], str | None],
     prepared: Callable[[Item], Item] = lambda item: item,
+    counts: Counter[str] | None = None,
 ) -> Iterator[Item]:
     """Group records with equal keys into one record {"key": …, "records": […]} per key.
 
@@ -147,8 +148,10 @@ def grouped(
         items: Function that yields the records; called twice.
         key: Function that returns the key of a record's value.
         prepared: Function that converts each record once, before it is stored in its group; it may refuse the record.
+        counts: Number of records of each key, if it is known; the items are then read once.
     """
-    left = Counter(key(item.value) for item in items() if isinstance(item, Record))
+    left: Counter[str | None] = Counter(counts)
+    left = left if counts is not None else Counter(key(i.value) for i in items() if isinstance(i, Record))
     groups: dict[str, _Group] = {}
     held = 0
     for raw in items():
