@@ -20,7 +20,6 @@ from agent_eval.transcripts.importers.base import (
     or_nothing_found,
     paid,
     text_of,
-    without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, ended_in
@@ -218,7 +217,9 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
     lines = parents_first(log_in_time_order(lines, lambda line: line.get("timestamp")), _uuid, _parent)
     kept = _kept(lines)
-    left_out = Counter({WITHDRAWN: sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))})
+    left_out: Counter[str] = Counter()
+    if len(kept) < len(lines):
+        left_out[WITHDRAWN] = sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))
     prompts = _queued(kept, left_out)
     thread = Thread()
     messages: list[Fields] = []
@@ -251,17 +252,19 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
             of_id[own_id] = messages[-1] if not found else found[0]
         messages += found
         last_id = own_id if message.get("role") == "assistant" else None
-        thread.metadata = {**without_nulls({key: text_of(line.get(key)) for key in _META}), **thread.metadata}
+        for key in _META:
+            if key not in thread.metadata and (text := text_of(line.get(key))) is not None:
+                thread.metadata[key] = text
     thread.extend(told_apart(messages))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages of the user or the agent")
     thread.failure = _failure(thread.messages)
     key = text_of(group.get("key")) or str(number)
-    spoken = [line for line in lines if _is_spoken(line)]
+    first = next((line for line in lines if _is_spoken(line)), {})
     if any(
         line.get("sessionId") is not None for line in lines
     ):  # a copied history keeps the id of its first line
-        names = [key, next((text_of(line.get("uuid")) for line in spoken), None)]
+        names = [key, _uuid(first)]
         thread.metadata[SOURCE_SESSIONS] = [name for name in names if name is not None]
     named: Fields = {"conversation_id": ids.named(key), LEFT_OUT: [*left_out.elements()]}
     return thread.fields() | named
@@ -294,9 +297,9 @@ def _kept(lines: list[_Line]) -> list[_Line]:
     A line outside of the last branch stays if it answers a call of the branch or is a part of one of its messages
     (parallel calls branch too), or if the log does not say from where it branches.
     """
-    spoken = [line for line in lines if _is_spoken(line)]
-    branch = ended_in(lines, _uuid, _parent, _uuid(spoken[-1]) if spoken else None)
-    if branch is None:
+    last = next((line for line in reversed(lines) if _is_spoken(line)), None)
+    branch = ended_in(lines, _uuid, _parent, None if last is None else _uuid(last))
+    if branch is None or all((uuid := _uuid(line)) is None or uuid in branch for line in lines):
         return lines
     known = {uuid: line for line in lines if (uuid := _uuid(line)) is not None}
     on_branch = [known[uuid] for uuid in branch]

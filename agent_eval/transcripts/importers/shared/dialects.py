@@ -117,6 +117,13 @@ _OF_MEASURES = frozenset(
     }
 )
 _OF_CALLS = frozenset({"tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs"})
+_ITEMS = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
+_KEYS_OF_PARTS = {
+    **dict.fromkeys(("text", "input_text", "output_text"), frozenset({"type", "text"})),
+    "tool_use": frozenset({"type", "id", "name", "input"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+}
+"""Type of a part → its keys, if it has no others; nothing else is looked for in such a part."""
 _MARKS = frozenset({"step-start", "cachePoint"})
 """Types or keys of parts that only mark a place."""
 
@@ -181,9 +188,8 @@ def _is_plain(part: JsonValue) -> bool:
 
 def is_message(value: JsonValue) -> bool:
     """Return whether a value is a message or conversation item in a supported form."""
-    items = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
     fields = _opened(value) if isinstance(value, dict) else {}
-    return _role(fields) is not None or _kind(fields) in items
+    return _role(fields) is not None or _kind(fields) in _ITEMS
 
 
 def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
@@ -365,9 +371,18 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
     return found
 
 
-def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
-    kind = _kind(dict(part))
-    if isinstance(thought := part.get("reasoningContent"), dict):  # Bedrock
+def _take(part: dict[str, JsonValue], found: _Parts) -> None:
+    kind = _kind(part)
+    is_plain = part.keys() <= _KEYS_OF_PARTS.get(kind, frozenset())
+    if is_plain and isinstance(text := part.get("text"), str):
+        found.texts.append(text)
+    elif is_plain and isinstance(name := part.get("name"), str) and name:
+        found.calls.append(
+            {"id": text_of(part.get("id")) or None, "name": name, "arguments": part.get("input")}
+        )
+    elif is_plain and kind == "tool_result":
+        _add_result(part, found)
+    elif isinstance(thought := part.get("reasoningContent"), dict):  # Bedrock
         text = mapping(thought.get("reasoningText")).get("text")
         found.reasoning += [text] if isinstance(text, str) else []
     elif part.get("thought") is True or kind in _REASONING_PARTS:
@@ -376,7 +391,7 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.reasoning += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         found.unread += [] if said or is_empty else [not_read("part of type", kind or "thought")]
-    elif (attachment := attachment_of(dict(part))) is not None:
+    elif (attachment := attachment_of(part)) is not None:
         found.texts.append(attachment.placeholder)
         found.attachments.append(attachment.model_dump())
     elif isinstance(call := _inner(part, "functionCall", "function_call", "toolUse", "tool_call"), dict):
@@ -402,7 +417,7 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.texts += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         if not said and not is_empty:
-            found.unread.append(_unread(dict(part)))
+            found.unread.append(_unread(part))
     elif kind not in _MARKS and not _MARKS & part.keys():
         found.unread.append(not_read("part of type", kind))
 

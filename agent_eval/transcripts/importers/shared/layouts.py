@@ -22,7 +22,7 @@ from agent_eval.formats.streams import (
     opened,
     record_of,
 )
-from agent_eval.transcripts.importers.base import LeftOut, Source, array_records, mapping
+from agent_eval.transcripts.importers.base import LeftOut, Source, array_records
 from agent_eval.transcripts.importers.shared.csv_rows import columns, csv_rows
 
 Layout = Literal["lines", "array", "document", "table"]
@@ -101,6 +101,7 @@ ONE_ID = (
 )
 _OWN_IDS = ("id", "span", "spanId", "span_id", "message_id", "messageId", "uuid")
 """Keys of a record's own id."""
+_KEYS_OF_IDS = frozenset(_OWN_IDS)
 
 
 @dataclass
@@ -112,9 +113,9 @@ class _Group:
 
     def has_copy(self, value: JsonValue) -> bool:
         """Return whether the group has a record with the same id and content; otherwise remember the record."""
-        name = next(
-            (own for key in _OWN_IDS if isinstance(own := mapping(value).get(key), str) and own), None
-        )
+        if not isinstance(value, dict) or _KEYS_OF_IDS.isdisjoint(value):
+            return False
+        name = next((own for key in _OWN_IDS if isinstance(own := value.get(key), str) and own), None)
         if name is None:
             return False
         known = self.by_id.setdefault(name, [])

@@ -31,6 +31,8 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
         return [dict(message)]
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
     given = listed(message[key]) if key else []
+    if message.get("role") != "assistant" and key != "blocks":
+        return [dict(message)]
     invoked = listed(message.get("toolInvocations")) if key != "parts" else []
     said = message.get("content")
     parts = [new for part in (*invoked, *given) for new in _expanded(part)]
@@ -38,7 +40,7 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
         parts.append({"type": "text", "text": said})
     rest = {k: v for k, v in message.items() if k not in _LISTS}
     if message.get("role") != "assistant":
-        return [{**rest, "content": parts}] if key == "blocks" else [dict(message)]
+        return [{**rest, "content": parts}]
     cut: list[list[JsonValue]] = [[]]
     for part in parts:
         if cut[-1] and _is_result(cut[-1][-1]) and not _is_result(part):
