@@ -110,28 +110,25 @@ def parents_first(
     items: Sequence[_Item], own: Callable[[_Item], str | None], parent: Callable[[_Item], str | None]
 ) -> list[_Item]:
     """Return the items so that each one follows its parent; otherwise their order is unchanged."""
-    known = {name for item in items if (name := own(item)) is not None}
-    waiting: dict[str, list[_Item]] = {}
+    names = [own(item) for item in items]
+    known = {*names} - {None}
+    waiting: dict[str, list[tuple[_Item, str | None]]] = {}
     done: set[str] = set()
     found: list[_Item] = []
-
-    def put(first: _Item) -> None:
-        ready = [first]
+    for item, name in zip(items, names, strict=True):
+        before = parent(item)
+        if before is not None and before in known and before not in done and before != name:
+            waiting.setdefault(before, []).append((item, name))
+            continue
+        ready = [(item, name)]
         while ready:
-            item = ready.pop(0)
-            found.append(item)
-            if (name := own(item)) is not None:
+            following, name = ready.pop(0)
+            found.append(following)
+            if name is not None:
                 done.add(name)
                 ready = [*waiting.pop(name, ()), *ready]
-
-    for item in items:
-        before = parent(item)
-        if before is not None and before in known and before not in done and before != own(item):
-            waiting.setdefault(before, []).append(item)
-        else:
-            put(item)
-    for left in [*waiting.values()]:  # parents in a circle: file order
-        found += left
+    for left in waiting.values():  # parents in a circle: file order
+        found += [item for item, _ in left]
     return found
 
 

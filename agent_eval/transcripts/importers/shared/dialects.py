@@ -112,10 +112,11 @@ _OF_THOUGHTS = frozenset({*_THOUGHTS, *_THOUGHT_BLOCKS})
 _OF_MEASURES = frozenset(
     {
         *TIME_KEYS,
-        *("generation_time_seconds", "latency_ms", "usage", "cost_usd", "cost", "raw_data"),
-        *("finish_reason", "stop_reason", "stopReason"),
+        *("generation_time_seconds", "latency_ms", "usage", "cost_usd", "cost"),
+        *("finish_reason", "stop_reason", "stopReason", "raw_data"),
     }
 )
+_OF_REASONS = frozenset({"finish_reason", "stop_reason", "stopReason", "raw_data"})
 _OF_CALLS = frozenset({"tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs"})
 _ITEMS = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
 _KEYS_OF_PARTS = {
@@ -627,6 +628,8 @@ def parsed(value: JsonValue) -> JsonValue:
 
 def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
     """Return the stop reason, from the message or from the raw reply that tau2 stores with it."""
+    if _OF_REASONS.isdisjoint(value):
+        return None
     places = (value, mapping(value.get("raw_data")))
     names = ("finish_reason", "stop_reason", "stopReason")
     found = (place.get(name) for place in places for name in names)
