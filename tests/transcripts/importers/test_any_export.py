@@ -698,6 +698,18 @@ CASES = {
          for own, role, text in [("1", U, "q1"), ("1", U, "q1"), ("2", A, "a1")]],
         [PAIR], ("copies of another one",),
     ),
+    "error-beside-the-output-of-a-run": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 0, input="q1", output={"role": A, "content": None, "tool_calls": [call("f")]}),
+            observation("f", "TOOL", None, 1, output="half", level="ERROR", statusMessage="too late")]}],
+        [[(U, "q1"), (A, None), (T, "half\ntoo late")]], (), ("half\ntoo late",),
+    ),
+    "error-beside-the-outputs-of-a-run": Case(
+        [run("r", "chain", None, 0), run("l", "llm", "r", 1, inputs={"messages": [{"type": "human", "content": "q1"}]},
+             outputs={"generations": [[{"message": {"type": "ai", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": "c1"}]}}]]}),
+         run("f", "tool", "r", 2, outputs={"output": "half"}, error="too late")],
+        [[(U, "q1"), (A, ""), (T, "half\ntoo late")]], (), ("half\ntoo late",),
+    ),
     "span-delivered-twice": Case(
         [spans(asked("q1", "a1")), spans(asked("q1", "a1"))], [PAIR], ("copies of another one",),
     ),
@@ -734,6 +746,26 @@ def test_thoughts_beside_a_message_are_no_text(tmp_path: Path) -> None:
         (value.get("messages") or value["history"])[1] |= thoughts
         (talk,) = read(lines([value]), tmp_path)
         assert talk.metadata["reasoning"] == [{"message_index": 1, "text": "Hm."}]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"messages": [*chat_of(PAIR[:1]), {"role": A, "content": [{"type": "redacted_thinking", "data": "Emw"}, "a1"]}]},
+        {"messages": [*chat_of(PAIR), {"role": A, "content": "a2", "reasoning_details": [{"type": "reasoning.encrypted", "data": "Emw"}]}]},
+        {"object": "response", "id": "r", "input": "q1", "output": [
+            {"type": "reasoning", "summary": [], "encrypted_content": "Emw"}, {"type": "message", "role": A, "content": "a1"}]},
+    ],
+)  # fmt: skip
+def test_a_thought_that_nobody_can_read_is_kept_as_encrypted(value: Any, tmp_path: Path) -> None:
+    (talk,) = read(lines([value]), tmp_path)
+    assert [thought["text"] for thought in talk.metadata["reasoning"]] == ["[encrypted]"]
+    assert "Emw" not in talk.model_dump_json()
+
+
+def test_a_stored_response_has_its_time(tmp_path: Path) -> None:
+    (talk,) = read(lines([response("r1", None, "q1", "a1", 0)]), tmp_path)
+    assert [m.timestamp for m in talk.messages] == [None, "2023-11-14T22:13:20Z"]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

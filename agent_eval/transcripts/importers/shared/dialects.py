@@ -105,6 +105,8 @@ _RESULT_ITEMS = frozenset(
 )
 
 
+ENCRYPTED = "[encrypted]"
+"""The text of a thought that the provider encrypted, so that nobody can read it."""
 _PLAIN_TEXT = frozenset({"role", "content"})
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _THOUGHT_BLOCKS = ("thinking_blocks", "reasoning_details")
@@ -213,7 +215,8 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         parts = [*listed(value.get("summary")), *listed(value.get("content"))]
         if unread := [_unread(part) for part in parts if _plain(part) is None]:
             yield {"role": "developer", "content": None, UNREAD: unread}
-        if thought := "\n".join(filter(None, map(_plain, parts))):
+        thought = "\n".join(filter(None, map(_plain, parts)))
+        if thought := thought or (ENCRYPTED if value.get("encrypted_content") else ""):
             yield _when(value) | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
@@ -342,7 +345,8 @@ def thought_of(value: Mapping[str, JsonValue]) -> str | None:
     blocks = [block for key in _THOUGHT_BLOCKS for block in listed(value.get(key))]
     keys = ("thinking", "text", "summary")
     said = (_thought(mapping(block).get(key)) for block in blocks for key in keys)
-    return "\n".join(filter(None, said)) or None
+    is_encrypted = any(mapping(block).get("data") for block in blocks)
+    return "\n".join(filter(None, said)) or (ENCRYPTED if is_encrypted else None)
 
 
 def _thought(value: JsonValue) -> str | None:
@@ -387,8 +391,9 @@ def _take(part: dict[str, JsonValue], found: _Parts) -> None:
         text = mapping(thought.get("reasoningText")).get("text")
         found.reasoning += [text] if isinstance(text, str) else []
     elif part.get("thought") is True or kind in _REASONING_PARTS:
-        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data", "thought"))
+        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "thought"))
         said = [text for text in texts if isinstance(text, str) and text][:1]
+        said = said or ([ENCRYPTED] if part.get("data") else [])
         found.reasoning += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         found.unread += [] if said or is_empty else [not_read("part of type", kind or "thought")]

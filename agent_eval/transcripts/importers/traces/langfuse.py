@@ -31,6 +31,7 @@ from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, ONE
 from agent_eval.transcripts.importers.shared.sessions import session_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 from agent_eval.transcripts.importers.traces.assembly import (
+    NO_MESSAGE,
     ModelCall,
     ToolRun,
     Trace,
@@ -288,7 +289,7 @@ def _error(observation: Mapping[str, JsonValue]) -> str | None:
     """Return the message of an observation that ended with an error, or None."""
     if observation.get("level") != "ERROR":
         return None
-    return text_of(observation.get("statusMessage")) or "error"
+    return text_of(observation.get("statusMessage")) or NO_MESSAGE
 
 
 def _is_tool(observation: Mapping[str, JsonValue]) -> bool:
