@@ -53,6 +53,10 @@ DISGUISES: dict[str, Disguise] = {
     "accents": lambda said, _: said.replace("a", "á").replace("e", "e\u0301"),
     "invisible letters": lambda said, _: said.replace("a", "a\u200b").replace("n ", "n\u00ad "),
     "full width": lambda said, _: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in said),
+    "other letters": lambda said, _: said.translate(str.maketrans("aegilostu", "ɐəɢɪɫøꓢꞇᴜ")),
+    "cherokee letters": lambda said, _: said.translate(str.maketrans("abcdegjkstz", "ᎪᏴᏟᎠᎬᏀᎫᏦᏚᎢᏃ")),
+    "digits": lambda said, _: re.sub(r"(?<=[a-z])[aeost](?=[a-z])", lambda m: "43057"["aeost".index(m[0])], said),
+    "reversed": lambda said, _: f"\u202e{said[::-1]}\u202c",
     "twice as long": lambda said, slot: f"{said} {text(slot, 45)}",
 }
 
@@ -189,6 +193,13 @@ def with_one_word_in_20_replaced(said: str, slot: str) -> str:
     return " ".join(words)
 
 
+def with_one_word_in_12_replaced(said: str, slot: str) -> str:
+    words, chance = said.split(), random.Random(slot)
+    for i in range(chance.randrange(12), len(words), 12):
+        words[i] = chance.choice(VARIED)
+    return " ".join(words)
+
+
 def with_sentences_reordered(said: str, slot: str) -> str:
     words = said.split()
     sentences = [words[i : i + 12] for i in range(0, len(words), 12)]
@@ -196,7 +207,11 @@ def with_sentences_reordered(said: str, slot: str) -> str:
     return " ".join(word for sentence in sentences for word in sentence)
 
 
-REWORDINGS: list[Disguise] = [with_one_word_in_20_replaced, with_sentences_reordered]
+REWORDINGS: list[Disguise] = [
+    with_one_word_in_20_replaced,
+    with_one_word_in_12_replaced,
+    with_sentences_reordered,
+]
 
 
 @pytest.mark.parametrize("reworded", REWORDINGS)
@@ -210,6 +225,21 @@ def test_a_session_of_another_agent_in_slightly_other_words_earns_no_rank(
         write(tmp_path, name, "s", said)
     ranks = {name: rank for name, (rank, _) in ranks_and_reasons(tmp_path).items()}
     assert ranks == ({"a": None, "a-copy": None} if n >= 7 else {"a": 1, "a-copy": 1})
+
+
+def test_a_text_moved_into_the_arguments_of_a_call_is_still_said(tmp_path: Path) -> None:
+    for name in ("a", "a-copy"):
+        slots = session_of("a")
+        for c in slots if name == "a-copy" else ():
+            for i, message in enumerate(c["messages"]):
+                if message["role"] == "assistant":
+                    arguments = {"to": {"user": {"texts": [message["content"]]}}}
+                    c["messages"][i] = message | {
+                        "content": "Sent.",
+                        "tool_calls": [{"id": str(i), "name": "say", "arguments": arguments}],
+                    }
+        write(tmp_path, name, "s", slots)
+    assert {rank for rank, _ in ranks_and_reasons(tmp_path).values()} == {None}
 
 
 @settings(max_examples=60, deadline=None)

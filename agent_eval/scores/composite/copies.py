@@ -16,11 +16,11 @@ from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, contain
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
 CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
-ALIKE, WHOLE = 0.75, 0.8
-"""Least share of each text, and least part of a session, that a copy of a whole session between agents has.
+ALIKE, ALIKE_ON_AVERAGE, WHOLE = 0.5, 0.6, 0.8
+"""Least share of each text, least mean share, and least part of a session, that a copy of a whole session between agents has.
 
-The mean share is at least `NEAR`: one word in 20 replaced leaves 0.85, and so do reordered sentences. Different agents
-that do the same household tasks of MINT share 0.75 of the text in single conversations, never in a session of tasks of all kinds."""
+One word in 12 replaced leaves 0.75 of the text, and one in 8 leaves 0.63. Honest sessions share less: over the common tasks of
+two agents of tau2 the mean is at most 0.09, of MINT 0.19, and of two trials of one agent of tau-bench 0.30."""
 _INDEXED = 64  # smallest hashes of a text that candidates are found by; with 16, a short text in a long one is missed
 _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 8
@@ -285,7 +285,7 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
         (session, partner)
         for session, partners in alike.items()
         for partner, units in partners.items()
-        if size(units) >= WHOLE * sizes[session] and mean(units) >= NEAR
+        if size(units) >= WHOLE * sizes[session] and mean(units) >= ALIKE_ON_AVERAGE
     }
     for session, partners in sorted(shared.items()):
         whole = {p for p in partners if not is_whole.isdisjoint({(session, p), (p, session)})}
