@@ -55,7 +55,9 @@ DISGUISES: dict[str, Disguise] = {
     "full width": lambda said, _: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in said),
     "other letters": lambda said, _: said.translate(str.maketrans("aegilostu", "ɐəɢɪɫøꓢꞇᴜ")),
     "cherokee letters": lambda said, _: said.translate(str.maketrans("abcdegjkstz", "ᎪᏴᏟᎠᎬᏀᎫᏦᏚᎢᏃ")),
-    "digits": lambda said, _: re.sub(r"(?<=[a-z])[aeost](?=[a-z])", lambda m: "43057"["aeost".index(m[0])], said),
+    "digits": lambda said, _: re.sub(
+        r"(?<=[a-z])[aeost](?=[a-z])", lambda m: "43057"["aeost".index(m[0])], said
+    ),
     "reversed": lambda said, _: f"\u202e{said[::-1]}\u202c",
     "twice as long": lambda said, slot: f"{said} {text(slot, 45)}",
 }
@@ -151,6 +153,38 @@ def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
     if status == "provisional":
         how = rf"repeated reply: [\w, ]+ of session s have the reply of \w+: {n} of 8 conversations"
         assert [bool(re.fullmatch(how, text)) for text in row["missing"]] == [True]
+
+
+ONE_REPLY: dict[str, Callable[[int], str]] = {
+    "another number": lambda k: f"I can help with that, case {k}.",
+    "another word": lambda k: f"I can help with that {text(str(k), 1)}.",
+    "a number as a word": lambda k: (
+        f"I will look into it now, {['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'][k]}."
+    ),
+    "rotated": lambda k: " ".join(
+        (["I", "can", "help", "you", "with", "that", "request", "today", "sir"] * 2)[k : k + 9]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_REPLY)
+def test_one_short_reply_with_small_changes_is_one_reply(tmp_path: Path, name: str) -> None:
+    slots = [
+        c | {"messages": asked(c["scenario"], ONE_REPLY[name](k), ONE_REPLY[name](k))["messages"]}
+        for k, c in enumerate(complete())
+    ]
+    write(tmp_path, "ada", "s", slots)
+    row = only(scored(tmp_path, rated("ada", "s")))
+    assert row["status"] == "provisional"
+    assert row["missing"][0].startswith("repeated reply: ")
+
+
+@pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
+def test_what_nobody_sees_is_no_reply(tmp_path: Path, reply: str) -> None:
+    write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])
+    row = only(scored(tmp_path, rated("ada", "s")))
+    assert row["status"] == "provisional"
+    assert "the agent never replied" in row["missing"][0]
 
 
 def board(

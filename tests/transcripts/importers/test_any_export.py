@@ -232,6 +232,14 @@ CASES = {
             **node("d", "c", A, content={"content_type": "text", "parts": ["a1"]})}}],
         [[(D, "of the file"), ("user", "q1"), (D, "42"), ("assistant", "a1")]],
     ),
+    "chatgpt-message-that-the-chat-hides": Case(
+        [{"conversation_id": "g", "current_node": "c", "mapping": {
+            **node("a", None, U, content={"content_type": "text", "parts": ["Be brief."]},
+                   metadata={"is_visually_hidden_from_conversation": True}),
+            **node("b", "a", U, content={"content_type": "text", "parts": ["q1"]}),
+            **node("c", "b", A, content={"content_type": "text", "parts": ["a1"]})}}],
+        [[(D, "Be brief."), *PAIR]],
+    ),
     # order
     "json-rows-newest-first": Case(
         [{"conversation_id": "c", "sender": s, "text": t, "created_at": when} for s, t, when in
