@@ -180,7 +180,7 @@ def test_one_short_reply_with_small_changes_is_one_reply(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
-def test_what_nobody_sees_is_no_reply(tmp_path: Path, reply: str) -> None:
+def test_what_is_shown_as_nothing_is_no_reply(tmp_path: Path, reply: str) -> None:
     write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])
     row = only(scored(tmp_path, rated("ada", "s")))
     assert row["status"] == "provisional"

@@ -765,7 +765,7 @@ def test_thoughts_beside_a_message_are_no_text(tmp_path: Path) -> None:
             {"type": "reasoning", "summary": [], "encrypted_content": "Emw"}, {"type": "message", "role": A, "content": "a1"}]},
     ],
 )  # fmt: skip
-def test_a_thought_that_nobody_can_read_is_kept_as_encrypted(value: Any, tmp_path: Path) -> None:
+def test_a_thought_that_cannot_be_read_is_kept_as_encrypted(value: Any, tmp_path: Path) -> None:
     (talk,) = read(lines([value]), tmp_path)
     assert [thought["text"] for thought in talk.metadata["reasoning"]] == ["[encrypted]"]
     assert "Emw" not in talk.model_dump_json()

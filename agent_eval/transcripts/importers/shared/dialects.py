@@ -106,7 +106,7 @@ _RESULT_ITEMS = frozenset(
 
 
 ENCRYPTED = "[encrypted]"
-"""The text of a thought that the provider encrypted, so that nobody can read it."""
+"""The text of a thought that the provider encrypted, so that it cannot be read."""
 _PLAIN_TEXT = frozenset({"role", "content"})
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _THOUGHT_BLOCKS = ("thinking_blocks", "reasoning_details")
