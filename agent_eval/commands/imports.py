@@ -263,7 +263,8 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
         what = f"{held} {_state(report)}{format_note}: {agent_id}/{report.session_id}"
     else:
         sessions = {report.session_id: report for _, report in done if report.n_imported}.values()
-        n, turns = sum(r.n_imported for r in sessions), sum(r.n_turns for r in sessions)
+        turns = sum(r.n_turns for r in (*sessions, *(r for _, r in done if not r.n_imported)))
+        n = sum(r.n_imported for r in sessions)
         refused = sum(r.n_refused for _, r in done)
         failed = sum(one.report is None and not one.is_skipped for one in reports)
         files = sum(r.n_imported > 0 or r.n_known > 0 for _, r in done)

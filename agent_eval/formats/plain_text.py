@@ -15,11 +15,13 @@ LONGEST = 2_000
 _LOOK_ALIKE = {
     letter: latin
     for letters, latins in {
-        "аеорсухікѕјԁһвмнтԛԝӏ": "aeopcyxiksjdhbmhtqwl",  # Cyrillic
-        "οαινκρτυχβγεηζω": "oaivkptuxbyenzw",  # Greek
-        "օոսհցզյաե": "onuhgqjae",  # Armenian
-        "ᴀʙᴄᴅᴇғɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡʏᴢ": "abcdefghijklmnopqrstuvwyz",  # small capitals
-        "ɑɡıɩ": "agii",
+        "аеорсухікѕјԁһвмнтԛԝӏгпиьѵүԍ": "aeopcyxiksjdhbmhtqwlrnubvyg",  # Cyrillic
+        "οαινκρτυχβγεηζωσμ": "oaivkptuxbyenzwou",  # Greek
+        "օոսհցզյաելռտ": "onuhgqjaelns",  # Armenian
+        "ᎪᏴᏟᎠᎬᏀᎻᎥᎫᏦᏞᎷᏢᎡᏚᎢᏙᏔᏃᎩ": "abcdeghijklmprstvwzy",  # Cherokee, which has no case here: folded to capitals
+        "ꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ": "bpdtgkjczfmnlsrvhwxyaeiou",  # Lisu
+        "ⲁⲃⲉⲏⲓⲕⲙⲛⲟⲣⲥⲧⲩⲭ": "abehikmnopctyx",  # Coptic
+        "ǫғꜱꞮə": "qfsie",
     }.items()
     for letter, latin in zip(letters, latins, strict=True)
 }
@@ -27,7 +29,19 @@ _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff
 """A word, or a letter of a script that is written without spaces."""
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")
 _WITHIN_WORDS = str.maketrans("", "", "-_'’‐‑")
+_LATIN = re.compile(
+    r"LATIN (?:SMALL |CAPITAL |)LETTER (?:SMALL CAPITAL |SCRIPT |DOTLESS |TURNED |REVERSED |OPEN |SIDEWAYS |INSULAR |)([A-Z])"
+    r"(?: WITH .*)?"
+)
+"""Names of Latin letters in another form, such as ø, ɡ and ɐ."""
+_MOST_LATIN = 0xABFF
+_OVERRIDE = re.compile("\u202e([^\u202c\n]*)\u202c?")
+"""A text that is shown from right to left, so that a reversed text looks as usual."""
+_SIGNS_IN_WORDS = re.compile(r"(?<=[^\W\d_])[@$](?=[^\W\d_])")
+_SIGN_AS_LETTER = {"@": "a", "$": "s"}
+_LEET = str.maketrans("0134578", "oleastb")
 DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
+_HEXADECIMAL = frozenset("0123456789abcdef")
 _LONGEST_NUMBER = 5  # characters of a word with digits that is not an id
 _ASCII_FOLDED = {i: chr(i).lower() if chr(i).isalnum() else " " for i in range(128)} | dict.fromkeys(
     map(ord, "-_'")
@@ -42,6 +56,10 @@ def folded_words(text: str) -> list[str]:
     """
     if "&" in text:
         text = unescape(text)
+    if "\u202e" in text:
+        text = _OVERRIDE.sub(lambda match: match[1][::-1], text)
+    if "@" in text or "$" in text:
+        text = _SIGNS_IN_WORDS.sub(lambda match: _SIGN_AS_LETTER[match[0]], text)
     if "<" in text:
         text = _TAG.sub("", text)
     if text.isascii():
@@ -64,7 +82,29 @@ def looks_like_id(word: str) -> bool:
 def _folded_signs() -> dict[str, str]:
     """Return the Latin letters of look-alike letters, and nothing for marks on letters and invisible characters."""
     every = map(chr, range(128, sys.maxunicode + 1))
-    return dict.fromkeys((c for c in every if unicodedata.category(c) in ("Cf", "Mn")), "") | _LOOK_ALIKE
+    hidden = dict.fromkeys((c for c in every if unicodedata.category(c) in ("Cf", "Mn")), "")
+    names = ((c, _LATIN.fullmatch(unicodedata.name(c, ""))) for c in map(chr, range(128, _MOST_LATIN)))
+    return hidden | {c: match[1].lower() for c, match in names if match} | _LOOK_ALIKE
+
+
+def as_letters(word: str) -> str | None:
+    """Return the letters that a word is written for; None for a number and a word that looks like an id.
+
+    A digit between letters is the letter that it looks like, as in 'r3fund3d', if the word has as many letters as digits
+    and others than those of hexadecimal numbers.
+    """
+    if word.isalpha():
+        return word.translate(DIGITS_AS_LETTERS)
+    if word.isdecimal():
+        return None
+    read = word.translate(_LEET)
+    n_digits = sum(map(str.isdecimal, word))
+    is_leet = (
+        read.isalpha() and 2 * n_digits <= len(word) and not (word[0].isdecimal() or word[-1].isdecimal())
+    )
+    if is_leet and not _HEXADECIMAL.issuperset(word):
+        return read.translate(DIGITS_AS_LETTERS)
+    return None if looks_like_id(word) else word.translate(DIGITS_AS_LETTERS)
 
 
 def sanitize(text: str) -> str:

@@ -181,12 +181,17 @@ def attachments_of(content: JsonValue) -> list[Attachment]:
     return [found for part in parts if (found := attachment_of(part)) is not None]
 
 
+_BESIDE = frozenset({"images", "experimental_attachments", "attachments", "audio"})
+
+
 def beside_content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
     """Return content parts for the attachments that a message stores outside its content.
 
     Supports `images` (Ollama, OpenRouter), `experimental_attachments` (AI SDK), file ids in `attachments` (OpenAI
     Assistants) and `audio` (OpenAI replies, in which the transcript is the text of the reply).
     """
+    if _BESIDE.isdisjoint(message):
+        return []
     images = message.get("images")
     texts = [image for image in images if isinstance(image, str)] if isinstance(images, list) else []
     parts: list[JsonValue] = [{"type": "image", "image": text} for text in texts]

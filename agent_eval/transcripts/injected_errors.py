@@ -34,6 +34,8 @@ _DENIAL = re.compile(
     ^\W*(?:(?:none|n/?a|not\ applicable)\W*[.,;:()\[\]–—-] | nothing\s*[.;] | no\s*[,;:–—-])  # "None (a normal run)"
     | \bno\ (?:(?:deliberate|planned|artificial|further|other|actual)\ )?(?:{_WHAT}|injections?)\ (?:\w+\ ){{0,2}}{_DONE}\b
     | ^\W*(?:none|nothing)\ (?:was\ |is\ |were\ )?(?:needed|required|necessary|wrong|special)\b
+    | ^\W*(?:nothing|no\ {_WHAT})\ (?:at\ all\ )?(?:went\ wrong|goes\ wrong|occurred|failed|broke|to\ report)
+    | ^\W*(?:all|everything)\ (?:\w+\ ){{0,2}}(?:fine|ok|okay|well|good|normal|smoothly|worked|works)\b
     | \bno\ injected\ {_WHAT}\b | \bwithout\ (?:an?\ |any\ )?inject
     | \b(?:nothing|none)\ (?:\w+\ ){{0,2}}{_DONE}\b | (?:\bnot|\bnever|n['’]t)\ (?:been\ )?{_DONE}\b
     """,

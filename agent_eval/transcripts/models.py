@@ -65,9 +65,16 @@ def id_key(conversation_id: str) -> str:
     return unicodedata.normalize("NFC", conversation_id)
 
 
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and signs that are shown as nothing."""
+
+
 def is_blank(text: str | None) -> bool:
-    """Return whether a string is None or consists only of spaces and invisible characters."""
-    return not text or all(c.isspace() or not c.isprintable() for c in text)
+    """Return whether a string is None or shows nothing: spaces, invisible characters and comments of HTML."""
+    if text and "<!--" in text:
+        text = _COMMENT.sub("", text)
+    return not text or all(c.isspace() or c in _FILLERS or not c.isprintable() for c in text)
 
 
 Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
@@ -198,11 +205,11 @@ class Message(Frozen):
     def says_something(self) -> bool:
         """Return whether the message has a call, an attachment, or a letter, digit or symbol other than punctuation.
 
-        Reasoning in tags, an empty value written as a word, e.g. null, and a traceback say nothing.
+        Reasoning in tags, comments of HTML, letters that are shown as nothing, an empty value written as a word, e.g. null, and a traceback say nothing.
         """
-        signs = REASONING_TAGS.sub("", self.content or "")
+        signs = _COMMENT.sub("", REASONING_TAGS.sub("", self.content or ""))
         signs = "" if _NO_WORDS.match(signs) else signs
-        is_text = any(c.isalnum() or unicodedata.category(c)[0] == "S" for c in signs)
+        is_text = any((c.isalnum() or unicodedata.category(c)[0] == "S") and c not in _FILLERS for c in signs)
         return bool(self.tool_calls or self.attachments) or is_text
 
     @model_validator(mode="before")

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-from agent_eval.formats.plain_text import DIGITS_AS_LETTERS, folded_words, looks_like_id
-from agent_eval.transcripts.models import REASONING_TAGS, Conversation
+from agent_eval.formats.plain_text import as_letters, folded_words
+from agent_eval.transcripts.models import REASONING_TAGS, Conversation, Message
 
 SHINGLE = 3  # words
 SIZE = 128  # hashes
 ENOUGH_WORDS = 40
+_LEAST_SPACES = 11  # of a text in a call's arguments that counts as said
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
 _MOST_KNOWN = 100_000  # words whose hashes are kept
@@ -107,11 +108,30 @@ def containment(a: TextSketch, b: TextSketch, *, of_two_agents: bool = False) ->
 
 
 def text_sketch(conversation: Conversation) -> str | None:
-    """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short."""
-    contents = (m.content for m in conversation.messages if m.role == "assistant" and m.content)
+    """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short.
+
+    Long texts in the arguments of its calls belong to them, because a text can be sent by a call.
+    """
+    contents = (text for m in conversation.messages if m.role == "assistant" for text in _said(m))
     said = (REASONING_TAGS.sub(" ", text) if "<" in text else text for text in contents)
     sketch = TextSketch.of(said, _sources(conversation))
     return None if sketch is None else sketch.text()
+
+
+def _said(message: Message) -> Iterator[str]:
+    """Yield the text of a message, and the long texts in the arguments of its calls."""
+    if message.content:
+        yield message.content
+    waiting: list[object] = [call.arguments for call in message.tool_calls]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            if value.count(" ") >= _LEAST_SPACES:
+                yield value
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
 
 
 def _sources(conversation: Conversation) -> Iterator[str]:
@@ -203,9 +223,8 @@ class _Codes(dict[str, int]):
     def __missing__(self, word: str) -> int:
         if len(self) >= _MOST_KNOWN:
             self.clear()
-        is_ignored = word.isdecimal() or looks_like_id(word)
-        letters = word.translate(DIGITS_AS_LETTERS).encode("utf-8", "surrogatepass")
-        self[word] = code = 0 if is_ignored else zlib.crc32(letters)
+        letters = as_letters(word)
+        self[word] = code = 0 if letters is None else zlib.crc32(letters.encode("utf-8", "surrogatepass"))
         return code
 
 

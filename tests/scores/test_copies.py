@@ -53,6 +53,12 @@ DISGUISES: dict[str, Disguise] = {
     "accents": lambda said, _: said.replace("a", "á").replace("e", "e\u0301"),
     "invisible letters": lambda said, _: said.replace("a", "a\u200b").replace("n ", "n\u00ad "),
     "full width": lambda said, _: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in said),
+    "other letters": lambda said, _: said.translate(str.maketrans("aegilostu", "ɐəɢɪɫøꓢꞇᴜ")),
+    "cherokee letters": lambda said, _: said.translate(str.maketrans("abcdegjkstz", "ᎪᏴᏟᎠᎬᏀᎫᏦᏚᎢᏃ")),
+    "digits": lambda said, _: re.sub(
+        r"(?<=[a-z])[aeost](?=[a-z])", lambda m: "43057"["aeost".index(m[0])], said
+    ),
+    "reversed": lambda said, _: f"\u202e{said[::-1]}\u202c",
     "twice as long": lambda said, slot: f"{said} {text(slot, 45)}",
 }
 
@@ -149,6 +155,38 @@ def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
         assert [bool(re.fullmatch(how, text)) for text in row["missing"]] == [True]
 
 
+ONE_REPLY: dict[str, Callable[[int], str]] = {
+    "another number": lambda k: f"I can help with that, case {k}.",
+    "another word": lambda k: f"I can help with that {text(str(k), 1)}.",
+    "a number as a word": lambda k: (
+        f"I will look into it now, {['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'][k]}."
+    ),
+    "rotated": lambda k: " ".join(
+        (["I", "can", "help", "you", "with", "that", "request", "today", "sir"] * 2)[k : k + 9]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_REPLY)
+def test_one_short_reply_with_small_changes_is_one_reply(tmp_path: Path, name: str) -> None:
+    slots = [
+        c | {"messages": asked(c["scenario"], ONE_REPLY[name](k), ONE_REPLY[name](k))["messages"]}
+        for k, c in enumerate(complete())
+    ]
+    write(tmp_path, "ada", "s", slots)
+    row = only(scored(tmp_path, rated("ada", "s")))
+    assert row["status"] == "provisional"
+    assert row["missing"][0].startswith("repeated reply: ")
+
+
+@pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
+def test_what_is_shown_as_nothing_is_no_reply(tmp_path: Path, reply: str) -> None:
+    write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])
+    row = only(scored(tmp_path, rated("ada", "s")))
+    assert row["status"] == "provisional"
+    assert "the agent never replied" in row["missing"][0]
+
+
 def board(
     root: Path, dates: dict[str, str], disguise: Disguise = lambda said, _: said
 ) -> dict[str, dict[str, Any]]:
@@ -189,6 +227,13 @@ def with_one_word_in_20_replaced(said: str, slot: str) -> str:
     return " ".join(words)
 
 
+def with_one_word_in_12_replaced(said: str, slot: str) -> str:
+    words, chance = said.split(), random.Random(slot)
+    for i in range(chance.randrange(12), len(words), 12):
+        words[i] = chance.choice(VARIED)
+    return " ".join(words)
+
+
 def with_sentences_reordered(said: str, slot: str) -> str:
     words = said.split()
     sentences = [words[i : i + 12] for i in range(0, len(words), 12)]
@@ -196,7 +241,11 @@ def with_sentences_reordered(said: str, slot: str) -> str:
     return " ".join(word for sentence in sentences for word in sentence)
 
 
-REWORDINGS: list[Disguise] = [with_one_word_in_20_replaced, with_sentences_reordered]
+REWORDINGS: list[Disguise] = [
+    with_one_word_in_20_replaced,
+    with_one_word_in_12_replaced,
+    with_sentences_reordered,
+]
 
 
 @pytest.mark.parametrize("reworded", REWORDINGS)
@@ -210,6 +259,21 @@ def test_a_session_of_another_agent_in_slightly_other_words_earns_no_rank(
         write(tmp_path, name, "s", said)
     ranks = {name: rank for name, (rank, _) in ranks_and_reasons(tmp_path).items()}
     assert ranks == ({"a": None, "a-copy": None} if n >= 7 else {"a": 1, "a-copy": 1})
+
+
+def test_a_text_moved_into_the_arguments_of_a_call_is_still_said(tmp_path: Path) -> None:
+    for name in ("a", "a-copy"):
+        slots = session_of("a")
+        for c in slots if name == "a-copy" else ():
+            for i, message in enumerate(c["messages"]):
+                if message["role"] == "assistant":
+                    arguments = {"to": {"user": {"texts": [message["content"]]}}}
+                    c["messages"][i] = message | {
+                        "content": "Sent.",
+                        "tool_calls": [{"id": str(i), "name": "say", "arguments": arguments}],
+                    }
+        write(tmp_path, name, "s", slots)
+    assert {rank for rank, _ in ranks_and_reasons(tmp_path).values()} == {None}
 
 
 @settings(max_examples=60, deadline=None)

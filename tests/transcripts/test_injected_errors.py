@@ -18,8 +18,10 @@ NOTHING: tuple[Any, ...] = (
     {"status": 0}, {"error": {"injected": True}}, {"isInjected": True}, {"recovered": True}, {"timeout": False},
     "Es wurde kein Fehler eingefügt.", "нет ошибки", "エラーなし", "没有错误", "geen",
     "1", "42", "none was needed", "Nothing is wrong", "see transcript", "See above.", "xxx", "foo", "Lorem ipsum",
+    "Nothing went wrong", "No problems occurred.", "Everything worked fine",
 )  # fmt: skip
 DESCRIBED: tuple[Any, ...] = (
+    "Nothing happens after the call", "All calls time out", "Everything the tool returns is null",
     "503", {"status": "404"}, "Nothing was returned by the tool", "empty message", "x", "a broken date", "timeout", "The order number is impossible.", "The date does not exist.", "Order not found",
     "No such file error was injected into read_file", "No response from the API", "None of the tools responds",
     "The tool returns nothing, without an error", "No. 1042 is not an order", "Error 503", "Ein Fehler im Datum",

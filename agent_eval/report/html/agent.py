@@ -195,7 +195,7 @@ def agent_page(
             frames.error_issues,
             lambda _, conversation: conversation in has_page,
             paths,
-        ),  # fmt: skip
+        ),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
             for r in frames.reliability.to_dicts()

@@ -84,7 +84,7 @@ class ImportReport:
     notes: tuple[str, ...] = ()  # one sentence for each kind of omitted or reinterpreted part of the file
     n_contradicting: int = 0  # records whose success components contradict each other
     n_before: int = 0  # conversations of the session before this import
-    n_turns: int = 0
+    n_turns: int = 0  # of its own conversations, and those that other sessions gained
     n_changed: int = 0  # conversations of `n_before` that the new file contains with other content
     n_removed: int = 0  # conversations of `n_before` that were removed, matched by conversation_id
     n_known: int = 0  # conversations that other sessions of the agent already contain
@@ -280,34 +280,37 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
         if is_changed:
             put_in_place(new, wanted.folder)
             ids.put(session, seen.ids.values(), content)
-    continued = [s for s, parts in seen.continuing.items() if _continue(wanted, s, parts, ids)]
+    continued = {s: _continue(wanted, s, parts, ids) for s, parts in seen.continuing.items()}
+    gained = {name: n for name, n in continued.items() if n is not None}
     return ImportReport(
         session_id=session if n_imported or n_refused or not seen.held_by else seen.held_by[0],
         n_imported=n_imported,
         n_refused=n_refused,
         refusals=tuple(refusals),
-        is_changed=is_changed or bool(continued),
+        is_changed=is_changed or bool(gained),
         folder=wanted.folder,
         n_rewards_between=seen.n_between,
         n_passed=seen.n_passed,
         notes=seen.notes(n_imported),
-        n_turns=seen.n_turns,
+        n_turns=seen.n_turns + sum(gained.values()),
         n_contradicting=seen.n_contradicting,
         n_before=n_before,
         n_changed=n_changed,
         n_removed=len(seen.not_seen) if is_changed else 0,
         n_known=seen.n_known,
-        continued=tuple(continued),
+        continued=tuple(gained),
         first=seen.first,
     )
 
 
-def _continue(wanted: _Wanted, session: str, parts: Mapping[str, list[Conversation]], ids: AgentIds) -> bool:
-    """Merge parts into another session; return whether the session changed."""
-    changed = continue_session(wanted.folder.with_name(session), parts)
-    for name, whole in (changed or {}).items():
+def _continue(
+    wanted: _Wanted, session: str, parts: Mapping[str, list[Conversation]], ids: AgentIds
+) -> int | None:
+    """Merge parts into another session; return the number of turns that it gained, or None if it did not change."""
+    found = continue_session(wanted.folder.with_name(session), parts)
+    for name, whole in found[0].items() if found else ():
         ids.extend(HeldConversation(session, name, None), KnownConversation.of(whole))
-    return changed is not None
+    return None if found is None else found[1]
 
 
 def _refuse_held(wanted: _Wanted, held: tuple[str, str] | None) -> None:

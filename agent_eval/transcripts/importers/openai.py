@@ -36,9 +36,9 @@ from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.rules.speakers import with_assistant_named
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
-from agent_eval.transcripts.importers.shared.histories import PAIR, folded, in_order, thread_of
+from agent_eval.transcripts.importers.shared.histories import folded, in_order, thread_of
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
-from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
+from agent_eval.transcripts.importers.shared.pairs import PAIR, Pair, as_record, is_pair, marked
 from agent_eval.transcripts.importers.shared.sessions import session_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
@@ -60,7 +60,9 @@ def read(source: Source) -> Iterator[Found]:
 
     The records of a session form one conversation. A record that equals the beginning of a later one is omitted.
     """
-    records = or_nothing_found(source, folded(source, lambda: _whole(source)), EXPECTED)
+    records = or_nothing_found(
+        source, folded(source, lambda: _whole(source), lambda item: _as_chat(source, item)), EXPECTED
+    )
     return conversations(source, NAME, records, _conversation)
 
 
@@ -71,20 +73,30 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _whole(source: Source) -> Iterator[Item]:
-    """Yield the records as objects with messages.
+    """Yield the records as objects with messages, or as pairs of a request and its response.
 
-    Lists of messages, wrapped chats and request/response pairs are converted.
+    Lists of messages and wrapped chats are converted.
     """
     for record in unwrapped(source, lambda: records_of(source, EXPECTED, is_chat_message)):
         if isinstance(record, Record) and isinstance(record.value, dict):
             record = Record(record.number, with_assistant_named(record.value, source.agent_id), record.size)
         if isinstance(record, Record) and is_pair(record.value):
             try:
-                yield Record(record.number, as_record(mapping(record.value)), record.size)
+                yield marked(record)
             except NotThisFormatError as error:
                 yield Refusal(source.file, record.number, shorten(str(error)))
         else:
             yield record
+
+
+def _as_chat(source: Source, item: Item) -> Item:
+    """Return a pair as a chat record, or the reason why it is refused; return other items unchanged."""
+    if not isinstance(item, Pair):
+        return item
+    try:
+        return Record(item.number, as_record(mapping(item.value)), item.size)
+    except NotThisFormatError as error:
+        return Refusal(source.file, item.number, shorten(str(error)))
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:

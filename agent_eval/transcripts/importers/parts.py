@@ -70,16 +70,18 @@ class SessionParts:
 
 def continue_session(
     folder: Path, parts: Mapping[str, Sequence[Conversation]]
-) -> dict[str, Conversation] | None:
-    """Merge parts into conversations of a session; return the changed conversations by id, or None.
+) -> tuple[dict[str, Conversation], int] | None:
+    """Merge parts into conversations of a session.
 
-    None means that the session's files did not change.
+    Returns the changed conversations by id, and the number of turns that they gained; None if the session's files did
+    not change.
 
     Args:
         folder: The session folder.
         parts: The parts, by the id of the conversation that they belong to.
     """
     held = SessionParts(folder)
+    n_before = 0
     changed: dict[str, Conversation] = {}
     with temporary(folder) as new:
         with (folder / CONVERSATIONS).open("rb") as old, (new / CONVERSATIONS).open("wb") as stream:
@@ -89,6 +91,7 @@ def continue_session(
                     if own.conversation_id not in held:
                         held.put(own.conversation_id, own)
                     changed[own.conversation_id] = held.put(own.conversation_id, part)
+                n_before += len(own.turns()) if own.conversation_id in changed else 0
                 stream.write(line_of(changed.get(own.conversation_id, own)))
             sync_stream(stream)
         for name in (SESSION, ERRORS):
@@ -98,7 +101,7 @@ def continue_session(
         if is_same(folder, new):
             return None
         put_in_place(new, folder)
-    return changed
+    return changed, sum(len(whole.turns()) for whole in changed.values()) - n_before
 
 
 def merged(parts: Sequence[Conversation]) -> Conversation:

@@ -232,6 +232,14 @@ CASES = {
             **node("d", "c", A, content={"content_type": "text", "parts": ["a1"]})}}],
         [[(D, "of the file"), ("user", "q1"), (D, "42"), ("assistant", "a1")]],
     ),
+    "chatgpt-message-that-the-chat-hides": Case(
+        [{"conversation_id": "g", "current_node": "c", "mapping": {
+            **node("a", None, U, content={"content_type": "text", "parts": ["Be brief."]},
+                   metadata={"is_visually_hidden_from_conversation": True}),
+            **node("b", "a", U, content={"content_type": "text", "parts": ["q1"]}),
+            **node("c", "b", A, content={"content_type": "text", "parts": ["a1"]})}}],
+        [[(D, "Be brief."), *PAIR]],
+    ),
     # order
     "json-rows-newest-first": Case(
         [{"conversation_id": "c", "sender": s, "text": t, "created_at": when} for s, t, when in
@@ -698,6 +706,18 @@ CASES = {
          for own, role, text in [("1", U, "q1"), ("1", U, "q1"), ("2", A, "a1")]],
         [PAIR], ("copies of another one",),
     ),
+    "error-beside-the-output-of-a-run": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 0, input="q1", output={"role": A, "content": None, "tool_calls": [call("f")]}),
+            observation("f", "TOOL", None, 1, output="half", level="ERROR", statusMessage="too late")]}],
+        [[(U, "q1"), (A, None), (T, "half\ntoo late")]], (), ("half\ntoo late",),
+    ),
+    "error-beside-the-outputs-of-a-run": Case(
+        [run("r", "chain", None, 0), run("l", "llm", "r", 1, inputs={"messages": [{"type": "human", "content": "q1"}]},
+             outputs={"generations": [[{"message": {"type": "ai", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": "c1"}]}}]]}),
+         run("f", "tool", "r", 2, outputs={"output": "half"}, error="too late")],
+        [[(U, "q1"), (A, ""), (T, "half\ntoo late")]], (), ("half\ntoo late",),
+    ),
     "span-delivered-twice": Case(
         [spans(asked("q1", "a1")), spans(asked("q1", "a1"))], [PAIR], ("copies of another one",),
     ),
@@ -734,6 +754,26 @@ def test_thoughts_beside_a_message_are_no_text(tmp_path: Path) -> None:
         (value.get("messages") or value["history"])[1] |= thoughts
         (talk,) = read(lines([value]), tmp_path)
         assert talk.metadata["reasoning"] == [{"message_index": 1, "text": "Hm."}]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"messages": [*chat_of(PAIR[:1]), {"role": A, "content": [{"type": "redacted_thinking", "data": "Emw"}, "a1"]}]},
+        {"messages": [*chat_of(PAIR), {"role": A, "content": "a2", "reasoning_details": [{"type": "reasoning.encrypted", "data": "Emw"}]}]},
+        {"object": "response", "id": "r", "input": "q1", "output": [
+            {"type": "reasoning", "summary": [], "encrypted_content": "Emw"}, {"type": "message", "role": A, "content": "a1"}]},
+    ],
+)  # fmt: skip
+def test_a_thought_that_cannot_be_read_is_kept_as_encrypted(value: Any, tmp_path: Path) -> None:
+    (talk,) = read(lines([value]), tmp_path)
+    assert [thought["text"] for thought in talk.metadata["reasoning"]] == ["[encrypted]"]
+    assert "Emw" not in talk.model_dump_json()
+
+
+def test_a_stored_response_has_its_time(tmp_path: Path) -> None:
+    (talk,) = read(lines([response("r1", None, "q1", "a1", 0)]), tmp_path)
+    assert [m.timestamp for m in talk.messages] == [None, "2023-11-14T22:13:20Z"]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

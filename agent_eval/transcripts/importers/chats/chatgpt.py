@@ -101,8 +101,9 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     kind, role = content.get("content_type"), known_role(author.get("role"))
     if role is None:
         raise NotThisFormatError(f"a message's author.role is {str(author.get('role'))[:40]!r}")
-    if kind in _OF_TOOLS and role in ("user", "assistant"):
-        role = "developer"
+    is_hidden = mapping(message.get("metadata")).get("is_visually_hidden_from_conversation") is True
+    if (kind in _OF_TOOLS and role in ("user", "assistant")) or (is_hidden and role == "user"):
+        role = "developer"  # the person neither wrote nor saw it
     if kind in _THOUGHTS:
         thoughts: JsonValue = {"type": "reasoning", "content": content.get("thoughts")}
         thread.extend(native_messages([thoughts]))

@@ -183,7 +183,9 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         else:
             inputs = {key: request.get(key) for key in ("input", "instructions", "tools")}
             part.extend(sent(part, without_nulls(inputs)))
-            part.extend(replied(part, dict(response)))
+            time = time_of(response)
+            said = replied(part, dict(response))
+            part.extend(m if time is None else {"timestamp": time, **m} for m in said)
         error = (
             response.get("error") or (response.get("status") == "failed" and "the response failed") or None
         )

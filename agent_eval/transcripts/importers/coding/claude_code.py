@@ -1,7 +1,7 @@
 """Read Claude Code session logs (`~/.claude/projects/…/*.jsonl`): lines {"type": "user" | "assistant", "sessionId", "message"}."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -20,7 +20,6 @@ from agent_eval.transcripts.importers.base import (
     or_nothing_found,
     paid,
     text_of,
-    without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, ended_in
@@ -84,12 +83,15 @@ def read(source: Source) -> Iterator[Found]:
 
     A session is the branch that it ended in: prompts that the person went back from are omitted with their answers.
     """
-    agents = _agents(source)
+    log = _Log(source)
     records = grouped(
-        source, lambda: _lines(source, agents), lambda value: text_of(mapping(value).get("session"))
+        source,
+        lambda: _lines(source, log),
+        lambda value: text_of(mapping(value).get("session")),
+        counts=log.n_lines,
     )
     yield from conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
-    for text, numbers in _unknown(source).items():
+    for text, numbers in log.unknown.items():
         for reason in described([text] * len(numbers)):
             yield Refusal(source.file, numbers[0], reason)
 
@@ -106,18 +108,52 @@ def _is_spoken(line: _Line) -> bool:
     return line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
 
 
-def _unknown(source: Source) -> dict[str, list[int]]:
-    """Return a description of each unknown type of line, with the numbers of its lines."""
-    found: dict[str, list[int]] = {}
-    for record in json_lines(source.path, source.file):
-        line = mapping(record.value) if isinstance(record, Record) else {}
-        kind = line.get("type")
-        if isinstance(record, Record) and not _is_spoken(line) and kind not in _BY_PROGRAM:
-            found.setdefault(not_read("line of type", kind), []).append(record.number)
-    return found
+class _Log:
+    """Know, after one reading, the sessions in which somebody speaks, the subagents, and the lines of unknown types."""
+
+    def __init__(self, source: Source) -> None:
+        self.unknown: dict[str, list[int]] = {}
+        """Description of each unknown type of line → the numbers of its lines."""
+        self.n_lines: Counter[str] = Counter()
+        """Number of lines of each session and subagent in which somebody speaks."""
+        self._spoken: set[str] = set()
+        self._aside: list[tuple[int, str, bool]] = []  # lines of subagents: number, session, is spoken
+        self._agents = _agents(self._watched(source))
+        for number, session, is_spoken in self._aside:
+            self.n_lines[name := f"{session}/{self._agents[number]}"] += 1
+            self._spoken |= {name} if is_spoken else set()
+
+    def session(self, record: Record) -> str:
+        """Return the session of a line, or the subagent of the session."""
+        session = _session(mapping(record.value))
+        agent = self._agents.get(record.number)
+        return session if agent is None else f"{session}/{agent}"
+
+    def is_spoken_in(self, session: str) -> bool:
+        """Return whether somebody speaks in a session or a subagent's conversation."""
+        return session in self._spoken
+
+    def _watched(self, source: Source) -> Iterator[Record]:
+        for record in json_lines(source.path, source.file):
+            if not isinstance(record, Record):
+                continue
+            line = mapping(record.value)
+            is_spoken, session, kind = _is_spoken(line), _session(line), line.get("type")
+            if not is_spoken and kind not in _BY_PROGRAM:
+                self.unknown.setdefault(not_read("line of type", kind), []).append(record.number)
+            if line.get("isSidechain") is True:
+                self._aside.append((record.number, session, is_spoken))
+            elif isinstance(record.value, dict):
+                self.n_lines[session] += 1
+                self._spoken |= {session} if is_spoken else set()
+            yield record
 
 
-def _agents(source: Source) -> dict[int, str]:
+def _session(line: _Line) -> str:
+    return text_of(line.get("sessionId")) or "session"
+
+
+def _agents(records: Iterable[Record]) -> dict[int, str]:
     """Return the subagent of each line of a side chain, by the line's number.
 
     Lines of one subagent are linked by their parents, by the calls that they answer, and by `agentId`, which only some
@@ -134,9 +170,9 @@ def _agents(source: Source) -> dict[int, str]:
             component = merged[component]
         return component
 
-    for record in json_lines(source.path, source.file):
-        line = mapping(record.value) if isinstance(record, Record) else {}
-        if not isinstance(record, Record) or line.get("isSidechain") is not True:
+    for record in records:
+        line = mapping(record.value)
+        if line.get("isSidechain") is not True:
             continue
         session = text_of(line.get("sessionId")) or "session"
         blocks = [mapping(block) for block in listed(mapping(line.get("message")).get("content"))]
@@ -168,30 +204,22 @@ def _agents(source: Source) -> dict[int, str]:
     return {number: names[c] or numbers[root(c)] for number, c in of_line.items()}
 
 
-def _lines(source: Source, agents: Mapping[int, str]) -> Iterator[Item]:
+def _lines(source: Source, log: _Log) -> Iterator[Item]:
     """Yield the lines, each with its session or subagent; only sessions in which somebody speaks are yielded."""
-    spoken = {
-        _session(record, agents)
-        for record in json_lines(source.path, source.file)
-        if isinstance(record, Record) and _is_spoken(mapping(record.value))
-    }
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
             yield record
-        elif isinstance(record.value, dict) and (session := _session(record, agents)) in spoken:
+        elif isinstance(record.value, dict) and log.is_spoken_in(session := log.session(record)):
             yield Record(record.number, {"session": session, "line": record.value}, record.size)
-
-
-def _session(record: Record, agents: Mapping[int, str]) -> str:
-    session = text_of(mapping(record.value).get("sessionId")) or "session"
-    return f"{session}/{agents[record.number]}" if record.number in agents else session
 
 
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
     lines = parents_first(log_in_time_order(lines, lambda line: line.get("timestamp")), _uuid, _parent)
     kept = _kept(lines)
-    left_out = Counter({WITHDRAWN: sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))})
+    left_out: Counter[str] = Counter()
+    if len(kept) < len(lines):
+        left_out[WITHDRAWN] = sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))
     prompts = _queued(kept, left_out)
     thread = Thread()
     messages: list[Fields] = []
@@ -224,17 +252,19 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
             of_id[own_id] = messages[-1] if not found else found[0]
         messages += found
         last_id = own_id if message.get("role") == "assistant" else None
-        thread.metadata = {**without_nulls({key: text_of(line.get(key)) for key in _META}), **thread.metadata}
+        for key in _META:
+            if key not in thread.metadata and (text := text_of(line.get(key))) is not None:
+                thread.metadata[key] = text
     thread.extend(told_apart(messages))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages of the user or the agent")
     thread.failure = _failure(thread.messages)
     key = text_of(group.get("key")) or str(number)
-    spoken = [line for line in lines if _is_spoken(line)]
+    first = next((line for line in lines if _is_spoken(line)), {})
     if any(
         line.get("sessionId") is not None for line in lines
     ):  # a copied history keeps the id of its first line
-        names = [key, next((text_of(line.get("uuid")) for line in spoken), None)]
+        names = [key, _uuid(first)]
         thread.metadata[SOURCE_SESSIONS] = [name for name in names if name is not None]
     named: Fields = {"conversation_id": ids.named(key), LEFT_OUT: [*left_out.elements()]}
     return thread.fields() | named
@@ -267,9 +297,9 @@ def _kept(lines: list[_Line]) -> list[_Line]:
     A line outside of the last branch stays if it answers a call of the branch or is a part of one of its messages
     (parallel calls branch too), or if the log does not say from where it branches.
     """
-    spoken = [line for line in lines if _is_spoken(line)]
-    branch = ended_in(lines, _uuid, _parent, _uuid(spoken[-1]) if spoken else None)
-    if branch is None:
+    last = next((line for line in reversed(lines) if _is_spoken(line)), None)
+    branch = ended_in(lines, _uuid, _parent, None if last is None else _uuid(last))
+    if branch is None or all((uuid := _uuid(line)) is None or uuid in branch for line in lines):
         return lines
     known = {uuid: line for line in lines if (uuid := _uuid(line)) is not None}
     on_branch = [known[uuid] for uuid in branch]
@@ -333,6 +363,8 @@ def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fi
     exists, it is delivered when it leaves the queue; if it never leaves it, the agent did not get it.
     """
     found: dict[int, list[Fields]] = {}
+    if not any(line.get("type") in ("attachment", "queue-operation") for line in lines):
+        return found
     said = Counter(
         text.strip()
         for line in lines

@@ -141,9 +141,11 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             messages += new
         elif line.get("type") not in _HELD_ELSEWHERE:
             messages.append(_unknown("line", line.get("type")))
-    n_uses = Counter(mapping(call).get("id") for m in messages for call in listed(m.get("tool_calls")))  # type: ignore[arg-type]
-    failing = {name for name in failing if n_uses[name] == 1}
-    thread.extend(told_apart([_with_failures(message, failing) for message in messages]))
+    if failing:
+        n_uses = Counter(mapping(c).get("id") for m in messages for c in listed(m.get("tool_calls")))  # type: ignore[arg-type]
+        failing = {name for name in failing if n_uses[name] == 1}
+        messages = [_with_failures(message, failing) for message in messages]
+    thread.extend(told_apart(messages))
     if not thread.messages:
         raise NotThisFormatError("the session contains no messages or calls")
     if names:

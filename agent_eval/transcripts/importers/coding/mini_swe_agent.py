@@ -70,7 +70,8 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Field
     info = mapping(record.get("info"))
     stats = mapping(info.get("model_stats"))
     ends = [mapping(value) for value in values if mapping(value).get("role") == "exit"]
-    info = {**mapping(ends[-1].get("extra")), **info} if ends else info
+    if ends:
+        info = {"submission": ends[-1].get("content"), **mapping(ends[-1].get("extra")), **info}
     thread = Thread()
     for index, value in enumerate(values):
         if mapping(value).get("role") != "exit":

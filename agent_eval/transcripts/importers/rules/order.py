@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -41,25 +42,38 @@ def point_in_time(value: JsonValue) -> datetime.datetime | None:
     Raises:
         NotThisFormatError: If the value is anything else.
     """
+    if isinstance(value, str) and value:
+        return _point_of_text(value)
     if value is None or value == "" or isinstance(value, bool):
         return None
-    number = float(value) if isinstance(value, str) and _DIGITS.fullmatch(value.strip()) else number_of(value)
     try:
-        if number is not None:
-            scale = next((scale for least, scale in _SCALES if number > least), 1)
-            return datetime.datetime.fromtimestamp(number * scale, datetime.UTC)
-        if isinstance(value, str):
-            text = value.strip()
-            if dotted := _DOTTED.fullmatch(text):
-                day, month, year, hour, minute, second = (int(part or 0) for part in dotted.groups())
-                return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
-            try:
-                return parse_timestamp(text)
-            except ValueError:
-                return parsedate_to_datetime(text).astimezone(datetime.UTC)
-    except (ValueError, TypeError, OverflowError, OSError):
+        if (number := number_of(value)) is not None:
+            return _point_of_number(number)
+    except (ValueError, OverflowError, OSError):
         pass
     raise NotThisFormatError(f"{str(value)[:60]!r} is not a known form of a time; {_FORMS}")
+
+
+def _point_of_number(number: float) -> datetime.datetime:
+    scale = next((scale for least, scale in _SCALES if number > least), 1)
+    return datetime.datetime.fromtimestamp(number * scale, datetime.UTC)
+
+
+@lru_cache(maxsize=1024)  # the time of a line is read for the line, its message and their order
+def _point_of_text(value: str) -> datetime.datetime:
+    text = value.strip()
+    try:
+        if _DIGITS.fullmatch(text):
+            return _point_of_number(float(text))
+        if dotted := _DOTTED.fullmatch(text):
+            day, month, year, hour, minute, second = (int(part or 0) for part in dotted.groups())
+            return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+        try:
+            return parse_timestamp(text)
+        except ValueError:
+            return parsedate_to_datetime(text).astimezone(datetime.UTC)
+    except (ValueError, TypeError, OverflowError, OSError):
+        raise NotThisFormatError(f"{value[:60]!r} is not a known form of a time; {_FORMS}") from None
 
 
 def time_text(value: JsonValue) -> str | None:
@@ -96,28 +110,25 @@ def parents_first(
     items: Sequence[_Item], own: Callable[[_Item], str | None], parent: Callable[[_Item], str | None]
 ) -> list[_Item]:
     """Return the items so that each one follows its parent; otherwise their order is unchanged."""
-    known = {name for item in items if (name := own(item)) is not None}
-    waiting: dict[str, list[_Item]] = {}
+    names = [own(item) for item in items]
+    known = {*names} - {None}
+    waiting: dict[str, list[tuple[_Item, str | None]]] = {}
     done: set[str] = set()
     found: list[_Item] = []
-
-    def put(first: _Item) -> None:
-        ready = [first]
+    for item, name in zip(items, names, strict=True):
+        before = parent(item)
+        if before is not None and before in known and before not in done and before != name:
+            waiting.setdefault(before, []).append((item, name))
+            continue
+        ready = [(item, name)]
         while ready:
-            item = ready.pop(0)
-            found.append(item)
-            if (name := own(item)) is not None:
+            following, name = ready.pop(0)
+            found.append(following)
+            if name is not None:
                 done.add(name)
                 ready = [*waiting.pop(name, ()), *ready]
-
-    for item in items:
-        before = parent(item)
-        if before is not None and before in known and before not in done and before != own(item):
-            waiting.setdefault(before, []).append(item)
-        else:
-            put(item)
-    for left in [*waiting.values()]:  # parents in a circle: file order
-        found += left
+    for left in waiting.values():  # parents in a circle: file order
+        found += [item for item, _ in left]
     return found
 
 

@@ -37,7 +37,7 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
     """
     value = parsed(value)
     if isinstance(value, list):
-        return native_messages(_without_schemas(thread, value))
+        return thread.converted(_without_schemas(thread, value))
     if not isinstance(value, dict):
         return _said("user", value)
     if is_message(value):

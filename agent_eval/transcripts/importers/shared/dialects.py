@@ -31,7 +31,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
 )
 from agent_eval.transcripts.importers.rules.failures import error_said, failed
-from agent_eval.transcripts.importers.rules.order import time_of
+from agent_eval.transcripts.importers.rules.order import TIME_KEYS, time_of
 from agent_eval.transcripts.importers.rules.settling import FAILED
 from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unread_of
@@ -105,6 +105,28 @@ _RESULT_ITEMS = frozenset(
 )
 
 
+ENCRYPTED = "[encrypted]"
+"""The text of a thought that the provider encrypted, so that it cannot be read."""
+_PLAIN_TEXT = frozenset({"role", "content"})
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT_BLOCKS = ("thinking_blocks", "reasoning_details")
+_OF_THOUGHTS = frozenset({*_THOUGHTS, *_THOUGHT_BLOCKS})
+_OF_MEASURES = frozenset(
+    {
+        *TIME_KEYS,
+        *("generation_time_seconds", "latency_ms", "usage", "cost_usd", "cost"),
+        *("finish_reason", "stop_reason", "stopReason", "raw_data"),
+    }
+)
+_OF_REASONS = frozenset({"finish_reason", "stop_reason", "stopReason", "raw_data"})
+_OF_CALLS = frozenset({"tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs"})
+_ITEMS = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
+_KEYS_OF_PARTS = {
+    **dict.fromkeys(("text", "input_text", "output_text"), frozenset({"type", "text"})),
+    "tool_use": frozenset({"type", "id", "name", "input"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+}
+"""Type of a part → its keys, if it has no others; nothing else is looked for in such a part."""
 _MARKS = frozenset({"step-start", "cachePoint"})
 """Types or keys of parts that only mark a place."""
 
@@ -130,17 +152,18 @@ class _Parts:
         return {"attachments": self.attachments} if self.attachments else {}
 
 
-def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fields]:
+def native_messages(values: Iterable[JsonValue], role: str = "user", first: int = 0) -> list[Fields]:
     """Return the native messages of message-like values, in order.
 
     Args:
         values: The messages, items or strings.
         role: The role of values that are strings.
+        first: Index of the first value in its list, for the message about an unknown role.
 
     Raises:
         NotThisFormatError: If a value is neither a string nor an object with a known role or kind.
     """
-    return [message for i, value in enumerate(values) for message in _messages(value, role, i)]
+    return [message for i, value in enumerate(values, first) for message in _messages(value, role, i)]
 
 
 def is_foreign(message: Mapping[str, JsonValue]) -> bool:
@@ -168,9 +191,8 @@ def _is_plain(part: JsonValue) -> bool:
 
 def is_message(value: JsonValue) -> bool:
     """Return whether a value is a message or conversation item in a supported form."""
-    items = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
     fields = _opened(value) if isinstance(value, dict) else {}
-    return _role(fields) is not None or _kind(fields) in items
+    return _role(fields) is not None or _kind(fields) in _ITEMS
 
 
 def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
@@ -179,19 +201,23 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         return
     if not isinstance(value, dict):
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
+    is_text = value.keys() == _PLAIN_TEXT and isinstance(value["content"], str)
+    if is_text and (known := known_role(value["role"])) not in (None, "tool"):  # nothing else is looked for
+        yield {"role": known, "content": value["content"]}
+        return
     value = _opened(value)
     kind = _kind(value)
-    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
     if kind in _RESULT_ITEMS:
-        yield when | _result(value)
+        yield _when(value) | _result(value)
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
-        yield from (when | message for message in _called(value))
+        yield from (_when(value) | message for message in _called(value))
     elif kind == "reasoning" and "role" not in value:
         parts = [*listed(value.get("summary")), *listed(value.get("content"))]
         if unread := [_unread(part) for part in parts if _plain(part) is None]:
             yield {"role": "developer", "content": None, UNREAD: unread}
-        if thought := "\n".join(filter(None, map(_plain, parts))):
-            yield when | {"role": "assistant", "content": None, "reasoning": thought}
+        thought = "\n".join(filter(None, map(_plain, parts)))
+        if thought := thought or (ENCRYPTED if value.get("encrypted_content") else ""):
+            yield _when(value) | {"role": "assistant", "content": None, "reasoning": thought}
     elif (found := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
             yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}
@@ -203,6 +229,11 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
     else:
         for step in steps({**value, "role": found}):
             yield from _spoken(step, found)
+
+
+def _when(value: Mapping[str, JsonValue]) -> Fields:
+    """Return the field `timestamp` of a message; empty if it has no time."""
+    return {"timestamp": said} if (said := time_of(value)) is not None else {}
 
 
 def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -285,8 +316,7 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     if isinstance(model := value.get("model"), str):
         message["model"] = model
     is_shown = parts.texts or parts.calls or parts.reasoning or parts.unread or not parts.results
-    when: Fields = {"timestamp": said} if (said := time_of(value)) is not None else {}
-    answers = [{**when, **result} for result in parts.results]
+    answers = [{**_when(value), **result} for result in parts.results]
     if role != "assistant":
         yield from answers
     if is_shown:
@@ -307,13 +337,16 @@ def _failed(value: Mapping[str, JsonValue]) -> Fields:
 
 def thought_of(value: Mapping[str, JsonValue]) -> str | None:
     """Return the model's reasoning beside the content of its message, or None; only one of its keys is read."""
-    for key in ("reasoning_content", "reasoning", "thinking"):
+    if _OF_THOUGHTS.isdisjoint(value):
+        return None
+    for key in _THOUGHTS:
         if (text := _thought(value.get(key))) is not None:
             return text
-    blocks = [*listed(value.get("thinking_blocks")), *listed(value.get("reasoning_details"))]
+    blocks = [block for key in _THOUGHT_BLOCKS for block in listed(value.get(key))]
     keys = ("thinking", "text", "summary")
     said = (_thought(mapping(block).get(key)) for block in blocks for key in keys)
-    return "\n".join(filter(None, said)) or None
+    is_encrypted = any(mapping(block).get("data") for block in blocks)
+    return "\n".join(filter(None, said)) or (ENCRYPTED if is_encrypted else None)
 
 
 def _thought(value: JsonValue) -> str | None:
@@ -343,18 +376,28 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
     return found
 
 
-def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
-    kind = _kind(dict(part))
-    if isinstance(thought := part.get("reasoningContent"), dict):  # Bedrock
+def _take(part: dict[str, JsonValue], found: _Parts) -> None:
+    kind = _kind(part)
+    is_plain = part.keys() <= _KEYS_OF_PARTS.get(kind, frozenset())
+    if is_plain and isinstance(text := part.get("text"), str):
+        found.texts.append(text)
+    elif is_plain and isinstance(name := part.get("name"), str) and name:
+        found.calls.append(
+            {"id": text_of(part.get("id")) or None, "name": name, "arguments": part.get("input")}
+        )
+    elif is_plain and kind == "tool_result":
+        _add_result(part, found)
+    elif isinstance(thought := part.get("reasoningContent"), dict):  # Bedrock
         text = mapping(thought.get("reasoningText")).get("text")
         found.reasoning += [text] if isinstance(text, str) else []
     elif part.get("thought") is True or kind in _REASONING_PARTS:
-        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data", "thought"))
+        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "thought"))
         said = [text for text in texts if isinstance(text, str) and text][:1]
+        said = said or ([ENCRYPTED] if part.get("data") else [])
         found.reasoning += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         found.unread += [] if said or is_empty else [not_read("part of type", kind or "thought")]
-    elif (attachment := attachment_of(dict(part))) is not None:
+    elif (attachment := attachment_of(part)) is not None:
         found.texts.append(attachment.placeholder)
         found.attachments.append(attachment.model_dump())
     elif isinstance(call := _inner(part, "functionCall", "function_call", "toolUse", "tool_call"), dict):
@@ -380,7 +423,7 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.texts += said
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
         if not said and not is_empty:
-            found.unread.append(_unread(dict(part)))
+            found.unread.append(_unread(part))
     elif kind not in _MARKS and not _MARKS & part.keys():
         found.unread.append(not_read("part of type", kind))
 
@@ -413,6 +456,8 @@ def _add_result(value: Mapping[str, JsonValue], found: _Parts) -> None:
 
 def _add_calls(value: Mapping[str, JsonValue], found: _Parts) -> None:
     """Add the calls beside the content of a message, also those whose arguments are not JSON."""
+    if _OF_CALLS.isdisjoint(value):
+        return
     more = mapping(value.get("additional_kwargs"))
     calls = parsed(value.get("tool_calls"))
     named = listed([calls] if isinstance(calls, dict) else calls)
@@ -588,6 +633,8 @@ def parsed(value: JsonValue) -> JsonValue:
 
 def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
     """Return the stop reason, from the message or from the raw reply that tau2 stores with it."""
+    if _OF_REASONS.isdisjoint(value):
+        return None
     places = (value, mapping(value.get("raw_data")))
     names = ("finish_reason", "stop_reason", "stopReason")
     found = (place.get(name) for place in places for name in names)
@@ -596,6 +643,8 @@ def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
 
 def measured(value: Mapping[str, JsonValue]) -> Fields:
     """Return the time, latency, usage, cost and stop reason of a message, if present."""
+    if _OF_MEASURES.isdisjoint(value):
+        return {}
     seconds = number_of(value.get("generation_time_seconds"))
     latency = number_of(value.get("latency_ms"))
     fields: Fields = {

@@ -21,18 +21,19 @@ from agent_eval.transcripts.importers.rules.order import in_time_order, parents_
 from agent_eval.transcripts.importers.shared import api_calls
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.messages import chat_messages_with_reasoning
+from agent_eval.transcripts.importers.shared.pairs import PAIR
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 FOLDED = "records are the beginning of a later record and are merged into it"
-PAIR = "_pair"
-"""Key that marks a record built from a request and its response, of which the id is the API call's id."""
 _SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session_id")
 _LEAVES = ("currentId", "current_id", "current_node", "current_leaf_message_uuid")
 """Keys of a record with the id of the last message of the branch that it displays."""
 _OWN = ("task_id", "conversation_id", "outcome", "correct", "reward")
 
 
-def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+def folded(
+    source: Source, records: Callable[[], Iterator[Item]], prepared: Callable[[Item], Item]
+) -> Iterator[Item]:
     """Yield the records, grouped by session, without records that are the beginning of a later record.
 
     Records are grouped by `session_id` or `thread_id`, which may also be in `metadata`. A record with a task, an
@@ -41,8 +42,9 @@ def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[It
     Args:
         source: The file.
         records: Function that yields the records; called up to three times.
+        prepared: Function that converts a record to a chat. It keeps the keys of sessions, tasks and outcomes.
     """
-    repeated, has_sessions = _looked_through(records())
+    repeated, has_sessions = _looked_through(records(), prepared)
 
     def kept() -> Iterator[Item]:
         for item in records():
@@ -50,10 +52,10 @@ def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[It
                 yield item
 
     if has_sessions:
-        for item in grouped(source, kept, session_of):
+        for item in grouped(source, kept, session_of, prepared):
             yield _alone(item) if isinstance(item, Record) else item
     else:
-        yield from kept()
+        yield from map(prepared, kept())
     for _ in repeated:
         yield LeftOut(FOLDED)
 
@@ -75,7 +77,7 @@ def session_of(value: JsonValue) -> str | None:
     return next((text for place in places for key in _SESSION if (text := text_of(place.get(key)))), None)
 
 
-def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
+def _looked_through(records: Iterator[Item], prepared: Callable[[Item], Item]) -> tuple[set[int], bool]:
     """Return the numbers of the records that a later record repeats, and whether any record has a session."""
     ends: dict[bytes, list[int]] = {}
     later: dict[bytes, datetime.datetime] = {}  # beginning of a record → the record's time
@@ -84,8 +86,10 @@ def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
     for item in records:
         record = mapping(item.value) if isinstance(item, Record) else {}
         has_sessions = has_sessions or session_of(dict(record)) is not None
-        if not isinstance(item, Record) or not _may_repeat(record):
+        chat = prepared(item) if _may_repeat(record) else None
+        if not isinstance(item, Record) or not isinstance(chat, Record):
             continue
+        record = mapping(chat.value)
         state = hashlib.blake2b(digest_size=16)
         messages = listed(record.get("messages"))
         when = _time(record)

@@ -22,7 +22,7 @@ from agent_eval.formats.streams import (
     opened,
     record_of,
 )
-from agent_eval.transcripts.importers.base import LeftOut, Source, array_records, mapping
+from agent_eval.transcripts.importers.base import LeftOut, Source, array_records
 from agent_eval.transcripts.importers.shared.csv_rows import columns, csv_rows
 
 Layout = Literal["lines", "array", "document", "table"]
@@ -101,6 +101,7 @@ ONE_ID = (
 )
 _OWN_IDS = ("id", "span", "spanId", "span_id", "message_id", "messageId", "uuid")
 """Keys of a record's own id."""
+_KEYS_OF_IDS = frozenset(_OWN_IDS)
 
 
 @dataclass
@@ -112,9 +113,9 @@ class _Group:
 
     def has_copy(self, value: JsonValue) -> bool:
         """Return whether the group has a record with the same id and content; otherwise remember the record."""
-        name = next(
-            (own for key in _OWN_IDS if isinstance(own := mapping(value).get(key), str) and own), None
-        )
+        if not isinstance(value, dict) or _KEYS_OF_IDS.isdisjoint(value):
+            return False
+        name = next((own for key in _OWN_IDS if isinstance(own := value.get(key), str) and own), None)
         if name is None:
             return False
         known = self.by_id.setdefault(name, [])
@@ -130,7 +131,11 @@ class _Group:
 
 
 def grouped(
-    source: Source, items: Callable[[], Iterator[Item]], key: Callable[[JsonValue], str | None]
+    source: Source,
+    items: Callable[[], Iterator[Item]],
+    key: Callable[[JsonValue], str | None],
+    prepared: Callable[[Item], Item] = lambda item: item,
+    counts: Counter[str] | None = None,
 ) -> Iterator[Item]:
     """Group records with equal keys into one record {"key": …, "records": […]} per key.
 
@@ -143,20 +148,27 @@ def grouped(
         source: The file.
         items: Function that yields the records; called twice.
         key: Function that returns the key of a record's value.
+        prepared: Function that converts each record once, before it is stored in its group; it may refuse the record.
+        counts: Number of records of each key, if it is known; the items are then read once.
     """
-    left = Counter(key(item.value) for item in items() if isinstance(item, Record))
+    left: Counter[str | None] = Counter(counts)
+    left = left if counts is not None else Counter(key(i.value) for i in items() if isinstance(i, Record))
     groups: dict[str, _Group] = {}
     held = 0
-    for item in items():
+    for raw in items():
+        item = prepared(raw)
+        name = key(raw.value) if isinstance(raw, Record) else None
         if not isinstance(item, Record):
             yield item
-            continue
-        name = key(item.value)
-        if name is None:
+            if name is None:
+                continue
+        elif name is None:
             yield Record(item.number, {"key": None, "records": [item.value]}, item.size)
             continue
         left[name] -= 1
-        if held + item.size > MOST_HELD:
+        if not isinstance(item, Record):
+            pass
+        elif held + item.size > MOST_HELD:
             yield Refusal(source.file, item.number, _TOO_MUCH)
         else:
             group = groups.setdefault(name, _Group(item.number))

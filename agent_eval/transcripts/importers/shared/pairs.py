@@ -7,16 +7,19 @@ conversation.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from agent_eval.formats.streams import Record
 from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, paid, text_of
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed
-from agent_eval.transcripts.importers.shared.histories import PAIR
 from agent_eval.transcripts.importers.shared.threads import Thread
 
+PAIR = "_pair"
+"""Key that marks a record built from a request and its response, of which the id is the API call's id."""
 REQUESTS = ("request", "request_body", "requestBody", "req")
 RESPONSES = ("response", "response_body", "responseBody", "res", "completion")
 _AMBIGUOUS = ("completion", "output")
@@ -113,6 +116,23 @@ def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str
         if inner or found:
             return inner or found
     return {}
+
+
+@dataclass(frozen=True)
+class Pair(Record):
+    """Hold a pair that is not converted yet, because its history may be long and its file is read several times."""
+
+
+def marked(record: Record) -> Record:
+    """Return a pair as a `Pair`; an API response without its request, which has no history, as a chat record.
+
+    Raises:
+        NotThisFormatError: If the form of a message is unknown.
+    """
+    value = mapping(record.value)
+    if _is_response(value):
+        return Record(record.number, as_record(value), record.size)
+    return Pair(record.number, {**value, PAIR: True}, record.size)
 
 
 def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -10,6 +10,8 @@ from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import listed, mapping
 
+_LISTS = ("parts", "content", "blocks", "toolInvocations")
+"""Keys of a message that may contain several steps."""
 _RESULTS = ("tool_result", "tool-result", "web_search_tool_result", "mcp_tool_result", "toolResult")
 _BARE = ("toolUse", "toolResult", "functionCall", "functionResponse", "tool_call", "tool_call_result")
 """Keys of content parts without a type: Bedrock, Gemini, Haystack."""
@@ -25,16 +27,20 @@ def is_stepped(message: Mapping[str, JsonValue]) -> bool:
 
 def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
     """Return one message per step; a message with only one step is unchanged."""
+    if not any(isinstance(message.get(key), list) for key in _LISTS):
+        return [dict(message)]
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
     given = listed(message[key]) if key else []
+    if message.get("role") != "assistant" and key != "blocks":
+        return [dict(message)]
     invoked = listed(message.get("toolInvocations")) if key != "parts" else []
     said = message.get("content")
     parts = [new for part in (*invoked, *given) for new in _expanded(part)]
     if invoked and isinstance(said, str) and said:
         parts.append({"type": "text", "text": said})
-    rest = {k: v for k, v in message.items() if k not in ("parts", "content", "blocks", "toolInvocations")}
+    rest = {k: v for k, v in message.items() if k not in _LISTS}
     if message.get("role") != "assistant":
-        return [{**rest, "content": parts}] if key == "blocks" else [dict(message)]
+        return [{**rest, "content": parts}]
     cut: list[list[JsonValue]] = [[]]
     for part in parts:
         if cut[-1] and _is_result(cut[-1][-1]) and not _is_result(part):

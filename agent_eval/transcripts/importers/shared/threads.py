@@ -15,7 +15,7 @@ from agent_eval.formats.hashing import canonical
 from agent_eval.transcripts.importers.base import Fields, error_text, listed, without_nulls
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT, WITHDRAWN
 from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.models import is_blank
 from agent_eval.transcripts.outcomes import class_of_error
 
@@ -57,6 +57,10 @@ class Thread:
     _answered: Counter[object] = field(default_factory=Counter[object])
     _called: Counter[object] = field(default_factory=Counter[object])
     _n_noted: int = 0
+    _given: list[JsonValue] = field(default_factory=list[JsonValue])  # the last history, as in the source
+    _native: list[list[Fields]] = field(
+        default_factory=list[list[Fields]]
+    )  # the messages of each of its entries
 
     def keys(self) -> list[bytes]:
         """Return the key of each message (see `message_key`)."""
@@ -91,6 +95,21 @@ class Thread:
     def extend(self, messages: Iterable[Fields]) -> None:
         """Append messages unchanged."""
         self.messages.extend(messages)
+
+    def converted(self, values: Sequence[JsonValue]) -> list[Fields]:
+        """Return a history as native messages; entries that the last history of the thread begins with are known.
+
+        Raises:
+            NotThisFormatError: If the form of a message is unknown.
+        """
+        pairs = zip(values, self._given, strict=False)
+        n = next(
+            (i for i, (value, known) in enumerate(pairs) if value != known),
+            min(len(values), len(self._given)),
+        )
+        new = [native_messages([value], first=i) for i, value in enumerate(values[n:], n)]
+        self._given, self._native = [*values], [*self._native[:n], *new]
+        return [message for entry in self._native for message in entry]
 
     def merge(self, history: Sequence[Fields], reply: Sequence[Fields]) -> None:
         """Append the new messages of a model call: the part of its input that is missing here, and its reply."""

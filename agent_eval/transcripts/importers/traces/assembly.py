@@ -16,6 +16,8 @@ from agent_eval.transcripts.importers.shared.dialects import is_message, parsed,
 from agent_eval.transcripts.importers.shared.sessions import session_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
+NO_MESSAGE = "error"
+"""The error of a run that states no message."""
 TRACE_ERROR = "trace error"
 """Source of an outcome that an error of a trace or of its last model call decides."""
 
@@ -136,11 +138,19 @@ def _answer(thread: Thread, step: ToolRun) -> None:
         "tool_call_id": step.call_id,
         **result_fields(parsed(step.result)),
     }
-    answer |= {"content": step.error} if answer["content"] is None and step.error else {}
+    answer |= {"content": _with_error(answer["content"], step.error)} if step.error else {}
     answer |= {"name": step.name} if step.name else {}
     answer |= {"is_error": True} if step.error or failed(mapping(parsed(step.result))) else {}
     answer |= {} if step.is_error is None else {"is_error": step.is_error}
     thread.answer(step.name, step.arguments, answer)
+
+
+def _with_error(content: object, error: str) -> object:
+    """Return a result with the message of its error, which a run may state beside its output."""
+    if content is None:
+        return error
+    is_told = error == NO_MESSAGE or not isinstance(content, str) or error in content
+    return content if is_told else f"{content}\n{error}"
 
 
 def as_one_exchange(whole: ModelCall) -> list[ModelCall]:

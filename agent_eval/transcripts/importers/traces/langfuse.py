@@ -31,6 +31,7 @@ from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, ONE
 from agent_eval.transcripts.importers.shared.sessions import session_of
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 from agent_eval.transcripts.importers.traces.assembly import (
+    NO_MESSAGE,
     ModelCall,
     ToolRun,
     Trace,
@@ -56,8 +57,22 @@ def read(source: Source) -> Iterator[Found]:
 
     A trace that the file delivers in several records, such as overlapping pages of the API, is one trace.
     """
-    records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
-    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+    groups = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
+    records = or_nothing_found(source, map(_as_recorded, groups), EXPECTED)
+    return conversations(source, NAME, records, _conversation)
+
+
+def _as_recorded(item: Item) -> Item:
+    """Return a single trace without a session in the form of which earlier releases stored the hash."""
+    group = mapping(item.value) if isinstance(item, Record) else {}
+    traces = listed(group.get("records"))
+    if (
+        not isinstance(item, Record)
+        or len(traces) != 1
+        or mapping(mapping(traces[0]).get("trace")).get("sessionId")
+    ):
+        return item
+    return Record(item.number, {**group, "key": None}, item.size)
 
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
@@ -274,7 +289,7 @@ def _error(observation: Mapping[str, JsonValue]) -> str | None:
     """Return the message of an observation that ended with an error, or None."""
     if observation.get("level") != "ERROR":
         return None
-    return text_of(observation.get("statusMessage")) or "error"
+    return text_of(observation.get("statusMessage")) or NO_MESSAGE
 
 
 def _is_tool(observation: Mapping[str, JsonValue]) -> bool:

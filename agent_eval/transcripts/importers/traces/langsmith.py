@@ -29,6 +29,7 @@ from agent_eval.transcripts.importers.shared.layouts import Item, grouped, recor
 from agent_eval.transcripts.importers.shared.sessions import session_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.importers.traces.assembly import (
+    NO_MESSAGE,
     ModelCall,
     ToolRun,
     Trace,
@@ -139,8 +140,8 @@ def _error(run: Mapping[str, JsonValue]) -> str | None:
     """Return the text of a run's error, or None; an empty error still is one, and so is the status of a run."""
     error = run.get("error")
     if error in (None, False):
-        return "error" if run.get("status") == "error" else None
-    return text_of(error) or "error"
+        return NO_MESSAGE if run.get("status") == "error" else None
+    return text_of(error) or NO_MESSAGE
 
 
 def _call(run: Mapping[str, JsonValue]) -> ModelCall:

@@ -28,7 +28,13 @@ from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
 from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 from agent_eval.transcripts.importers.traces import otel_attributes as otel
-from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, session_thread
+from agent_eval.transcripts.importers.traces.assembly import (
+    NO_MESSAGE,
+    ModelCall,
+    ToolRun,
+    Trace,
+    session_thread,
+)
 
 NAME = "otel-genai"
 EXPECTED = 'OTLP JSON {"resourceSpans": […]}, spans with attributes, or attributes such as {"gen_ai.input.messages": …}'
@@ -168,7 +174,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
         "attributes": cast("JsonValue", attributes),
         "is_error": is_error or None,
     } | (
-        {"error": next((text for text in said if isinstance(text, str) and text), "error")}
+        {"error": next((text for text in said if isinstance(text, str) and text), NO_MESSAGE)}
         if is_error
         else {}
     )
