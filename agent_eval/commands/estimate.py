@@ -149,7 +149,10 @@ def planned_work(
     judge = project.own_judge
     judged = (transcripts, tables["conversations"], tables["turns"])
     samples = (judge.sample, judge.outcome_sample) if judge else (None, None)
-    of_turns = engine.open_questions(*judged, project.metrics, names, *samples)
+    of_turns = engine.open_questions(
+        *judged, project.metrics, names, *samples,
+        human_ratings=project.ratings_of(sorted(set(stale["agent_id"]))), rater_rule=project.settings.rater_rule,
+    )  # fmt: skip
     of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
     answers = project.answers
     answers = answers if keeps_earlier is None else replace(answers, keeps_earlier=keeps_earlier)

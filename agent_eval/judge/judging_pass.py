@@ -53,11 +53,21 @@ class AskedQuestions:
     is_sampled: bool = True  # if False, no model is asked
     is_checked: bool = False  # if True, models are asked goal_completion beside the declared outcome
     kinds: frozenset[AttachmentKind] | None = None  # kinds that the models read; None: no model
+    missed_by_people: bool | None = None  # whether people say that the goal was missed, if they decided it
     answers: list[Answers] = field(default_factory=list[Answers])  # one entry per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
         """Return each question with its answers."""
         return zip(self.questions, self.answers, strict=True)
+
+    def goal_is_missed(self, answers: Answers) -> bool | None:
+        """Return whether the goal was missed, by people or else by the effective answer; None if nobody decided it."""
+        if self.missed_by_people is not None:
+            return self.missed_by_people
+        of_goal = answers.get(GOAL_COMPLETION.name, [])
+        at = effective_answer(of_goal)
+        verdict = None if at is None else of_goal[at][1]
+        return verdict.value == 0 if isinstance(verdict, Scored) and verdict.value is not None else None
 
 
 def judge_questions(
@@ -117,14 +127,6 @@ def unanswered_sequences(
     return [*_sequences(asked, names), *(sequence for sequence in later if sequence.questions)]
 
 
-def goal_is_missed(answers: Answers) -> bool | None:
-    """Return whether the effective answer to goal_completion is 0; None if there is no such answer."""
-    of_goal = answers.get(GOAL_COMPLETION.name, [])
-    at = effective_answer(of_goal)
-    verdict = None if at is None else of_goal[at][1]
-    return verdict.value == 0 if isinstance(verdict, Scored) and verdict.value is not None else None
-
-
 def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
     ruled = iter(answer_without_model((q for one in asked for q in one.questions), RulesJudge()))
     for one in asked:
@@ -171,7 +173,7 @@ def _sequences_of_missed_goals(
             [
                 question.about(metrics)
                 for question, answers in one.with_answers()
-                if one.is_sampled and any(question.turns) and goal_is_missed(answers) in missed
+                if one.is_sampled and any(question.turns) and one.goal_is_missed(answers) in missed
                 if (metrics := _conditional(question, answers))
             ],
             names.get(one.agent_id, NO_BLINDED_TERMS),
