@@ -30,7 +30,7 @@ from agent_eval.judge.llm.write_behind import AnswerWriter, Row
 from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits, has_room_for_all
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict, is_lost
-from agent_eval.judge.run_sync import run_sync
+from agent_eval.judge.run_sync import first_of, run_sync
 from agent_eval.metrics.base import Metric
 from agent_eval.transcripts.attachments import AttachmentKind
 
@@ -324,14 +324,8 @@ async def _pass(
             for calls in sequences:
                 group.create_task(sequence(calls))
     except ExceptionGroup as failed:  # the first exception cancelled the other calls; raise it
-        raise _first_of(failed) from None
+        raise first_of(failed) from None
     return verdicts
-
-
-def _first_of(failed: BaseException) -> BaseException:
-    while isinstance(failed, ExceptionGroup):
-        failed = failed.exceptions[0]
-    return failed
 
 
 async def _answered(judge: ModelJudge, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:
