@@ -5,7 +5,7 @@ answered once, and its rows are repeated for every version that admits the conve
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +31,7 @@ from agent_eval.judge.judging_pass import (
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.labels import most_severe_is_main, with_derived_labels, with_further_labels
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubrics
@@ -220,11 +220,12 @@ def open_questions(
     outcome_sample: float | None = None,
     human_ratings: pl.DataFrame | None = None,
     rater_rule: RaterRule = "adjudicator",
+    stored: Callable[[Sequence[QuestionSequence]], AnswersByQuestion] | None = None,
 ) -> list[QuestionSequence]:
     """Return the questions that `judge_transcripts` would ask models if no answers were stored.
 
     The result has one sequence per conversation, and further ones for questions that depend on a missed goal, which
-    `human_ratings` decide if people rated it.
+    `human_ratings` decide if people rated it, or else the answers of the models that `stored` returns.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
@@ -234,7 +235,7 @@ def open_questions(
         versions = admitted["methodology_version"].unique().to_list()
         placed = placed_ratings(human_ratings, conversations)
         _set_goals_by_people(items, decided_ratings(placed, versions, rater_rule))
-    return unanswered_sequences([item.asked for item in items], names)
+    return unanswered_sequences([item.asked for item in items], names, stored)
 
 
 def _set_goals_by_people(items: Sequence["_Item"], people: pl.DataFrame) -> None:

@@ -116,15 +116,21 @@ def judge_questions(
 
 
 def unanswered_sequences(
-    asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]
+    asked: Sequence[AskedQuestions],
+    names: Mapping[str, BlindedTerms],
+    stored: Callable[[Sequence[QuestionSequence]], AnswersByQuestion] | None = None,
 ) -> list[QuestionSequence]:
     """Apply the rules, and return the questions that they leave to models: one sequence per entry of `asked`.
 
-    Further sequences ask about missed goals, which may be any goal that the rules do not find reached.
+    Further sequences ask about missed goals, which may be any goal that neither the rules nor the answers of the models
+    that `stored` returns find reached.
     """
     _ask_rules(asked)
+    first = _sequences(asked, names)
+    if stored is not None:
+        _add(asked, stored(first))
     later = _sequences_of_missed_goals(asked, names, if_unknown=True)
-    return [*_sequences(asked, names), *(sequence for sequence in later if sequence.questions)]
+    return [*first, *(sequence for sequence in later if sequence.questions)]
 
 
 def _ask_rules(asked: Sequence[AskedQuestions]) -> None:

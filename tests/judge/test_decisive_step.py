@@ -156,6 +156,24 @@ def test_an_estimate_contains_it_wherever_the_goal_may_be_missed() -> None:
         assert asked.count(DECISIVE_STEP.name) == n
 
 
+@pytest.mark.parametrize(("of_model", "n"), [(1, 0), (0, 1)])
+def test_an_estimate_uses_stored_answers_to_the_goal(of_model: int, n: int) -> None:
+    client, kept = (
+        ScriptedClient(answers={GOAL_COMPLETION.name: of_model, DECISIVE_STEP.name: "tool"}),
+        Kept(),
+    )
+    talk = with_outcome(TALK, None)
+    judged([talk], client, kept)
+    held = tables(talk).conversations.frame()
+    frames = (admitted(held, ("1.3.0",)), held, tables(talk).turns.frame())
+    panel = panel_of(client, kept=kept)
+    planned = open_questions(
+        *frames, METRICS, {}, stored=lambda sequences: panel.stored(sequences, kept.frame())
+    )
+    assert [m.name for s in planned for q in s.questions for m in q.metrics].count(DECISIVE_STEP.name) == n
+    assert len(client.asked) == 1 + n  # nothing is asked by the estimate
+
+
 def test_it_is_on_request() -> None:
     every = load_metrics(only=["default", "decisive_step"])
     assert load_metrics().names == DEFAULT.names

@@ -121,6 +121,12 @@ class Panel:
                     by_model[model][repeat][key] = verdict
         return self._given(sequences, by_model)
 
+    def stored(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> AnswersByQuestion:
+        """Return the stored answers to the questions that all models have answered; no model is asked."""
+        n_rows = len(self.spec.models) + (len(self.spec.models) > 1)
+        given = replace(self, runtime=None).answers(sequences, cache)
+        return {key: answers for key, answers in given.items() if len(answers) == n_rows}
+
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
         """Return the calls that `answers` would make, for all models."""
         return [
