@@ -61,7 +61,7 @@ class AskedQuestions:
         return zip(self.questions, self.answers, strict=True)
 
     def goal_is_missed(self, answers: Answers) -> bool | None:
-        """Return whether the goal was missed, by people or else by the effective answer; None if nobody decided it."""
+        """Return whether the goal was missed, by people or else by the effective answer; None if it is not decided."""
         if self.missed_by_people is not None:
             return self.missed_by_people
         of_goal = answers.get(GOAL_COMPLETION.name, [])
