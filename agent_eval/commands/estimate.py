@@ -13,7 +13,7 @@ from agent_eval.formats.plain_text import count_of
 from agent_eval.judge import engine, rubric
 from agent_eval.judge.estimate import CallEstimate, estimate
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
 from agent_eval.judge.prompts import shared_rubrics
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
@@ -149,10 +149,19 @@ def planned_work(
     judge = project.own_judge
     judged = (transcripts, tables["conversations"], tables["turns"])
     samples = (judge.sample, judge.outcome_sample) if judge else (None, None)
-    of_turns = engine.open_questions(*judged, project.metrics, names, *samples)
     of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
     answers = project.answers
     answers = answers if keeps_earlier is None else replace(answers, keeps_earlier=keeps_earlier)
+
+    def stored(sequences: Sequence[QuestionSequence]) -> AnswersByQuestion:
+        keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
+        panel = None if judge is None else Panel(judge, limits=project.view_limits)
+        return {} if panel is None else panel.stored(sequences, answers.find(keys))
+
+    of_turns = engine.open_questions(
+        *judged, project.metrics, names, *samples, stored=stored,
+        human_ratings=project.ratings_of(sorted(set(stale["agent_id"]))), rater_rule=project.settings.rater_rule,
+    )  # fmt: skip
     turns = _estimated(project, answers, of_turns, shared_rubrics(project.metrics.metrics))
     rubrics = _estimated(project, answers, of_rubrics, None)
     return {"turns and conversations": turns, "rubrics": rubrics, "in all": turns + rubrics}

@@ -34,7 +34,13 @@ from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import RatingFinding, facts_of, findings_of
-from agent_eval.metrics.metric_set import DEFAULT, UnknownMetricError, expected_of, why_not_applicable
+from agent_eval.metrics.metric_set import (
+    DEFAULT,
+    ON_REQUEST,
+    UnknownMetricError,
+    expected_of,
+    why_not_applicable,
+)
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.project import Project
@@ -258,7 +264,7 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
     """
     if name in NAMED or name in OF_USERS:
         return (NAMED | OF_USERS)[name](subject)
-    metrics = {m.name: m for m in subject.metrics if not m.is_measured}
+    metrics = {m.name: m for m in (*ON_REQUEST, *subject.metrics) if not m.is_measured}
     metrics |= {**subject.universal, **subject.criteria}
     if name not in metrics:
         raise UnknownMetricError(name, [*NAMED, *OF_USERS, *metrics])

@@ -5,7 +5,7 @@ answered once, and its rows are repeated for every version that admits the conve
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,6 @@ from agent_eval.judge.judging_pass import (
     Lookup,
     Row,
     given_answers,
-    goal_is_missed,
     judge_questions,
     step_columns,
     unanswered_sequences,
@@ -32,7 +31,7 @@ from agent_eval.judge.judging_pass import (
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.labels import most_severe_is_main, with_derived_labels, with_further_labels
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubrics
@@ -44,6 +43,7 @@ from agent_eval.metrics.base import ENDED, GOAL_MISSED, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
 )
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.metric_set import (
     DEFAULT,
     MetricSet,
@@ -178,15 +178,16 @@ def _judged(
     for item in items:
         item.transcript = Transcript(item.turns, (names or {}).get(item.agent_id, NO_BLINDED_TERMS).personal)
     _draw(items, chosen, checked)
+    versions = admitted["methodology_version"].unique().to_list()
+    outdated = outdated_ratings(human_ratings, turns)
+    human_ratings = human_ratings.join(outdated, on=["file", "line"], how="anti", maintain_order="left")
+    people = decided_ratings(placed_ratings(human_ratings, conversations), versions, rater_rule)
+    _set_goals_by_people(items, people)
     asked = [item.asked for item in items]
     judge_questions(
         asked, lookup, shown=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
     )
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
-    versions = admitted["methodology_version"].unique().to_list()
-    outdated = outdated_ratings(human_ratings, turns)
-    human_ratings = human_ratings.join(outdated, on=["file", "line"], how="anti", maintain_order="left")
-    people = decided_ratings(placed_ratings(human_ratings, conversations), versions, rater_rule)
     quotable = {(i.agent_id, i.conversation.conversation_id): i.transcript for i in items}
     of_turns = with_people(_TURNS, of_turns, people, quotable)
     rows = _for_versions(
@@ -217,16 +218,33 @@ def open_questions(
     names: Mapping[str, BlindedTerms],
     sample: float | None = None,
     outcome_sample: float | None = None,
+    human_ratings: pl.DataFrame | None = None,
+    rater_rule: RaterRule = "adjudicator",
+    stored: Callable[[Sequence[QuestionSequence]], AnswersByQuestion] | None = None,
 ) -> list[QuestionSequence]:
     """Return the questions that `judge_transcripts` would ask models if no answers were stored.
 
-    The result has one sequence per conversation, and further ones for questions that depend on a missed goal.
+    The result has one sequence per conversation, and further ones for questions that depend on a missed goal, which
+    `human_ratings` decide if people rated it, or else the answers of the models that `stored` returns.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
     chosen = sampled(transcripts, sample)
     _draw(items, chosen, with_outcomes_to_check(transcripts, conversations, chosen, outcome_sample))
-    return unanswered_sequences([item.asked for item in items], names)
+    if human_ratings is not None:
+        versions = admitted["methodology_version"].unique().to_list()
+        placed = placed_ratings(human_ratings, conversations)
+        _set_goals_by_people(items, decided_ratings(placed, versions, rater_rule))
+    return unanswered_sequences([item.asked for item in items], names, stored)
+
+
+def _set_goals_by_people(items: Sequence["_Item"], people: pl.DataFrame) -> None:
+    """Set where people decided whether the goal was missed; if versions differ, it was missed in one of them."""
+    of_goal = people.filter("is_effective", target=GOAL_COMPLETION.name).drop_nulls("value")
+    lowest = of_goal.group_by(_CONVERSATION).agg(pl.col("value").min())
+    missed = {(agent, conversation): value == 0 for agent, conversation, value in lowest.iter_rows()}
+    for item in items:
+        item.asked.missed_by_people = missed.get((item.agent_id, item.conversation.conversation_id))
 
 
 def _draw(
@@ -329,7 +347,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
 def _conversation_rows(item: _Item) -> Iterator[Row]:
     for question, answers in item.asked.with_answers():
         for metric in question.metrics if question.turn_index is None else ():
-            if metric.applies_when == GOAL_MISSED and not goal_is_missed(answers):
+            if metric.applies_when == GOAL_MISSED and not item.asked.goal_is_missed(answers):
                 continue
             for row in _rows(item, question, metric, answers[metric.name]):
                 yield item.where | row
@@ -354,13 +372,15 @@ def _rows(
         open_because = open_because if item.turns else NO_TURNS
         yield _not_applicable(metric.name, ENDED if is_ended else open_because) | asked
     for judge, verdict, is_effective in given:
-        row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
+        row = _verdict_row(item.transcript, metric.name, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
 
 
-def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, verdict: Verdict) -> Row:
-    quote = verdict.evidence if isinstance(verdict, Scored) else None
-    step = transcript.find(quote, turn_index) if quote else None
+def _verdict_row(
+    transcript: Transcript, metric: str, turn_index: int | None, judge: str, verdict: Verdict
+) -> Row:
+    quote, label = (verdict.evidence, verdict.label) if isinstance(verdict, Scored) else (None, None)
+    step = transcript.cited(quote, metric, turn_index, label)
     row = verdict_row(judge, verdict, lambda _: step is not None) | step_columns(step)
     if not isinstance(verdict, Scored):
         return row | {"unscored_reason": verdict.reason, "judge_model": judge}
@@ -421,7 +441,7 @@ def _hallucination_rows(
             continue
         people = labelled.get((version, agent, conversation), {})
         verdict = hallucination_verdict(item.conversation, list(item.of_turns()), people)
-        row = _verdict_row(item.transcript, None, RULE, verdict)
+        row = _verdict_row(item.transcript, HALLUCINATION_PASSED, None, RULE, verdict)
         stated = {"methodology_version": version, "metric": HALLUCINATION_PASSED, "is_effective": True}
         yield item.where | stated | row
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_eval.formats.plain_text import on_one_line
 from agent_eval.judge.protocol import n_turns_up_to
+from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP, ROLE_OF_AUTHOR
 from agent_eval.transcripts.models import Message, Turn
 from agent_eval.transcripts.steps import ConversationStep, steps_of
 
@@ -48,6 +49,22 @@ class Transcript:
         places = (at for texts in reversed(seen) for at, text in texts if wanted in text)
         at = next(places, None) if wanted else None
         return None if at is None else self.steps[at]
+
+    def cited(
+        self, quote: str | None, metric: str, turn_index: int | None, label: str | None
+    ) -> ConversationStep | None:
+        """Return the step that an answer quotes.
+
+        The decisive step is the first message with the quote, and one by the author that the label names if there is
+        one: others may repeat its words before or after it. For all other metrics, see `find`.
+        """
+        if not quote or metric != DECISIVE_STEP.name:
+            return self.find(quote, turn_index) if quote else None
+        wanted, role = on_one_line(quote), ROLE_OF_AUTHOR.get(label or "")
+        places = sorted(at for texts in self._texts for at, text in texts if wanted and wanted in text)
+        roles = [message.role for turn in self.turns for message in turn.messages]
+        first = next((at for at in places if roles[at] == role), next(iter(places), None))
+        return None if first is None else self.steps[first]
 
     @cached_property
     def steps(self) -> Sequence[ConversationStep]:

@@ -53,11 +53,21 @@ class AskedQuestions:
     is_sampled: bool = True  # if False, no model is asked
     is_checked: bool = False  # if True, models are asked goal_completion beside the declared outcome
     kinds: frozenset[AttachmentKind] | None = None  # kinds that the models read; None: no model
+    missed_by_people: bool | None = None  # whether people say that the goal was missed, if they decided it
     answers: list[Answers] = field(default_factory=list[Answers])  # one entry per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
         """Return each question with its answers."""
         return zip(self.questions, self.answers, strict=True)
+
+    def goal_is_missed(self, answers: Answers) -> bool | None:
+        """Return whether the goal was missed, by people or else by the effective answer; None if it is not decided."""
+        if self.missed_by_people is not None:
+            return self.missed_by_people
+        of_goal = answers.get(GOAL_COMPLETION.name, [])
+        at = effective_answer(of_goal)
+        verdict = None if at is None else of_goal[at][1]
+        return verdict.value == 0 if isinstance(verdict, Scored) and verdict.value is not None else None
 
 
 def judge_questions(
@@ -106,23 +116,21 @@ def judge_questions(
 
 
 def unanswered_sequences(
-    asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]
+    asked: Sequence[AskedQuestions],
+    names: Mapping[str, BlindedTerms],
+    stored: Callable[[Sequence[QuestionSequence]], AnswersByQuestion] | None = None,
 ) -> list[QuestionSequence]:
     """Apply the rules, and return the questions that they leave to models: one sequence per entry of `asked`.
 
-    Further sequences ask about missed goals, which may be any goal that the rules do not find reached.
+    Further sequences ask about missed goals, which may be any goal that neither the rules nor the answers of the models
+    that `stored` returns find reached.
     """
     _ask_rules(asked)
+    first = _sequences(asked, names)
+    if stored is not None:
+        _add(asked, stored(first))
     later = _sequences_of_missed_goals(asked, names, if_unknown=True)
-    return [*_sequences(asked, names), *(sequence for sequence in later if sequence.questions)]
-
-
-def goal_is_missed(answers: Answers) -> bool | None:
-    """Return whether the effective answer to goal_completion is 0; None if there is no such answer."""
-    of_goal = answers.get(GOAL_COMPLETION.name, [])
-    at = effective_answer(of_goal)
-    verdict = None if at is None else of_goal[at][1]
-    return verdict.value == 0 if isinstance(verdict, Scored) and verdict.value is not None else None
+    return [*first, *(sequence for sequence in later if sequence.questions)]
 
 
 def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
@@ -171,7 +179,7 @@ def _sequences_of_missed_goals(
             [
                 question.about(metrics)
                 for question, answers in one.with_answers()
-                if one.is_sampled and any(question.turns) and goal_is_missed(answers) in missed
+                if one.is_sampled and any(question.turns) and one.goal_is_missed(answers) in missed
                 if (metrics := _conditional(question, answers))
             ],
             names.get(one.agent_id, NO_BLINDED_TERMS),

@@ -78,7 +78,7 @@ def _rows(
         transcript = transcripts[rating["agent_id"], rating["conversation_id"]]
         asked = {name: rating[name] for name in (*question, "question_key", "rubric_hash")}
         quote = rating["evidence"]
-        step = transcript.find(quote, rating.get("turn_index")) if quote else None
+        step = transcript.cited(quote, rating["metric"], rating.get("turn_index"), rating["label"])
         yield asked | {
             **{name: rating[name] for name in (*_ANSWER, "rationale", "evidence", "is_effective", "decided_by")},
             "judge": HUMAN,

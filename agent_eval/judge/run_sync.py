@@ -1,4 +1,4 @@
-"""Run a coroutine from synchronous code."""
+"""Run a coroutine from synchronous code, and find the exception that ended it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -16,3 +16,10 @@ def run_sync(coroutine: Coroutine[object, object, T]) -> T:
         return asyncio.run(coroutine)
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(asyncio.run, coroutine).result()
+
+
+def first_of(failed: BaseException) -> BaseException:
+    """Return the first exception of nested exception groups, as task groups raise them."""
+    while isinstance(failed, ExceptionGroup):
+        failed = failed.exceptions[0]
+    return failed

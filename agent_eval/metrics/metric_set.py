@@ -56,6 +56,8 @@ class UnknownMetricError(NotFoundError):
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         at = f" in {where}" if where else ""
+        if name in {metric.name for metric in ON_REQUEST}:
+            hint = f'It is asked on request: metrics = ["default", "{name}"] in agent_eval.toml. '
         super().__init__(f"Metric {name!r}{at} is not known. {hint}Known: {', '.join(names)}.")
 
 

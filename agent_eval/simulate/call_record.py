@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean, dumps
@@ -52,9 +52,17 @@ class CallRecord:
         return recorded.reply
 
     def replay_agent(self, request_hash: str) -> AgentReply | None:
-        """Return the agent's reply that an earlier process received, as `replay` does."""
+        """Return the agent's reply that an earlier process received, as `replay` does; None if it is damaged."""
         value = self.replay(request_hash)
-        return None if value is None else _REPLY.validate_json(dumps(value))
+        try:
+            return None if value is None else _REPLY.validate_json(dumps(value))
+        except ValidationError:
+            self.reject()
+            return None
+
+    def reject(self) -> None:
+        """Drop the reply that `replay` returned last and those after it, because it is damaged."""
+        self.n_calls, self.earlier = self.n_calls - 1, ()
 
     def add(self, request_hash: str, reply: AgentReply | JsonValue) -> None:
         """Record a reply; a kill of the process no longer loses it when this returns."""
@@ -79,7 +87,7 @@ def read_records(lines: Iterable[JsonValue]) -> dict[str, list[RecordedReply]]:
         values = line if isinstance(line, dict) else {}
         at, request_hash = values.get("at"), values.get("request")
         of_conversation = replies.setdefault(str(values.get("conversation_id")), [])
-        if not isinstance(at, int) or at > len(of_conversation):
+        if not isinstance(at, int) or not 0 <= at <= len(of_conversation):
             continue  # a line before it was lost
         del of_conversation[at:]
         if isinstance(request_hash, str):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from agent_eval.errors import ConfigurationError, JudgeError, NotFoundError
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.llm.budget import Budget, Price
-from agent_eval.judge.llm.client import Client, LiteLLMClient, problem_of
+from agent_eval.judge.llm.client import Client, LiteLLMClient, imported, problem_of
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.simulate.agents.endpoints import (
     Allowed,
@@ -84,6 +84,9 @@ class Simulation:
 
     def run(self, watch: Watch | None = None, concurrency: int | None = None) -> SimulationReport:
         """Hold the conversations and write the sessions."""
+        is_user_of_litellm = self.simulator is not None and isinstance(self.simulator.client, LiteLLMClient)
+        if is_user_of_litellm or any(isinstance(b.tested.agent, LitellmAgent) for b in self.benchmarks):
+            imported()  # takes seconds, which would stop all conversations and count as latency of the agents
         return simulate(
             self.benchmarks,
             scenarios_folder=self.setup.scenarios,

@@ -14,7 +14,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.plain_text import count_of
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
-from agent_eval.judge.run_sync import run_sync
+from agent_eval.judge.run_sync import first_of, run_sync
 from agent_eval.simulate.agents.replies import AgentConversation, AgentUnderTest
 from agent_eval.simulate.conversations import AgentSetup, LiveConversation
 from agent_eval.simulate.mocks import Resolve
@@ -231,9 +231,14 @@ class _Runner:
         for benchmark in self.benchmarks:
             self.report.n_kept += sum(len(f.finished) for f in benchmark.folders)
             self._place(benchmark)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self.concurrency, self.progress.n_calls)):
-                group.create_task(self._work(queue))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.concurrency, self.progress.n_calls)):
+                    group.create_task(self._work(queue))
+        except (
+            ExceptionGroup
+        ) as failed:  # such as a full disk; the first one cancelled the other conversations
+            raise first_of(failed) from None
         for benchmark in self.benchmarks:
             self.report.sessions += [f.folder.name for f in benchmark.folders if f.is_in_place]
             self.report.n_left += sum(len(f.missing) for f in benchmark.folders)

@@ -244,7 +244,10 @@ class SimulatedUserOf:
     async def _answer(self, prompt: Prompt, form: type[Answer]) -> Answer:
         request_hash = self.record.request_hash("user", *(dict(message) for message in prompt.messages))
         if (recorded := self.record.replay(request_hash)) is not None:
-            return form.model_validate(recorded)
+            try:
+                return form.model_validate(recorded)
+            except ValidationError:
+                self.record.reject()
         answer = await self.simulator.ask(prompt, form)
         self.record.add(request_hash, answer.model_dump())
         return answer

@@ -124,3 +124,7 @@ def test_the_prompts_of_simulated_users_are_shown(name: str) -> None:
     assert "WHO YOU ARE" in text
     assert "YOUR GOAL" in text
     assert row["schema"]["required"]
+
+
+def test_the_prompt_of_a_metric_on_request_is_shown_before_it_is_requested(root: Path) -> None:
+    assert "decisive_step" in prompt("--metric", "decisive_step")["messages"][0]["content"]

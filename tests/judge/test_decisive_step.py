@@ -21,7 +21,7 @@ from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.models import Conversation
 from tests.judge.fakes import Kept, ScriptedClient, panel_of, part
-from tests.judge.material import admitted, agent, call, conversation, finding, humans, tables, user
+from tests.judge.material import AGENT, admitted, agent, call, conversation, finding, humans, tables, user
 from tests.untyped import any_table
 
 METRICS = MetricSet((*DEFAULT.conversation, DECISIVE_STEP))
@@ -43,6 +43,7 @@ def judged(
     client: ScriptedClient | None = None,
     kept: Kept | None = None,
     metrics: MetricSet = METRICS,
+    ratings: pl.DataFrame | None = None,
 ) -> Judged:
     rows, kept = tables(*conversations), kept or Kept()
     held = rows.conversations.frame()
@@ -50,7 +51,7 @@ def judged(
         any_table(admitted(held, ("1.3.0",))),
         any_table(held),
         any_table(rows.turns.frame()),
-        humans(),
+        humans() if ratings is None else ratings,
         finding(kept.frame()),
         metrics=metrics,
         panel=panel_of(client, kept=kept) if client else None,
@@ -98,6 +99,42 @@ def test_a_quote_gives_message_and_speaker_and_null_means_that_no_step_decided()
         assert row == ("scripted", *expected)
 
 
+def test_the_step_is_the_first_message_with_the_quote_by_the_author_whom_the_label_names() -> None:
+    talk = conversation(
+        user("Cancel 7."), call("get", {"x": 1}, "gone"), agent("You wrote: Cancel 7."), agent("It said: gone"),
+        user("And?"), agent("You wrote: Cancel 7."),
+    )  # fmt: skip
+    for label, quote, expected in (
+        ("user", "Cancel 7.", "user"),
+        ("agent", "Cancel 7.", "You wrote: Cancel 7."),
+        ("tool", "gone", "gone"),
+        ("environment", "Cancel 7.", "Cancel 7."),
+        ("agent", "And?", "And?"),  # the label contradicts the quote
+    ):
+        client = ScriptedClient()
+        reply = {**part(DECISIVE_STEP), "label": label, "evidence": quote, "further_labels": None}
+        client.first = [Reply(json.dumps({DECISIVE_STEP.name: reply}), Usage())]
+        metrics = MetricSet((GOAL_COMPLETION, DECISIVE_STEP))
+        [row] = steps_of(judged([with_outcome(talk, False)], client, metrics=metrics))
+        index = next(i for i, m in enumerate(talk.messages) if expected in (m.role, m.content))
+        assert row[3] == index, label
+
+
+@pytest.mark.parametrize(("of_model", "of_person", "n"), [(1, 0, 1), (0, 1, 0)])
+def test_people_decide_whether_a_goal_was_missed(of_model: int, of_person: int, n: int) -> None:
+    rating = {"agent_id": AGENT, "methodology_version": "any", "target": GOAL_COMPLETION.name, "value": float(of_person),
+              "conversation_id": TALK.conversation_id, "rater": "kim", "rated_at": "2026-04-02T00:00:00Z", "file": "r", "line": 2}  # fmt: skip
+    rated = humans(rating)
+    client = ScriptedClient(answers={GOAL_COMPLETION.name: of_model, DECISIVE_STEP.name: "tool"})
+    talk = with_outcome(TALK, None)
+    assert len(steps_of(judged([talk], client, ratings=rated))) == n
+    assert sum({DECISIVE_STEP.name} == names for names in client.names_asked) == n
+    held = tables(talk).conversations.frame()
+    frames = (admitted(held, ("1.3.0",)), held, tables(talk).turns.frame())
+    planned = open_questions(*frames, METRICS, {}, human_ratings=rated)
+    assert [m.name for s in planned for q in s.questions for m in q.metrics].count(DECISIVE_STEP.name) == n
+
+
 def test_rules_answer_first_and_models_are_not_asked_then() -> None:
     metrics = MetricSet((*METRICS.metrics, *DEFAULT.turn))
     client = ScriptedClient()
@@ -117,6 +154,24 @@ def test_an_estimate_contains_it_wherever_the_goal_may_be_missed() -> None:
         sequences = open_questions(*frames, METRICS, {})
         asked = [m.name for s in sequences for q in s.questions for m in q.metrics]
         assert asked.count(DECISIVE_STEP.name) == n
+
+
+@pytest.mark.parametrize(("of_model", "n"), [(1, 0), (0, 1)])
+def test_an_estimate_uses_stored_answers_to_the_goal(of_model: int, n: int) -> None:
+    client, kept = (
+        ScriptedClient(answers={GOAL_COMPLETION.name: of_model, DECISIVE_STEP.name: "tool"}),
+        Kept(),
+    )
+    talk = with_outcome(TALK, None)
+    judged([talk], client, kept)
+    held = tables(talk).conversations.frame()
+    frames = (admitted(held, ("1.3.0",)), held, tables(talk).turns.frame())
+    panel = panel_of(client, kept=kept)
+    planned = open_questions(
+        *frames, METRICS, {}, stored=lambda sequences: panel.stored(sequences, kept.frame())
+    )
+    assert [m.name for s in planned for q in s.questions for m in q.metrics].count(DECISIVE_STEP.name) == n
+    assert len(client.asked) == 1 + n  # nothing is asked by the estimate
 
 
 def test_it_is_on_request() -> None:

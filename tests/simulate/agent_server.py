@@ -36,6 +36,7 @@ class Agent(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: "Server"
+    n_requests = 0  # of this connection, counted by kinds that close connections
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -186,6 +187,15 @@ def _once(calls: list[Any], text: str = "Done.", content: object = None) -> Hand
     )
 
 
+def _close_once(agent: Agent, body: dict[str, Any]) -> None:
+    """Close a kept connection like a server whose limit for idle connections has just passed."""
+    agent.n_requests += 1
+    if agent.n_requests > 1:
+        agent.close_connection = True
+    else:
+        agent.say("Ready.")
+
+
 ORDER = {"order": "1042"}
 OTHERS: dict[str, Handler] = {
     "busy": lambda agent, body: (  # the first request is rejected
@@ -193,6 +203,7 @@ OTHERS: dict[str, Handler] = {
         if sum(other["model"] == "busy" for _, other in agent.server.requests) > 1
         else agent.send(b"slow down", 429, retry_after="0")
     ),
+    "closes-once": _close_once,
     "cookie": _cookie,
     "echo-key": lambda agent, body: agent.say(f"Your key: {agent.headers['authorization']}"),
 }

@@ -196,3 +196,27 @@ def test_only_replies_to_equal_requests_in_order_are_replayed() -> None:
     assert resumed("abcd") == ["new a", "new b", None, None]
     CallRecord("c", append=lines.append).forget()
     assert resumed("a") == [None]
+
+
+def test_damaged_replies_are_asked_for_again(root: Path, server: Server) -> None:
+    write_suite(root, {"one": scenario("D1")})
+    write_agents(root, {"bot": openai(server.url)})
+    ran(root, "bot", max_calls=2)
+    [file] = (root / "data/sessions/bot").glob(".*.part/replies.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines() if line]
+    lines[1]["reply"] |= {"text": 5, "usage": {"n_in": "many"}}
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert ran(root, "bot").n_held == 1
+    assert len(server.requests) == 2 + 2  # of three replies, the first is kept
+    assert held(root, "bot")[0].outcome.error is None
+
+
+def test_a_file_that_cannot_be_written_ends_the_run_with_its_error(root: Path, server: Server) -> None:
+    write_suite(root, {"one": scenario("D1")})
+    write_agents(root, {"bot": openai(server.url)})
+    ran(root, "bot", max_calls=1)
+    [file] = (root / "data/sessions/bot").glob(".*.part/replies.jsonl")
+    file.unlink()
+    file.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        ran(root, "bot")

@@ -30,7 +30,7 @@ from agent_eval.judge.llm.write_behind import AnswerWriter, Row
 from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits, has_room_for_all
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict, is_lost
-from agent_eval.judge.run_sync import run_sync
+from agent_eval.judge.run_sync import first_of, run_sync
 from agent_eval.metrics.base import Metric
 from agent_eval.transcripts.attachments import AttachmentKind
 
@@ -120,6 +120,12 @@ class Panel:
                 for (repeat, key), verdict in verdicts.items():
                     by_model[model][repeat][key] = verdict
         return self._given(sequences, by_model)
+
+    def stored(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> AnswersByQuestion:
+        """Return the stored answers to the questions that all models have answered; no model is asked."""
+        n_rows = len(self.spec.models) + (len(self.spec.models) > 1)
+        given = replace(self, runtime=None).answers(sequences, cache)
+        return {key: answers for key, answers in given.items() if len(answers) == n_rows}
 
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
         """Return the calls that `answers` would make, for all models."""
@@ -324,14 +330,8 @@ async def _pass(
             for calls in sequences:
                 group.create_task(sequence(calls))
     except ExceptionGroup as failed:  # the first exception cancelled the other calls; raise it
-        raise _first_of(failed) from None
+        raise first_of(failed) from None
     return verdicts
-
-
-def _first_of(failed: BaseException) -> BaseException:
-    while isinstance(failed, ExceptionGroup):
-        failed = failed.exceptions[0]
-    return failed
 
 
 async def _answered(judge: ModelJudge, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:

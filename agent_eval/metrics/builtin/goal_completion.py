@@ -45,3 +45,6 @@ DECISIVE_STEP = Metric(
     ),
     applies_when="goal_missed",
 )
+
+ROLE_OF_AUTHOR = {BY_AGENT: "assistant", "tool": "tool", "user": "user"}
+"""Role of the message that a label of the decisive step names; any message can be of the environment."""
