@@ -5,9 +5,11 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.clusters.worst import worst_clusters
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.report.board import composite, leads
 from agent_eval.report.quality import headline, interval_of, value_of
+from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.quality import COST
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 
@@ -64,11 +66,17 @@ def _success(logs: pl.DataFrame) -> str:
     return f"Success: {_listed(rates)}{lacking}; not ranked, because their conversations differ (agent-eval compare {a} {b})."
 
 
-def worst_finding(finding: Mapping[str, Any] | None) -> str:
-    """Return the worst finding with its quote; `finding` is a row of `clusters.worst.worst_findings`."""
+def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:
+    """Return the worst finding with its quote, or how much is still open if none was found.
+
+    Args:
+        finding: A row of `clusters.worst.worst_findings`; None without findings.
+        n_unasked: Questions that no judge was asked.
+    """
     if finding is None:
-        return "Worst finding: none."
-    title, quote = one_line(str(finding["title"])), one_line(finding["quote"] or "")
+        is_open = f"; {count_of(n_unasked, 'question')} not asked, for want of a judge model"
+        return f"Worst finding: none found{is_open if n_unasked else ''}."
+    title, quote = _title(finding), one_line(finding["quote"] or "")
     quoted = f": “{_cut(quote)}”" if quote and quote[:20] not in title else ""
     where = count_of(finding["n_turns"], "turn")
     if finding["conversation_id"] is not None:
@@ -89,7 +97,7 @@ def clusters_answer(rows: pl.DataFrame) -> str:
     worst = rows.row(0, named=True)
     by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())
     place = [worst["agent_id"], *worst["examples"][:1]]
-    where = ", ".join([_cut(one_line(str(worst["title"]))), *map(one_line, place)])
+    where = ", ".join([_title(worst), *map(one_line, place)])
     n = count_of(rows["cluster_id"].n_unique(), "error cluster")
     return f"{n}: {by_severity}. Worst: {where}, since {worst['first_seen']}."
 
@@ -133,6 +141,30 @@ def passing(gates: pl.DataFrame) -> str:
     )
 
 
+def gates_answer(gates: pl.DataFrame) -> str:
+    """Return which agents passed all their gates, or, if none did, how many gates failed or are unknown."""
+    if gates.is_empty():
+        return ""
+    passed = passing(gates)
+    return (
+        passed[:1].upper() + passed[1:]
+        if passed.startswith("all")
+        else "; ".join(filter(None, (gates_counts(gates), passed)))
+    )
+
+
+def worst_of(clusters: pl.DataFrame) -> str:
+    """Return the worst error with its agent and place, e.g. 'Worst error (high): …'; empty without errors.
+
+    Args:
+        clusters: Rows of table error_clusters under one version.
+    """
+    for row in worst_clusters(clusters, 1).to_dicts():
+        place = ", ".join(map(one_line, (row["agent_id"], *row["examples"][:1])))
+        return f"Worst error ({row['severity']}): {_title(row)} – {place}, since {row['first_seen']}"
+    return ""
+
+
 def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
     """Return the verdict of one row of `compare` with both values, the interval, and how much data would tell.
 
@@ -159,7 +191,12 @@ def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
         said += f" (difference {text(row['difference'], '+')}{points}{bounds})"
     if row["reason"]:
         said += f"; {one_line(row['reason'])}"
-    tell = f" About {count_of(needed, row['unit'].removesuffix('s'))} of each would tell." if needed else ""
+    is_told = (row["reason"] or "").startswith(OF_THIS_SIZE)
+    tell = (
+        f" About {count_of(needed, row['unit'].removesuffix('s'))} of each would tell."
+        if needed and not is_told
+        else ""
+    )
     return f"{said}.{tell}"
 
 
@@ -203,6 +240,11 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 def _name(row: Mapping[str, Any]) -> str:
     return one_line(str(row["name"] or row["agent_id"]))
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    """Return the title of a cluster inside a sentence, without its full stop."""
+    return _cut(one_line(str(row["title"]))).removesuffix(".")
 
 
 def _listed(texts: Sequence[str], most: int = 3) -> str:

@@ -1,6 +1,7 @@
 """Each command begins with its answer: who leads, which agent is better, whether the gates pass, what is unknown."""
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.project import Project
-from agent_eval.report.conclusions import comparison, leader, passing, successes, unknown, worst_finding
+from agent_eval.report.conclusions import (
+    comparison,
+    gates_answer,
+    leader,
+    passing,
+    successes,
+    unknown,
+    worst_finding,
+    worst_of,
+)
+from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.plan import scale_width
 from agent_eval.tables import table
 from tests.commands.conftest import invoke, use
@@ -189,6 +200,7 @@ ROW: dict[str, Any] = {
     [
         ({}, 152, 1, "success_rate: a 42 % against b 58 %: not distinguishable (difference −16 points, −33 to +1). About 152 conversations of each would tell."),
         ({"low": None}, 1, 1, "success_rate: a 42 % against b 58 %: not distinguishable (difference −16 points). About 1 conversation of each would tell."),
+        ({"reason": f"{OF_THIS_SIZE} about 9 conversations of each"}, 152, 1, f"success_rate: a 42 % against b 58 %: not distinguishable (difference −16 points, −33 to +1); {OF_THIS_SIZE} about 9 conversations of each."),
         ({"value": None, "difference": None, "verdict": "unknown", "reason": "a has none"}, None, 1, "success_rate: a – against b 58 %: unknown; a has none."),
         ({"quantity": "cost_usd", "difference": 0.0}, None, float("inf"), "cost_usd: a 0.42 against b 0.58: not distinguishable (difference 0, −0.33 to +0.01)."),
     ],
@@ -197,6 +209,24 @@ def test_a_comparison_says_the_verdict_and_how_much_would_tell(
     changes: dict[str, Any], needed: int | None, width: float, said: str
 ) -> None:
     assert comparison(ROW | changes, needed, width) == said
+
+
+def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
+    known = {
+        "severity": "high",
+        "n_turns": 1,
+        "agent_id": "a",
+        "examples": ["c#0"],
+        "first_seen": date(2026, 5, 1),
+    }
+    clusters = pl.DataFrame(
+        [{**known, "cluster_id": "E-1", "title": "Wrong."}, {**known, "cluster_id": "E-2", "title": "Worse.", "severity": "critical"}]
+    )  # fmt: skip
+    assert worst_of(clusters) == "Worst error (critical): Worse – a, c#0, since 2026-05-01"
+    assert worst_of(clusters.clear()) == ""
+    gates = pl.DataFrame({"agent_id": ["a", "b"], "result": ["unknown", "passed"]})
+    assert gates_answer(gates) == "All gates passed by b"
+    assert gates_answer(gates[:1]) == "Gates: 1 unknown"
 
 
 def test_what_is_not_known_is_counted_in_the_right_number() -> None:
@@ -210,5 +240,9 @@ def test_what_is_not_known_is_counted_in_the_right_number() -> None:
         "no agent passed all gates", "all gates passed by b", ""
     ]  # fmt: skip
     assert unknown(board.clear(), gates.clear(), 0, 0) == "Gates: none evaluated."
-    assert worst_finding(None) == "Worst finding: none."
+    assert worst_finding(None) == "Worst finding: none found."
+    assert (
+        worst_finding(None, 2)
+        == "Worst finding: none found; 2 questions not asked, for want of a judge model."
+    )
     assert successes(table("quality_summary").empty()) == "There is no summary yet. Next: agent-eval run"

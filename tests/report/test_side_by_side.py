@@ -40,6 +40,7 @@ def test_every_agent_has_a_column_and_what_is_unknown_is_no_number() -> None:
     page = side_by_side(board, {"methodology_version": VERSION, "agent_id": "a", **mean})
     assert [name for name, _ in page["agents"]] == ["c", "a", "b"]
     figures = {f.name: f.values for _, rows in page["sections"] for f in rows}
+    assert "universal" not in figures  # no agent has it
     assert [v and v[0] for v in figures["composite"]] == ["80.0", "70.0", None]
     assert figures["helpfulness (1 to 5, 5 = best)"] == [None, ("4.00", "3.50 to 4.50"), None]
 

@@ -76,12 +76,14 @@ def print_run(
     findings = findings_of(project, version, report.agents)
     worst = next(findings.iter_rows(named=True), None)
     agent = worst["agent_id"] if worst else (report.agents or project.known_agents())[0]
+    n_unasked = int(logs["n_unasked"].sum()) if project.own_judge is None else 0
+    judge_next = "agent-eval run --judge MODEL --dry-run · " if n_unasked else ""
     for line in (
         leader(board, logs),
-        worst_finding(worst),
+        worst_finding(worst, n_unasked),
         unknown(board.join(logs, on="agent_id", how="anti"), gates, report.n_unscored, len(report.refusals)),
         f"Spent: {report.spent or 'nothing; no judge model was called'}.",
-        f"Next: agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · agent-eval gate",
+        f"Next: {judge_next}agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · agent-eval gate",
     ):
         out.print(one_line(line), markup=False, soft_wrap=not out.is_terminal)
     if is_whole:

@@ -19,7 +19,7 @@ from agent_eval.report.html.history import (
     version_line,
 )
 from agent_eval.report.html.lists.errors import cluster_rows
-from agent_eval.report.html.summary import summary_rows
+from agent_eval.report.html.summary import log_rows, summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
@@ -187,6 +187,7 @@ def agent_page(
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
         "summary": summary_rows(frames.quality_summary),
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
+        "log": next(iter(log_rows(frames.log_leaderboard.filter(agent_id=agent["agent_id"]), paths)), None),
         "spreads": spreads(frames.answers, _given_means(frames.quality_summary, methodology.version)),
         "clusters": cluster_rows(
             frames.error_clusters,

@@ -9,7 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
 from agent_eval.report.charts import IntervalMark, RankedAgent, Scatter, scatter, span
-from agent_eval.report.conclusions import gates_counts, passing
+from agent_eval.report.conclusions import gates_answer, worst_of
 from agent_eval.report.html.summary import Badge, badge, log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -52,6 +52,7 @@ def board_page(
     changes: pl.DataFrame,
     logs: pl.DataFrame,
     gates: pl.DataFrame,
+    clusters: pl.DataFrame,
 ) -> dict[str, Any]:
     """Return the content of a version's board; the frames may contain other versions too.
 
@@ -63,6 +64,7 @@ def board_page(
     rows = in_reading_order(on_board.join(of_logs, on="agent_id", how="anti", maintain_order="left"))
     standings = tuple(standing(row, paths) for row in rows.to_dicts())
     of_gates = gates.filter(of_version)
+    of_clusters = clusters.filter(of_version)
     of_board = changes.filter(of_version).sort("changed_at", descending=True, maintain_order=True)
     return {
         "version": version,
@@ -70,7 +72,8 @@ def board_page(
         "standings": standings,
         "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
-        "gates": passing(of_gates) or (gates_counts(of_gates) if of_gates.height else ""),
+        "worst": worst_of(of_clusters),
+        "gates": gates_answer(of_gates),
         "picture": _picture(standings),
         "outcomes": words.outcomes(in_reading_order(on_board)),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),

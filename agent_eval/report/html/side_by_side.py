@@ -48,10 +48,13 @@ def side_by_side_page(
         "agents": names,
         "n_left_out": len(rows) - len(shown),
         "sections": [
-            ("Board", list(_of_board(shown))),
-            ("Universal dimensions, 1 to 5", [_plain(f"{d.id} {d.name}", shown, d.id.lower(), 2) for d in methodology.dimensions]),
-            ("Scenarios, 0 to 100", [_plain(s, shown, s.lower(), 1) for s in SCENARIOS]),
-            ("Conversations", list(_of_conversations(quality))),
+            (title, [figure for figure in figures if any(figure.values)])
+            for title, figures in (
+                ("Board", _of_board(shown)),
+                ("Universal dimensions, 1 to 5", [_plain(f"{d.id} {d.name}", shown, d.id.lower(), 2) for d in methodology.dimensions]),
+                ("Scenarios, 0 to 100", [_plain(s, shown, s.lower(), 1) for s in SCENARIOS]),
+                ("Conversations", _of_conversations(quality)),
+            )
         ],
     }  # fmt: skip
 

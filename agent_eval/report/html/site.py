@@ -264,6 +264,7 @@ def _board_pages(
             changes=boards["board_changes"],
             logs=boards["log_leaderboard"],
             gates=site.gates,
+            clusters=site.read("error_clusters", pl.DataFrame({"methodology_version": [version]})),
         )
         for path in wanted:
             yield path, templates[path], content

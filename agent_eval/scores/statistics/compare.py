@@ -71,6 +71,8 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     **{f"{side}value_{end}": pl.Float64 for side in ("", "other_") for end in ("worst", "best")},
     **{f"{side}{name}": pl.Int64 for side in ("", "other_") for name in COUNTS},
 }
+OF_THIS_SIZE = "a true difference of this size needs"
+"""The beginning of a reason that states how many conversations would show the difference."""
 _ROUNDING = 1e-9
 
 
@@ -212,7 +214,8 @@ def _more_conversations(row: Mapping[str, Any]) -> str | None:
     n, n_clusters = shared(row["n"], row["other_n"]), shared(row["n_effective"], row["other_n_effective"])
     needed = units_needed(n, row["smallest_detectable"], abs(row["difference"]), "unpaired", n_clusters)
     of = f"about {needed:,}" if needed else "more than a million"
-    return f"a true difference of this size needs {of} conversations of each, in as many more sessions"
+    spread = "" if row["single"] else ", in as many more sessions"
+    return f"{OF_THIS_SIZE} {of} conversations of each{spread}"
 
 
 def _of_one_session(row: Mapping[str, Any]) -> str | None:
