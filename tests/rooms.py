@@ -56,7 +56,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "report": _room(
         "renders results: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
-        "errors formats methodology metrics scores tables transcripts",
+        "clusters errors formats methodology metrics scores tables transcripts",
     ),
     "gates": _room(
         "evaluates the gates: whether an agent passes, fails or is unknown",
