@@ -60,6 +60,8 @@ def after(*nights: Night) -> Issue:
         ([night(15), night(0), night(2), night(4), night(5)], ("came back", "n1", "n2")),
         ([night(15), night(0), night(12), night(0)], ("fixed", "n3", None)),  # fixed again
         ([night(15), night(0), night(12), night(0), night(12)], ("came back", "n3", "n4")),
+        ([night(15), night(0), night(1), *[night(0)] * 20, night(25)], ("came back", "n1", "n23")),
+        ([night(15), night(0), night(1), *[night(0)] * 5, *[night(1)] * 3], ("fixed", "n1", "n2")),
         ([night(15), night(0, tasks=["other"])], ("open", None, None)),  # other tasks fix nothing
         ([night(4, tasks=TASKS[:2]), night(0, tasks=TASKS[2:])], ("open", None, None)),
         ([night(15), night(0, per_task=0)], ("open", None, None)),  # nobody looked
