@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent_eval.clusters.issues.lifecycle import Issue, chance_of_return, error_issues, followed, issue_costs
 from agent_eval.clusters.issues.sightings import ALL, issue_runs
+from agent_eval.clusters.rates import of_valid_runs
 from agent_eval.gates.error_severity import issue_finding
 from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
@@ -180,6 +181,17 @@ def test_conversations_are_counted_by_task_and_earlier_runs_are_kept() -> None:
         ],
         key=str,
     )
+
+
+def test_runs_that_were_removed_or_lost_to_the_harness_do_not_count_any_more() -> None:
+    stored = rows_of([night(15), night(0), night(12), night(12)])
+    entry = {"agent_id": "a", "methodology_versions": ["any"]}
+    reasons = {"n0": None, "n1": None, "n2": "the tools were down"}  # n3 was removed
+    sessions = table("sessions").frame(
+        entry | {"session_id": run, "benchmark_id": run, "invalid_reason": why}
+        for run, why in reasons.items()
+    )
+    assert set(of_valid_runs(stored, sessions)["benchmark_id"]) == {"n0", "n1"}
 
 
 def issues(*nights: Night, costs: pl.DataFrame | None = None) -> pl.DataFrame:
