@@ -183,6 +183,11 @@ def test_conversations_are_counted_by_task_and_earlier_runs_are_kept() -> None:
     )
 
 
+def test_runs_without_a_task_of_the_issue_have_a_reason() -> None:
+    assert after(night(15), night(0, tasks=["other"])).reason == "no task with the issue was repeated"
+    assert after(night(15)).reason is None
+
+
 def test_runs_that_were_removed_or_lost_to_the_harness_do_not_count_any_more() -> None:
     stored = rows_of([night(15), night(0), night(12), night(12)])
     entry = {"agent_id": "a", "methodology_versions": ["any"]}

@@ -126,6 +126,12 @@ class Issue:
         )
 
     @property
+    def reason(self) -> str | None:
+        """Return why the runs since it last occurred do not count; None if they do, or there are none."""
+        is_unknown = self.n_needed is None or (self.n_clean_runs > 0 and self.n_clean == 0)
+        return NOT_REPEATED if is_unknown else None
+
+    @property
     def n_runs_needed(self) -> int | None:
         """Return the number of runs with so many conversations, of the size of those that were seen; at least 1."""
         if self.n_needed is None:
@@ -234,7 +240,7 @@ def error_issues(issue_runs: pl.DataFrame, registry: pl.DataFrame, costs: pl.Dat
             "n_runs_clean": issue.n_clean_runs,
             "n_runs_needed": issue.n_runs_needed,
             "p_value": issue.p_value,
-            "reason": NOT_REPEATED if issue.n_needed is None else None,
+            "reason": issue.reason,
         }
         for key, issue in followed(issue_runs, registry)
     ]
