@@ -40,6 +40,19 @@ def runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     return admitted.join(dates, on=["agent_id", "benchmark_id"], how="left")
 
 
+def of_valid_runs(stored: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Return the stored counts of runs that still have a session without an `invalid_reason`.
+
+    A superseded run has its sessions; a run that was removed, or lost to the harness, is not evidence any more.
+
+    Args:
+        stored: The stored table `error_rates` or `issue_runs`.
+        sessions: Table `sessions` of the same agents.
+    """
+    valid = sessions.filter(pl.col("invalid_reason").is_null()).select("agent_id", "benchmark_id")
+    return stored.join(valid, on=["agent_id", "benchmark_id"], how="semi")
+
+
 def error_rates(
     failures: pl.DataFrame,
     turn_judgments: pl.DataFrame,

@@ -46,6 +46,7 @@ _DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank
 _OF_ISSUE = {
     "issue_status": "status",
     "issue_first_run": "first_run",
+    "issue_reason": "reason",
     **{name: name for name in ("fixed_in", "returned_in", "n_clean", "n_clean_needed", "n_runs_needed")},
     **{name: name for name in ("n_goals_missed", "seconds", "cost_usd")},
     "cost_rank": "rank",
@@ -367,7 +368,8 @@ def _issue(row: dict[str, Any]) -> str:
         )
         so_far = f" ({row['n_clean']} of {row['n_clean_needed']} conversations)" if row["n_clean"] else ""
         until = "" if needed is None else f"; fixed after {count_of(needed, 'run')} without it{so_far}"
-        state = f"open{back}{until}"
+        why = f"; {row['issue_reason']} since" if row["issue_reason"] else ""
+        state = f"open{back}{until}{why}"
     missed, seconds, cost = row["n_goals_missed"], row["seconds"], row["cost_usd"]
     costs = (
         *(() if not missed else (f"{count_of(missed, 'goal')} missed",)),

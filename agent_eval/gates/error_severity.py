@@ -1,6 +1,6 @@
 """Evaluate the severity gate: no error cluster at or above a severity level, and enough turns judged for failures."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 import polars as pl
@@ -8,6 +8,7 @@ import polars as pl
 from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.finding import GateFinding, listed, short
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, UNANSWERED
+from agent_eval.metrics.metric_set import BUILT_IN_NAMES
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import Rules
 from agent_eval.tables.agent_version import AgentVersion
@@ -33,6 +34,31 @@ def looked_for_failures(
     counts = _questions(turn_judgments, failure_metrics).group_by(PAIR)
     sums = counts.agg(pl.col("is_asked").sum(), pl.col("is_judged").sum())
     return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in sums.iter_rows()}
+
+
+Unclustered = Mapping[tuple[str, str], int]
+"""Numbers of turns by metric and label."""
+
+
+def unclustered_failures(
+    turn_judgments: pl.DataFrame, failure_metrics: Collection[str]
+) -> dict[AgentVersion, Unclustered]:
+    """Count, per pair, the turns with each failure label of metrics of the project, which have no clusters.
+
+    Args:
+        turn_judgments: Table turn_judgments.
+        failure_metrics: The metrics whose labels are failures.
+    """
+    own = [metric for metric in failure_metrics if metric not in BUILT_IN_NAMES]
+    answers = turn_judgments.filter(
+        pl.col("metric").is_in(own), pl.col("status") == "scored", pl.col("is_effective")
+    )
+    every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([])).list.unique()
+    labels = answers.with_columns(label=every).explode("label").filter(pl.col("label") != NO_FAILURE)
+    found: dict[AgentVersion, dict[tuple[str, str], int]] = {}
+    for version, agent, metric, label, n in labels.group_by(*PAIR, "metric", "label").len().iter_rows():
+        found.setdefault(AgentVersion(agent, version), {})[metric, label] = n
+    return dict(found)
 
 
 def looked_in_scenarios(
@@ -77,16 +103,24 @@ def _questions(turn_judgments: pl.DataFrame, failure_metrics: Collection[str]) -
     )
 
 
-def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: Looked | None) -> GateFinding | None:
+def severity_finding(
+    rules: Rules,
+    error_clusters: pl.DataFrame,
+    looked: Looked | None,
+    unclustered: Unclustered | None = None,
+    severities: Mapping[str, str] | None = None,
+) -> GateFinding | None:
     """Return the finding of the severity gate, or None if the gate is switched off.
 
-    It is failed if a cluster is at or above the level, else unknown if too many failure questions are unanswered,
+    It is failed if a cluster, or a label of a metric of the project, is at or above the level, else unknown if too many failure questions are unanswered,
     else passed, also if no turn could have a failure (`looked` is None). Severities come from the cluster registry, where a severity set by a person takes precedence.
 
     Args:
         rules: The gate rules with the level and the allowed share of unanswered questions.
         error_clusters: The error clusters of the pair.
         looked: Number of questions and of answers for the pair, from `looked_for_failures`.
+        unclustered: The turns with failure labels of metrics of the project, from `unclustered_failures`.
+        severities: The severity of each failure label.
     """
     level = rules.fail_on_error_severity
     if level == "none":
@@ -96,6 +130,16 @@ def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: Looked 
     if not found.is_empty():
         evidence = f"{count_of(found.height, 'error cluster')} that {'is' if found.height == 1 else 'are'} {wanted}: {clusters_listed(found)}"
         return GateFinding("errors", "failed", evidence, level)
+    failing = SEVERITIES[SEVERITIES.index(level) :]
+    of_metrics = {
+        key: n for key, n in (unclustered or {}).items() if (severities or {}).get(key[1]) in failing
+    }
+    if of_metrics:
+        named = listed(
+            f"{label} of metric {metric} ({count_of(n, 'turn')})"
+            for (metric, label), n in sorted(of_metrics.items())
+        )
+        return GateFinding("errors", "failed", f"{wanted}: {named}", level)
     if looked is None:
         return GateFinding("errors", "passed", "nothing to look for: no turn can have a failure", level)
     n, n_judged = looked

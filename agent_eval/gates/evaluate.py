@@ -81,6 +81,7 @@ def gates(
     facts: JudgmentFacts | None = None,
     pairs: pl.DataFrame | None = None,
     failure_metrics: Collection[str] = (),
+    severities: Mapping[str, str] | None = None,
     metrics: Collection[str] | None = None,
     scales: Mapping[str, tuple[float, float]] | None = None,
     regressions: Mapping[AgentVersion, GateFinding] | None = None,
@@ -104,6 +105,7 @@ def gates(
         pairs: Expected pairs (columns agent_id and methodology_version). A pair without a row in composite_scores
             gets the gate `status` with the result unknown.
         failure_metrics: The turn metrics whose labels are failures and that models are asked.
+        severities: The severity of each failure label of these metrics.
         metrics: The names of the metrics that are switched on; by default, all.
         scales: The ends of the scale of each metric with ratings or values; by default 0–1.
         regressions: The finding of the comparison with the baseline, for each pair that has one.
@@ -182,7 +184,9 @@ def gates(
             rules, clusters, own_failures, of_conversations, facts.looked_in.get(pair, {})
         )
         others = clusters_without_scenarios(rules, clusters, own_failures, of_conversations)
-        errors = severity_finding(rules, others, facts.looked.get(pair))
+        errors = severity_finding(
+            rules, others, facts.looked.get(pair), facts.unclustered.get(pair), severities
+        )
         turn_metrics = facts.turn_metrics.get(pair, frozenset[str]())
         has_turns = bool(given["transcripts"].filter(of_pair)["n_user_messages"].fill_null(1).sum())
         asked_for = {

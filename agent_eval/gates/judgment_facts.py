@@ -12,7 +12,13 @@ from typing import TypeVar
 import polars as pl
 
 from agent_eval.gates.coverage import Asked, put_to_a_model
-from agent_eval.gates.error_severity import Looked, looked_for_failures, looked_in_scenarios
+from agent_eval.gates.error_severity import (
+    Looked,
+    Unclustered,
+    looked_for_failures,
+    looked_in_scenarios,
+    unclustered_failures,
+)
 from agent_eval.gates.estimates import answered_parts
 from agent_eval.gates.silence import Silence, silences
 from agent_eval.gates.thresholds import Mean, Means, means
@@ -45,6 +51,7 @@ class JudgmentFacts:
     turn_metrics: _ByPair[frozenset[str]] = field(
         default_factory=dict[AgentVersion, frozenset[str]]
     )  # the metrics with a row of turn_judgments, whatever its status
+    unclustered: _ByPair[Unclustered] = field(default_factory=dict[AgentVersion, Unclustered])
 
     @classmethod
     def of(
@@ -88,6 +95,7 @@ class JudgmentFacts:
                 AgentVersion(agent, version): frozenset(metrics)
                 for version, agent, metrics in turns.group_by(PAIR).agg(pl.col("metric").unique()).iter_rows()
             },
+            unclustered_failures(turns, failure_metrics),
         )
 
     @classmethod
@@ -106,6 +114,7 @@ class JudgmentFacts:
             _merged(self.answered, other.answered, frozenset.union),
             _merged(self.looked_in, other.looked_in, lambda a, b: _merged(a, b, _both_looked)),
             _merged(self.turn_metrics, other.turn_metrics, frozenset.union),
+            _merged(self.unclustered, other.unclustered, lambda a, b: _merged(a, b, int.__add__)),
         )
 
 

@@ -31,7 +31,7 @@ from agent_eval.clusters.overrides import (
     read_overrides,
     separated,
 )
-from agent_eval.clusters.rates import error_rates, runs
+from agent_eval.clusters.rates import error_rates, of_valid_runs, runs
 from agent_eval.clusters.texts import BLOCK
 from agent_eval.clusters.trends import compared, earlier_runs
 from agent_eval.errors import InputError, NotFoundError
@@ -185,7 +185,10 @@ def clustered(
     namer = None if is_registered else judge_as_namer(project, watch)
     grown = cluster_failures(project, found, run_id=run_id, namer=namer)
     pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
-    earlier = project.store.read(table("error_rates"), pairs)
+    earlier, sightings = (
+        of_valid_runs(project.store.read(table(name), pairs), sessions)
+        for name in ("error_rates", "issue_runs")
+    )
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)
     counted = issue_runs(
@@ -194,7 +197,7 @@ def clustered(
         transcripts,
         sessions,
         grown.registry,
-        project.store.read(table("issue_runs"), pairs),
+        sightings,
     )
     issues = error_issues(counted, grown.registry, _costs(project, grown.failures))
     clusters = error_clusters(grown.failures, turn_judgments, grown.registry, trend)

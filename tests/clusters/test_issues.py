@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent_eval.clusters.issues.lifecycle import Issue, chance_of_return, error_issues, followed, issue_costs
 from agent_eval.clusters.issues.sightings import ALL, issue_runs
+from agent_eval.clusters.rates import of_valid_runs
 from agent_eval.gates.error_severity import issue_finding
 from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
@@ -60,6 +61,8 @@ def after(*nights: Night) -> Issue:
         ([night(15), night(0), night(2), night(4), night(5)], ("came back", "n1", "n2")),
         ([night(15), night(0), night(12), night(0)], ("fixed", "n3", None)),  # fixed again
         ([night(15), night(0), night(12), night(0), night(12)], ("came back", "n3", "n4")),
+        ([night(15), night(0), night(1), *[night(0)] * 20, night(25)], ("came back", "n1", "n23")),
+        ([night(15), night(0), night(1), *[night(0)] * 5, *[night(1)] * 3], ("fixed", "n1", "n2")),
         ([night(15), night(0, tasks=["other"])], ("open", None, None)),  # other tasks fix nothing
         ([night(4, tasks=TASKS[:2]), night(0, tasks=TASKS[2:])], ("open", None, None)),
         ([night(15), night(0, per_task=0)], ("open", None, None)),  # nobody looked
@@ -178,6 +181,22 @@ def test_conversations_are_counted_by_task_and_earlier_runs_are_kept() -> None:
         ],
         key=str,
     )
+
+
+def test_runs_without_a_task_of_the_issue_have_a_reason() -> None:
+    assert after(night(15), night(0, tasks=["other"])).reason == "no task with the issue was repeated"
+    assert after(night(15)).reason is None
+
+
+def test_runs_that_were_removed_or_lost_to_the_harness_do_not_count_any_more() -> None:
+    stored = rows_of([night(15), night(0), night(12), night(12)])
+    entry = {"agent_id": "a", "methodology_versions": ["any"]}
+    reasons = {"n0": None, "n1": None, "n2": "the tools were down"}  # n3 was removed
+    sessions = table("sessions").frame(
+        entry | {"session_id": run, "benchmark_id": run, "invalid_reason": why}
+        for run, why in reasons.items()
+    )
+    assert set(of_valid_runs(stored, sessions)["benchmark_id"]) == {"n0", "n1"}
 
 
 def issues(*nights: Night, costs: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -348,3 +348,23 @@ def test_nor_is_a_severity_of_a_scenario(
     )
     of_scenario = found.filter(pl.col("subject").str.starts_with("high in shop/easy"))
     assert of_scenario["result"].to_list() == [result]
+
+
+def test_a_severe_label_of_a_metric_of_the_project_fails_the_gate() -> None:
+    answers = [
+        judgment("a-D1", metric, 0.0, label=label, turn_index=0)
+        for metric, label in (("agent_behavior_failure", "no failure"), ("brand", "promises"))
+    ]
+    frames = {
+        "composite_scores": table("composite_scores").frame([composite()]),
+        "turn_judgments": table("turn_judgments").frame(answers),
+        "transcripts": table("transcripts").frame(transcripts()),
+    }
+    for severity, result in (("critical", "failed"), ("high", "passed")):
+        found = gates(
+            frames,
+            GateSpec(),
+            failure_metrics=["agent_behavior_failure", "brand"],
+            severities={"promises": severity},
+        )
+        assert results(found)["errors"] == result

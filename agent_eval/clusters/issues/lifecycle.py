@@ -2,7 +2,8 @@
 
 A run is evidence only on tasks that occurred while the issue was open, so that easier tasks fix nothing. An issue is
 fixed when so many of their conversations were without it that this would happen in at most 5 % of cases at the
-lowest plausible rate. It came back when it occurs again significantly more often than since it was fixed.
+lowest plausible rate. It came back when it occurs again significantly more often than since it was fixed, or since it
+was last seen: an occurrence by chance does not hide a later return.
 """
 
 import math
@@ -19,6 +20,8 @@ from agent_eval.clusters.trends import wilson
 from agent_eval.tables import table
 
 LEVEL = 0.05
+FIRST = 0.8
+"""The share of `LEVEL` for all runs since an issue was seen again; the rest is for those since it was last seen."""
 OPEN, FIXED, BACK = "open", "fixed", "came back"
 NOT_REPEATED = "no task with the issue was repeated"
 _PAIR = ("methodology_version", "agent_id")
@@ -34,8 +37,7 @@ class Issue:
         failing: Conversations with the issue while it is open, by task.
         looked: Conversations that were looked at while it is open, by task.
         clean: Conversations that were looked at since, in runs without the issue.
-        again: Conversations with the issue since it was fixed.
-        later: Conversations that were looked at since it was seen again.
+        again: The runs since it was seen again: name, conversations looked at, and those with the issue.
     """
 
     first_run: str
@@ -47,8 +49,7 @@ class Issue:
     failing: Tasks = field(default_factory=Tasks)
     looked: Tasks = field(default_factory=Tasks)
     clean: Tasks = field(default_factory=Tasks)
-    again: Tasks = field(default_factory=Tasks)
-    later: Tasks = field(default_factory=Tasks)
+    again: list[tuple[str, Tasks, Tasks]] = field(default_factory=list)
     clean_since: str | None = None
     n_clean_runs: int = 0
 
@@ -75,21 +76,39 @@ class Issue:
         if not failing and not self.again:
             self.clean += looked
             return
-        self.returned_in = self.returned_in or run
-        self.again += failing
-        self.later += looked
-        n_again = sum(n for task, n in self.again.items() if task in self.looked)
-        n_later = sum(n for task, n in self.later.items() if task in self.looked)
-        self.p_value = chance_of_return(n_again, n_later, self.n_clean)
+        self.again.append((run, looked, failing))
+        self.returned_in = self.again[0][0]
+        seen = [i for i, (_, _, with_issue) in enumerate(self.again) if with_issue]
+        later = sorted({seen[-(2**k)] for k in range(len(seen).bit_length())} - {0})
+        weights = {0: FIRST if later else 1.0} | {start: (1 - FIRST) / len(later) for start in later}
+        p_value, start = min((self._chance(start) / weight, start) for start, weight in weights.items())
+        self.p_value = min(1.0, p_value)
         if self.p_value <= LEVEL:
-            self.status, self.failing, self.looked = BACK, self.again, self.later
-            self.clean, self.again, self.later = Tasks(), Tasks(), Tasks()
-            self.clean_since, self.n_clean_runs = None, 0
+            self.status, self.returned_in = BACK, self.again[start][0]
+            self.looked, self.failing = self._sums(self.again[start:])
+            self.again, self.clean, self.clean_since, self.n_clean_runs = [], Tasks(), None, 0
+
+    def _chance(self, start: int) -> float:
+        """Return the p that the issue occurs more often from this run on (its number in `again`) only by chance."""
+        n_before, n_failed_before = map(self._n_comparable, self._sums(self.again[:start]))
+        n_later, n_again = map(self._n_comparable, self._sums(self.again[start:]))
+        return chance_of_return(n_again, n_later, self.n_clean + n_before, n_failed_before)
+
+    @staticmethod
+    def _sums(runs: list[tuple[str, Tasks, Tasks]]) -> tuple[Tasks, Tasks]:
+        looked, failing = Tasks(), Tasks()
+        for _, of_run, with_issue in runs:
+            looked += of_run
+            failing += with_issue
+        return looked, failing
+
+    def _n_comparable(self, tasks: Tasks) -> int:
+        return sum(n for task, n in tasks.items() if task in self.looked)
 
     @property
     def n_clean(self) -> int:
         """Return the conversations without the issue since it last occurred, on tasks that occurred before."""
-        return sum(n for task, n in self.clean.items() if task in self.looked)
+        return self._n_comparable(self.clean)
 
     @property
     def n_needed(self) -> int | None:
@@ -107,6 +126,12 @@ class Issue:
         )
 
     @property
+    def reason(self) -> str | None:
+        """Return why the runs since it last occurred do not count; None if they do, or there are none."""
+        is_unknown = self.n_needed is None or (self.n_clean_runs > 0 and self.n_clean == 0)
+        return NOT_REPEATED if is_unknown else None
+
+    @property
     def n_runs_needed(self) -> int | None:
         """Return the number of runs with so many conversations, of the size of those that were seen; at least 1."""
         if self.n_needed is None:
@@ -122,16 +147,30 @@ class Issue:
         return float(low[0]), float(high[0])
 
 
-def chance_of_return(n_again: int, n_later: int, n_clean: int) -> float:
-    """Return Fisher's one-sided p of this many conversations with the issue among the later ones, and none before."""
+def chance_of_return(n_again: int, n_later: int, n_before: int, n_failed_before: int = 0) -> float:
+    """Return Fisher's one-sided p of at least this many conversations with the issue among the later ones.
+
+    Args:
+        n_again: Later conversations with the issue.
+        n_later: Later conversations.
+        n_before: Conversations before them, since the issue was fixed.
+        n_failed_before: Those of them with the issue.
+    """
     if n_again == 0:
         return 1.0
-    return math.exp(
-        math.lgamma(n_later + 1)
-        - math.lgamma(n_later - n_again + 1)
-        - math.lgamma(n_later + n_clean + 1)
-        + math.lgamma(n_later + n_clean - n_again + 1)
+    n_failed = n_again + n_failed_before
+    ways = _log_ways(n_later + n_before, n_failed)
+    most = min(n_failed, n_later)
+    least = max(n_again, n_failed - n_before)
+    return math.fsum(
+        math.exp(_log_ways(n_later, k) + _log_ways(n_before, n_failed - k) - ways)
+        for k in range(least, most + 1)
     )
+
+
+def _log_ways(n: int, k: int) -> float:
+    """Return the logarithm of the number of ways to choose k of n."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def followed(
@@ -201,7 +240,7 @@ def error_issues(issue_runs: pl.DataFrame, registry: pl.DataFrame, costs: pl.Dat
             "n_runs_clean": issue.n_clean_runs,
             "n_runs_needed": issue.n_runs_needed,
             "p_value": issue.p_value,
-            "reason": NOT_REPEATED if issue.n_needed is None else None,
+            "reason": issue.reason,
         }
         for key, issue in followed(issue_runs, registry)
     ]
