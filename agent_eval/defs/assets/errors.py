@@ -4,6 +4,8 @@ The clustering package is imported only when needed: importing numpy takes a qua
 loading the definitions.
 """
 
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
@@ -85,14 +87,22 @@ def error_trends(
     compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))
     for version in context.partition_keys:
         of_version = pl.col("methodology_version") == version
-        clusters = error_clusters.filter(of_version)
-        page = {
-            "answer": clusters_answer(most_severe_first(clusters, "n_turns")),
-            "report": report_link(project, f"boards/{version}/errors.html"),
-            "clusters": dg.MetadataValue.md(trends_page(clusters, compared.filter(of_version))),
-        }
+        page = _trends_metadata(
+            project, version, error_clusters.filter(of_version), compared.filter(of_version)
+        )
         context.add_asset_metadata(page, partition_key=version)
     yield from check_and_store(context, {"error_trends": compared})
+
+
+def _trends_metadata(
+    project: Project, version: str, clusters: pl.DataFrame, compared: pl.DataFrame
+) -> dict[str, dg.MetadataValue[Any] | str]:
+    """Return the metadata of a version's trends: the answer, the link to its page of errors, and the clusters."""
+    return {
+        "answer": clusters_answer(most_severe_first(clusters, "n_turns")),
+        "report": report_link(project, f"boards/{version}/errors.html"),
+        "clusters": dg.MetadataValue.md(trends_page(clusters, compared)),
+    }
 
 
 ASSETS = [clustered_failures, error_trends]
