@@ -70,7 +70,7 @@ def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
         ),
         ("gate", f"FAILED. {GATES}."),
         ("gate --agent concierge-pa", "PASSED. Gates: 7 passed."),
-        ("errors --agent patchwork-dev", "10 error clusters: 6 high, 4 medium. Worst: false information: "),
+        ("errors --agent patchwork-dev", "11 error clusters: 6 high, 5 medium. Worst: false information: "),
         ("explain quill-help", "quill-help under 1.3.0: composite 70.0, published"),
     ],
 )

@@ -155,30 +155,6 @@ def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
         assert [bool(re.fullmatch(how, text)) for text in row["missing"]] == [True]
 
 
-ONE_REPLY: dict[str, Callable[[int], str]] = {
-    "another number": lambda k: f"I can help with that, case {k}.",
-    "another word": lambda k: f"I can help with that {text(str(k), 1)}.",
-    "a number as a word": lambda k: (
-        f"I will look into it now, {['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'][k]}."
-    ),
-    "rotated": lambda k: " ".join(
-        (["I", "can", "help", "you", "with", "that", "request", "today", "sir"] * 2)[k : k + 9]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ONE_REPLY)
-def test_one_short_reply_with_small_changes_is_one_reply(tmp_path: Path, name: str) -> None:
-    slots = [
-        c | {"messages": asked(c["scenario"], ONE_REPLY[name](k), ONE_REPLY[name](k))["messages"]}
-        for k, c in enumerate(complete())
-    ]
-    write(tmp_path, "ada", "s", slots)
-    row = only(scored(tmp_path, rated("ada", "s")))
-    assert row["status"] == "provisional"
-    assert row["missing"][0].startswith("repeated reply: ")
-
-
 @pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
 def test_what_is_shown_as_nothing_is_no_reply(tmp_path: Path, reply: str) -> None:
     write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])
@@ -227,13 +203,6 @@ def with_one_word_in_20_replaced(said: str, slot: str) -> str:
     return " ".join(words)
 
 
-def with_one_word_in_12_replaced(said: str, slot: str) -> str:
-    words, chance = said.split(), random.Random(slot)
-    for i in range(chance.randrange(12), len(words), 12):
-        words[i] = chance.choice(VARIED)
-    return " ".join(words)
-
-
 def with_sentences_reordered(said: str, slot: str) -> str:
     words = said.split()
     sentences = [words[i : i + 12] for i in range(0, len(words), 12)]
@@ -243,7 +212,6 @@ def with_sentences_reordered(said: str, slot: str) -> str:
 
 REWORDINGS: list[Disguise] = [
     with_one_word_in_20_replaced,
-    with_one_word_in_12_replaced,
     with_sentences_reordered,
 ]
 

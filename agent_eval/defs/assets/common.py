@@ -152,10 +152,6 @@ def part_of(columns: Iterable[str], **values: Iterable[object]) -> dict[str, Any
     return {"columns": [*columns], "values": {name: [*wanted] for name, wanted in values.items()}}
 
 
-BOARDS = frozenset({"leaderboard", "log_leaderboard"})
-"""The tables whose page opens with the board: Dagster lists columns above the metadata, and these have about 70."""
-
-
 def table_metadata(name: str) -> dict[str, Any]:
     """Return the asset metadata that describes a table: its grain, its key, and its columns with their meaning.
 
@@ -178,9 +174,8 @@ def table_metadata(name: str) -> dict[str, Any]:
         for c in contract.columns
     ]
     grain = contract.grain[0].upper() + contract.grain[1:]
-    schema = {} if name in BOARDS else {"dagster/column_schema": dg.TableSchema(columns)}
     return {
-        **schema,
+        "dagster/column_schema": dg.TableSchema(columns),
         "dagster/column_lineage": dg.TableColumnLineage({c: deps for c, deps in origins.items() if deps}),
         "dagster/table_name": name,
         "grain": f"{grain}. Key: {', '.join(contract.key)}.",

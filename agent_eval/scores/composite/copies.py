@@ -16,14 +16,12 @@ from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, contain
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
 CLOSE = 0.9  # least share between agents, and between answers to different questions, which may be alike by themselves
-ALIKE, ALIKE_ON_AVERAGE, WHOLE = 0.5, 0.6, 0.8
-"""Least share of each text, least mean share, and least part of a session, that a copy of a whole session between agents has.
+ALIKE, WHOLE = 0.75, 0.8
+"""Least share of each text, and least part of a session, that a copy of a whole session between agents has.
 
-One word in 12 replaced leaves 0.75 of the text, and one in 8 leaves 0.63. Honest sessions share less: over the common tasks of
-two agents of tau2 the mean is at most 0.09, of MINT 0.19, and of two trials of one agent of tau-bench 0.30."""
-ALIKE_SHORT = (
-    0.6  # least share of short replies in half of a session, such as one reply with another number or word
-)
+The mean share is at least `NEAR`: one word in 20 replaced leaves 0.85, and so do reordered sentences. Different agents
+that do the same household tasks of MINT share 0.75 of the text in single conversations, never in a session of tasks of all
+kinds. Lower limits would flag honest agents with short replies of the same facts: 0.65 in a suite of look-ups."""
 _INDEXED = 64  # smallest hashes of a text that candidates are found by; with 16, a short text in a long one is missed
 _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 8
@@ -154,14 +152,10 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
     for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
         of_session = [item for item in group if item[0].exact is not None]
         half = max(len(of_session), 3) / 2
-        short = [one for one, _ in of_session if not one.is_long]
-        first_of = _first_of_alike(short)
-        n_alike_short = Counter(first_of[one.exact] for one in short)
+        n_exact = Counter(one.exact for one, _ in of_session if not one.is_long)
         by_text: dict[object, list[tuple[SlotText, TextOrigin]]] = defaultdict(list)
         for one, origin in of_session:
-            reply = first_of.get(one.exact)
-            is_in_half = n_alike_short[reply] >= half
-            of_short = (reply, None) if is_in_half else (one.exact, one.opening)
+            of_short = (one.exact, None if n_exact[one.exact] >= half else one.opening)
             by_text[origin.key if one.is_long else of_short].append((one, origin))
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for alike in by_text.values():
@@ -190,16 +184,6 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
                 f"copied conversation: {names} of session {session_id} repeat {'/'.join(first.parts)}: {n} share "
                 f"{share:.0%} of their text; a slot that also serves as a test is linked, not copied",
             )
-
-
-def _first_of_alike(said: Sequence[SlotText]) -> dict[str | None, str | None]:
-    """Return the first text that each short text is alike: a number or a word more does not make another reply."""
-    found = {one.exact: one.exact for one in said}
-    known = {one.exact: one.sketch for one in said if one.sketch is not None}
-    names = [*known]
-    for match in near_duplicates([sketch for sketch in known.values() if sketch is not None], ALIKE_SHORT):
-        found[names[match.number]] = found[names[match.earlier]]
-    return found
 
 
 def stored_texts(
@@ -298,7 +282,7 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
         (session, partner)
         for session, partners in alike.items()
         for partner, units in partners.items()
-        if size(units) >= WHOLE * sizes[session] and mean(units) >= ALIKE_ON_AVERAGE
+        if size(units) >= WHOLE * sizes[session] and mean(units) >= NEAR
     }
     for session, partners in sorted(shared.items()):
         whole = {p for p in partners if not is_whole.isdisjoint({(session, p), (p, session)})}
