@@ -280,7 +280,7 @@ def issue_costs(
     """
     where = ["agent_id", "conversation_id"]
     seconds = turns.group_by(where).agg(
-        seconds=pl.when(pl.col("latency_ms").count() > 0).then(pl.col("latency_ms").sum() / 1000)
+        seconds=pl.when(pl.col("latency_ms").count() > 0).then(pl.col("latency_ms").sort().sum() / 1000)
     )
     outcome = pl.col("outcome_class").cast(pl.String)
     is_missed = (
@@ -306,4 +306,5 @@ def issue_costs(
 
 
 def _sum(values: pl.Expr) -> pl.Expr:
-    return pl.when(values.count() > 0).then(values.sum())
+    """Return the sum of the known values, null without one; added in order of size, so that equal rows have equal sums."""
+    return pl.when(values.count() > 0).then(values.sort().sum())
