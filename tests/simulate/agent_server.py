@@ -188,7 +188,7 @@ def _once(calls: list[Any], text: str = "Done.", content: object = None) -> Hand
 
 
 def _close_once(agent: Agent, body: dict[str, Any]) -> None:
-    """Close a kept connection like a server whose limit for idle connections has just passed."""
+    """Read the second request of a connection and close it without a reply, as a crash does."""
     agent.n_requests += 1
     if agent.n_requests > 1:
         agent.close_connection = True

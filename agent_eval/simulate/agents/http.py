@@ -39,7 +39,9 @@ _LINE_END = re.compile(
 _OF_SETUP = frozenset({301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410})
 """Statuses that show a wrong address or key, which is not the agent's failure."""
 
-_CLOSED_S = 0.5  # a request on a connection that the server has closed fails within this time
+_MOST_IDLE_S = (
+    1.0  # connections that were idle for longer are not used again: servers close them, often after 2 or 5 s
+)
 
 
 @dataclass
@@ -74,7 +76,8 @@ class HttpAgent:
     def start(self, conversation_id: str) -> AgentConversation:
         """Return a conversation with its own client."""
         is_tls = self.endpoint.url.startswith("https")
-        client = httpx.AsyncClient(timeout=None, verify=self._ssl if is_tls else False)
+        limits = httpx.Limits(keepalive_expiry=_MOST_IDLE_S)
+        client = httpx.AsyncClient(timeout=None, verify=self._ssl if is_tls else False, limits=limits)
         kind = _OpenAIConversation if isinstance(self.endpoint, OpenAIEndpoint) else _TemplateConversation
         return kind(self, client)
 
@@ -97,7 +100,7 @@ class HttpAgent:
                 request = client.build_request(
                     method, url, content=clean(dumps(body)).encode(), headers=headers
                 )
-                response = await _sent(client, request)
+                response = await client.send(request, stream=True)
                 self.has_connected = True
                 response = await bounded(response, request, exchange)
         except TimeoutError:
@@ -148,32 +151,6 @@ class HttpAgent:
         executed = (Message.model_validate_json(self.hidden(m.model_dump_json())) for m in reply.executed)
         text = None if reply.text is None else self.hidden(reply.text)
         return replace(reply, text=text, calls=tuple(calls), executed=tuple(executed))
-
-
-async def _sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-    """Send a request, on a new connection if the server had closed the kept one before the request arrived.
-
-    Servers close idle connections after some seconds, which is not the agent's failure. Such a connection fails at
-    once; a connection that is lost later may be an agent that crashed over this request, which is not sent again.
-    """
-    is_new = False
-
-    async def traced(event: str, _: Mapping[str, object]) -> None:
-        nonlocal is_new
-        is_new = is_new or event == "connection.connect_tcp.started"
-
-    request.extensions["trace"] = traced
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    try:
-        return await client.send(request, stream=True)
-    except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
-        if is_new or loop.time() - started > _CLOSED_S:
-            raise
-        try:
-            return await client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise error from None
 
 
 @dataclass
