@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.yaml import Document, YamlError, read_document, read_text
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import GOAL_MISSED, Metric
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.declared import Declared, key_of, problems_of, reasons
 from agent_eval.metrics.metric_set import BUILT_IN, MetricSet
 
@@ -53,11 +54,18 @@ def load_metrics(
     Raises:
         MetricFileError: If a file does not define a valid metric; the message names file, line and key.
         MetricModuleError: If a module cannot be imported or does not provide valid metrics.
-        ConfigurationError: If two metrics have the same name.
+        ConfigurationError: If two metrics have the same name, or one depends on goal_completion, which is off.
         UnknownMetricError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
-    return BUILT_IN.with_custom(own).without(off).only(only)
+    chosen = BUILT_IN.with_custom(own).without(off).only(only)
+    lost = [metric.name for metric in chosen.metrics if metric.applies_when == GOAL_MISSED]
+    if lost and GOAL_COMPLETION.name not in chosen.names:
+        raise ConfigurationError(
+            f"Metric {lost[0]!r} is asked only where {GOAL_COMPLETION.name} is 0, and that is not asked. Add "
+            f"{GOAL_COMPLETION.name!r} to the setting metrics, or remove it from metrics_off."
+        )
+    return chosen
 
 
 def metrics_in_files(folder: Path) -> tuple[Metric, ...]:

@@ -171,8 +171,19 @@ def _part(part: object) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
 
-MOST_MESSAGES, MOST_CHARACTERS = 14_000, 45_000_000
-"""Limits of a conversation; one at both limits is judged by rules in less than 1.5 GB."""
+MOST_MESSAGES, MOST_BYTES = 14_000, 45_000_000
+"""Limits of a conversation, with its metadata; one at both limits is judged by rules in less than 1.5 GB."""
+
+
+def too_large(n_bytes: int, n_messages: int) -> str | None:
+    """Return why a conversation is rejected for its size, or None; `n_bytes` is the length of its JSON text."""
+    if n_messages <= MOST_MESSAGES and n_bytes <= MOST_BYTES:
+        return None
+    return (
+        f"the conversation has {n_messages:,} messages and {n_bytes / 1_000_000:,.1f} MB; allowed: {MOST_MESSAGES:,} "
+        f"messages and {MOST_BYTES // 1_000_000} MB, so that 1.5 GB of memory are enough to judge it. Divide it into several "
+        "conversations, or shorten the results of tools"
+    )
 
 
 class Message(Frozen):
@@ -404,19 +415,7 @@ class Conversation(Frozen):
 
         The model accepts such a conversation because a store may contain data that an earlier release accepted.
         """
-        return self._unprintable_id() or self._misplaced_intervention() or self._too_large()
-
-    def _too_large(self) -> str | None:
-        n_characters = sum(
-            len(m.content or "") + sum(len(str(c.arguments)) for c in m.tool_calls) for m in self.messages
-        )
-        if len(self.messages) <= MOST_MESSAGES and n_characters <= MOST_CHARACTERS:
-            return None
-        return (
-            f"the conversation has {len(self.messages):,} messages with {n_characters:,} characters; allowed: "
-            f"{MOST_MESSAGES:,} messages and {MOST_CHARACTERS:,} characters, so that 1.5 GB of memory are enough to judge it. "
-            "Divide it into several conversations, or shorten the results of tools"
-        )
+        return self._unprintable_id() or self._misplaced_intervention()
 
     def _unprintable_id(self) -> str | None:
         bad = [

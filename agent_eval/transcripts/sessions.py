@@ -19,7 +19,7 @@ from agent_eval.formats.yaml import YamlError, read_document, read_text
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
-from agent_eval.transcripts.models import Agent, Conversation, Session, id_key
+from agent_eval.transcripts.models import Agent, Conversation, Session, id_key, too_large
 from agent_eval.transcripts.outcomes import with_causes_read, with_rewards_read
 
 __all__ = [
@@ -256,6 +256,9 @@ class _SessionReader:
         value = record.value
         if not isinstance(value, dict):
             return 'the line is not a JSON object; expected {"conversation_id": …, "messages": […]}'
+        messages = value.get("messages")
+        if reason := too_large(record.size, len(messages) if isinstance(messages, list) else 0):
+            return reason
         try:
             conversation = Conversation.model_validate(value)
         except ValidationError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from agent_eval.errors import ConfigurationError
 from agent_eval.judge.engine import Judged, judge_transcripts, open_questions
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.client import Reply
@@ -184,6 +185,13 @@ def test_it_is_on_request() -> None:
     }
     with pytest.raises(UnknownMetricError):
         load_metrics(only=["defaults"])
+    lacking = (
+        "goal_completion is 0, and that is not asked"  # else no conversation would be asked, without a word
+    )
+    with pytest.raises(ConfigurationError, match=lacking):
+        load_metrics(only=["decisive_step"])
+    with pytest.raises(ConfigurationError, match=lacking):
+        load_metrics(only=["default", "decisive_step"], off=["goal_completion"])
 
 
 class Quoting(ScriptedClient):

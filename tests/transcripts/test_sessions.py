@@ -71,6 +71,36 @@ def test_an_intervention_at_a_turn_that_is_not_there_is_refused(folder: Path, tm
     assert [(r.line, r.reason) for r in report.refusals] == [(i + 2, r) for i, r in enumerate(reasons)]
 
 
+BIG = "a" * 3_000
+LARGE: dict[str, dict[str, object]] = {
+    "a text": {"messages": [USER, {"role": "assistant", "content": BIG}]},
+    "arguments": {"messages": [USER, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": {"x": BIG}}]}]},
+    "many messages": {"messages": [USER] * 21},
+    "knowledge": {"messages": [USER], "knowledge": [BIG]},
+    "metadata": {"messages": [USER], "metadata": {"x": [BIG]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", LARGE.values(), ids=LARGE)
+def test_a_conversation_that_is_too_large_to_judge_is_refused_alone_imported_or_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+) -> None:
+    monkeypatch.setattr("agent_eval.transcripts.models.MOST_BYTES", 2_500)
+    monkeypatch.setattr("agent_eval.transcripts.models.MOST_MESSAGES", 20)
+    large = {"conversation_id": "large", **fields}
+    records = [conversation("small"), large, conversation("last")]
+    write_session(folder, "s", records)
+    found = read_sessions("a", folder)
+    assert ids(found) == ["small", "last"]
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(lines(records))
+    report = import_file("openai", path, sessions_folder=tmp_path / "imported", agent_id="a")
+    assert report.n_imported == 2
+    places = [error_of(found), *((r.file, r.line, r.reason) for r in report.refusals)]
+    assert [(file, line) for file, line, _ in places] == [("s/conversations.jsonl", 2), ("f.jsonl", 2)]
+    assert all("allowed: 20 messages and 0 MB" in reason for _, _, reason in places)
+
+
 def test_a_conversation_without_a_task_belongs_to_no_task_set(folder: Path) -> None:
     yaml = "methodology_versions: any\ntask_set: orders\n"
     write_session(folder, "s1", [conversation("c"), conversation("d", task_id="t")], yaml=yaml)

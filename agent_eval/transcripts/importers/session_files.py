@@ -11,7 +11,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import dumps
 from agent_eval.formats.refusals import MORE_REFUSED, NOT_READ, Refusal
 from agent_eval.formats.streams import Record, json_lines
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import Conversation, too_large
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES
 
 MOST_TOLD = 10_000  # maximum number of rejected records that are listed individually
@@ -40,14 +40,15 @@ def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tupl
     n_imported = n_refused = n_more = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:
-        for item in found:
+        for made in found:
+            item: Refusal | bytes = made if isinstance(made, Refusal) else _line_or_refusal(made)
             if isinstance(item, Refusal):
                 n_refused += not item.reason.startswith(NOT_READ)
                 n_more += len(refusals) >= MOST_TOLD
                 if len(refusals) < MOST_TOLD:
                     refusals.append(item)
             else:
-                stream.write(line_of(item))
+                stream.write(item)
                 n_imported += 1
         sync_stream(stream)
     if n_more:
@@ -56,6 +57,17 @@ def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tupl
     if refusals:
         write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())
     return n_imported, n_refused, refusals
+
+
+def _line_or_refusal(conversation: Conversation) -> bytes | Refusal:
+    """Return a conversation as a line, or why it is rejected for its size, with the file and record in its source."""
+    line = line_of(conversation)
+    reason = too_large(len(line), len(conversation.messages))
+    if reason is None:
+        return line
+    place = (conversation.source or "").partition(" sha256:")[0].partition(":")[2]
+    file, _, number = place.rpartition("#")
+    return Refusal(file or CONVERSATIONS, int(number) if number.isdecimal() else 0, reason)
 
 
 def line_of(conversation: Conversation) -> bytes:
