@@ -1,19 +1,21 @@
 """How far corrected rates are from the truth, and how often their 95 % intervals hold it.
 
 A judge with known sensitivity and specificity judges conversations; people label some of them, drawn by the judge's
-answer, with the sampling weights. First the rate of these conversations is corrected, then that of an agent without
-labels, with the labels of other agents on which the judge is better or worse. Simulated with a fixed seed; the
+answer, with the sampling weights. First the rate of these conversations is corrected, then the mean of ratings from 1
+to 5, then the rate of an agent without labels, with the labels of other agents on which the judge is better or worse.
+Simulated with a fixed seed; the
 environment variable CALIBRATION sets the number of repetitions. `python -m benchmarks calibration`.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_eval.scores.corrected_mean import corrected_mean
 from agent_eval.scores.statistics.agreement import Pairs
 from agent_eval.scores.statistics.corrected_rate import (
     CorrectedRate,
@@ -61,6 +63,33 @@ class Result(NamedTuple):
     width: float  # mean width of the interval
 
 
+SHARES = {
+    "even": (0.2, 0.2, 0.2, 0.2, 0.2),
+    "mostly 4 and 5": (0.02, 0.03, 0.05, 0.1, 0.8),
+    "nearly all 5": (0.01, 0.01, 0.03, 0.05, 0.9),
+    "mostly 1": (0.6, 0.2, 0.1, 0.05, 0.05),
+    "both ends": (0.45, 0.05, 0.0, 0.05, 0.45),
+    "middle": (0.05, 0.2, 0.5, 0.2, 0.05),
+}
+"""Shares of the ratings 1 to 5 in truth."""
+Ratings = NDArray[np.float64]
+RATERS: dict[str, Callable[[Ratings, np.random.Generator], Ratings]] = {
+    "perfect": lambda truth, _: truth,
+    "off by one in 20 %": lambda truth, r: np.clip(
+        truth + r.choice((-1, 0, 1), len(truth), p=(0.1, 0.8, 0.1)), 1, 5
+    ),
+    "random in 5 %": lambda truth, r: np.where(
+        r.random(len(truth)) < 0.05, r.integers(1, 6, len(truth)), truth
+    ),
+    "5 in 70 %": lambda truth, r: np.where(r.random(len(truth)) < 0.7, 5, truth),
+    "near the middle": lambda truth, _: np.round(3 + (truth - 3) / 2),
+    "random": lambda truth, r: r.integers(1, 6, len(truth)).astype(np.float64),
+    "always 5": lambda truth, _: np.full(len(truth), 5.0),
+    "inverted": lambda truth, _: 6 - truth,
+}
+"""Judges of ratings: from the true ratings to their answers."""
+
+
 Replicate = Callable[[Design, float, float, np.random.Generator], CorrectedRate]
 
 
@@ -82,6 +111,8 @@ def measure(repeats: int = int(os.environ.get("CALIBRATION", "2000"))) -> Iterat
         repeats,
         random,
     )
+    yield "Labels of the conversations of a mean of ratings from 1 to 5"
+    yield from _means(repeats, random)
     yield "Labels of other conversations"
     others = [Design(n, rate) for n, rate in product(SIZES, RATES)]
     corners = [
@@ -138,6 +169,65 @@ def of_own_labels(
     shares = np.full(len(clusters), 1 / len(clusters))
     sample = DoubleSample(verdicts.astype(np.float64), human, shares, of_label, names)
     return double_sampled_rate(sample)
+
+
+def of_ratings(
+    shares: Sequence[float],
+    judge: str,
+    n_labels: int,
+    n: int,
+    random: np.random.Generator,
+    *,
+    by_answer: bool,
+) -> CorrectedRate:
+    """Draw an agent's true ratings, the judge's answers and some labels, evenly or by answer, and correct the mean."""
+    truth = random.choice(np.arange(1.0, 6.0), n, p=shares)
+    answers = np.asarray(RATERS[judge](truth, random), dtype=np.float64)
+    weights = np.full(n, np.nan)
+    if by_answer:
+        sides = [np.flatnonzero(answers == value) for value in np.unique(answers)]
+        sizes = [min(2, len(side)) for side in sides]
+        while sum(sizes) < n_labels:
+            left = [
+                len(side) / size if size < len(side) else 0.0 for side, size in zip(sides, sizes, strict=True)
+            ]
+            sizes[int(np.argmax(left))] += 1
+        for side, size in zip(sides, sizes, strict=True):
+            weights[random.choice(side, size, replace=False)] = len(side) / size
+    else:
+        weights[random.choice(n, n_labels, replace=False)] = n / n_labels
+    human = np.where(np.isfinite(weights), truth, np.nan)
+    sample = DoubleSample(answers, human, np.full(n, 1 / n), weights, [str(i) for i in range(n)])
+    return corrected_mean(sample, (1.0, 5.0), 1.0)
+
+
+def _means(repeats: int, random: np.random.Generator) -> Iterator[str]:
+    """Yield a line for each design of `of_ratings`, and one for all of them."""
+    cells = [cell for cell in product((True, False), SHARES, RATERS, FEW, (60, OWN)) if cell[3] < cell[4]]
+    results = []
+    for by_answer, name, judge, n_labels, n in cells:
+        mean = float(np.dot(SHARES[name], range(1, 6)))
+        ends = np.array(
+            [
+                of_ratings(SHARES[name], judge, n_labels, n, random, by_answer=by_answer)[:3]
+                for _ in range(repeats)
+            ],
+            dtype=np.float64,
+        )
+        off, (above, below) = ends[:, 0] - mean, ((ends[:, 1] > mean).mean(), (ends[:, 2] < mean).mean())
+        results.append(
+            Result(
+                float(off.mean()),
+                float(off.std() / np.sqrt(repeats)),
+                float(1 - above - below),
+                0.0,
+                float(max(above, below)),
+                float((ends[:, 2] - ends[:, 1]).mean()),
+            )
+        )
+        by = "by answer" if by_answer else "evenly"
+        yield _line(f"n {n_labels} of {n}, drawn {by}, ratings {name}, judge {judge}", results[-1])
+    yield _of_all(results)
 
 
 def of_another_agent(
@@ -206,10 +296,14 @@ def _table(
         judge = "judges of all kinds" if design.sensitivity is None else f"judge {design[2:4]}"
         by = "" if one else ", in halves" if design.is_halved else ", as answered"
         yield _line(f"n {design.labels}{by}, rate {design.rate}, {judge}", results[-1])
+    yield _of_all(results)
+
+
+def _of_all(results: list[Result]) -> str:
     bias, _, coverage, refused, missed, _ = np.array(results).T
     kept = bias * (1 - refused)
-    yield (
-        f"{len(designs)} designs: bias {bias.min():+.4f} to {bias.max():+.4f}, of all their replicates "
+    return (
+        f"{len(results)} designs: bias {bias.min():+.4f} to {bias.max():+.4f}, of all their replicates "
         f"{kept.sum() / (1 - refused).sum():+.4f}; coverage {100 * coverage.min():.1f} to "
         f"{100 * coverage.max():.1f} %, mean {100 * coverage.mean():.1f} %; one end missed in at most "
         f"{100 * missed.max():.1f} %"

@@ -224,11 +224,10 @@ def _warnings(project: Project) -> tuple[str, ...]:
     categories = {t.category for m in project.registry.all() for t in m.templates}
     ratings = project.human_ratings[0]
     rated = project.store.read(table("conversations"), ratings.select("agent_id").unique())
-    of_turns = (
-        ratings.filter(pl.col("turn_index").is_not_null()).select("agent_id", "conversation_id").unique()
-    )
+    names_text = pl.any_horizontal(pl.col("turn_index", "text_hash").is_not_null())
+    of_texts = ratings.filter(names_text).select("agent_id", "conversation_id").unique()
     turns = project.store.read(
-        table("turns"), of_turns, columns=[*of_turns.columns, "turn_index", "messages"]
+        table("turns"), of_texts, columns=[*of_texts.columns, "turn_index", "messages"]
     )
     current = ratings.join(outdated_ratings(ratings, turns), on=["file", "line"], how="anti")
     found: list[str] = []

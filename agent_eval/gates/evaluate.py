@@ -28,7 +28,12 @@ from agent_eval.gates.scenarios import (
     threshold_findings_of_scenarios,
 )
 from agent_eval.gates.silence import Silence, silence_finding
-from agent_eval.gates.thresholds import agent_scores, score_bounds, threshold_findings
+from agent_eval.gates.thresholds import (
+    agent_scores,
+    labels_of_rates,
+    score_bounds,
+    threshold_findings,
+)
 from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.scores.composite.board_facts import several_models
 from agent_eval.scores.composite.ratings import PAIR
@@ -135,6 +140,7 @@ def gates(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
     bounds_of = score_bounds(given["reliability"])
+    n_labels = labels_of_rates(given["reliability"])
     demands = any(layer.confidence == "lower" for _, layer in spec.layers())
     lower_ends = score_lower_ends(composites, given["reliability"]) if demands else {}
     parts = pl.concat(facts.parts) if facts.parts else None
@@ -168,6 +174,7 @@ def gates(
             row.get("n_refused") or 0,
             estimates.get(pair),
             lower_ends.get(pair),
+            n_labels.get(pair),
         )
         of_conversations = scenarios_of(given["transcripts"].filter(of_pair))
         several += threshold_findings_of_scenarios(

@@ -164,6 +164,17 @@ def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict
     return found
 
 
+def labels_of_rates(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, int]]]:
+    """Return the number of labels that correct the pass rates of every pair, by name and task set."""
+    counts: dict[AgentVersion, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    labelled = reliability.filter(pl.col("n_labels_drawn").is_not_null(), estimator="unbiased")
+    for row in labelled.iter_rows(named=True):
+        of_pair = counts[AgentVersion(row["agent_id"], row["methodology_version"])]
+        for kind in ("at", "hat"):
+            of_pair[f"pass_{kind}_{row['k']}"][row["task_set"]] = row["n_labels_drawn"]
+    return counts
+
+
 _PassRate = tuple[AgentVersion, str, str, float | None, float | None, float | None]
 
 
@@ -190,6 +201,7 @@ def threshold_findings(
     n_refused: int = 0,
     estimates: MeanEstimates | None = None,
     lower_ends: Mapping[str, Mapping[str, float]] | None = None,
+    n_labels: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Iterator[GateFinding]:
     """Yield one finding per threshold and scenario, and one per threshold for the agent as a whole.
 
@@ -209,6 +221,7 @@ def threshold_findings(
             completion for the agent as a whole.
         estimates: Estimates of the pair, from `mean_estimates`: corrected means, and lower ends if the rules require them.
         lower_ends: Lower ends of the pair's scores, from `score_lower_ends`.
+        n_labels: Labels that correct the pair's pass rates, from `labels_of_rates`.
     """
     made = estimates or {}
     for name, limit in _said(rules.thresholds):
@@ -228,7 +241,8 @@ def threshold_findings(
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         ends = None if rules.confidence == "point" else (lower_ends or {}).get(name, {})
-        yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}), ends)
+        of_name = ((bounds or {}).get(name, {}), (n_labels or {}).get(name, {}))
+        yield from _of_score(name, limit, scores, *of_name, ends)
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
@@ -276,8 +290,7 @@ def of_mean(
     evidence = (
         f"{mean_of(name)} {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
     )
-    if estimate is not None and estimate.n_labels:
-        evidence = f"{evidence}; corrected by {count_of(estimate.n_labels, 'label')} of people"
+    evidence += _by_labels(None if estimate is None else estimate.n_labels)
     result: Result = "passed" if value >= limit else "failed"
     if rules.confidence == "lower":
         result, end = _of_lower_end(None if estimate is None else estimate.low, limit)
@@ -292,6 +305,10 @@ def of_mean(
             f"{evidence}; {count_of(mean.n_open, 'answer')} open, too many to decide",
         )
     return GateFinding(gate, result, evidence, subject, value, limit)
+
+
+def _by_labels(n_labels: int | None) -> str:
+    return f"; corrected by {count_of(n_labels, 'label')} of people" if n_labels else ""
 
 
 def _of_lower_end(low: float | None, limit: Fraction) -> tuple[Result, str]:
@@ -315,6 +332,7 @@ def _of_score(
     limit: Fraction,
     scores: Scores,
     bounds: Mapping[str, Bounds],
+    n_labels: Mapping[str, int],
     lower_ends: Mapping[str, float] | None,
 ) -> Iterator[GateFinding]:
     values = scores.get(name, {})
@@ -322,7 +340,7 @@ def _of_score(
         yield GateFinding("score", "unknown", f"{name} is not known", name, None, limit)
     for of, value in sorted(values.items()):
         subject = f"{name} on {of}" if of else name
-        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required"
+        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required{_by_labels(n_labels.get(of))}"
         result: Result = "passed" if value >= limit else "failed"
         if lower_ends is not None:
             result, end = _of_lower_end(lower_ends.get(of), limit)

@@ -154,8 +154,8 @@ def _item(
 ) -> SheetItem:
     agent, conversation, turn, metric = part.place
     rubric = of_metric[metric].rubric_hash
-    messages = next((messages for index, messages in turns if index == turn), None)
-    text = None if messages is None else text_hash(map(Message.model_validate, messages))
+    messages = [message for index, of_turn in turns if turn in (None, index) for message in of_turn]
+    text = text_hash(map(Message.model_validate, messages)) if messages else None
     return SheetItem(agent, conversation, turn, metric, sealed_sampling(part), rubric, text)
 
 

@@ -79,9 +79,13 @@ def headline_interval(row: Mapping[str, Any]) -> str:
 
 def labels_text(row: Mapping[str, Any]) -> str:
     """Return what people's labels do to a mean of quality_summary; empty without labels."""
-    if row.get("n_labels_drawn"):
-        return f"corrected by {count_of(row['n_labels_drawn'], 'label')} of people, {_alone(row)}"
-    return _own_labels(row)
+    n_drawn = row.get("n_labels_drawn")
+    if n_drawn and row["mean_of_judge"] is None:
+        few = f"{count_of(n_drawn, 'drawn label')}, too few to correct the judge"
+        return f"{few}; {own}" if (own := _own_labels(row)) else few
+    return (
+        f"corrected by {count_of(n_drawn, 'label')} of people, {_alone(row)}" if n_drawn else _own_labels(row)
+    )
 
 
 def _own_labels(row: Mapping[str, Any]) -> str:

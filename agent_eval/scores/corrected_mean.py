@@ -5,6 +5,7 @@ numbers.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent_eval.scores.statistics.corrected_rate import (
     TOO_FEW_DRAWN,
@@ -17,6 +18,8 @@ from agent_eval.scores.statistics.resampling import cluster_sums
 
 _LEAST_VARIANCE = 1e-9  # of the judge's answers among the labels, for a slope
 _MOST_LEVERAGE = 0.9
+_CLASSES = 5  # of the judge's answers, equal parts of the scale
+_UNSEEN = 0.65  # of the largest error that labels can have missed, chosen by measured coverage
 
 
 def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: float) -> CorrectedRate:
@@ -29,6 +32,10 @@ def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: floa
     If all parts are labelled, their mean is used. The variance is that of the residuals of both phases over clusters,
     with the residuals of the labels divided by the root of 1 − leverage and as many degrees of freedom as labels minus
     coefficients; the interval is that of `bounded_mean`.
+
+    Labels that agree with the judge do not show that it never errs: a judge that is wrong in one of 20 answers agrees
+    with 30 labels in every fifth sample. Towards each end, the variance of the residuals is therefore at least that of
+    `_unseen_errors`. No interval is wider than that of the labels alone.
 
     Args:
         sample: The answers and labels on the scale.
@@ -63,6 +70,8 @@ def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: floa
     second[drawn] = influence * (said - predicted[drawn]) / np.sqrt(1 - leverage)
     predicted = np.where(drawn, sample.human, predicted) if is_census else predicted
     first = shares * (predicted - value)
+    alone = shares * (np.where(decided, sample.human, mean) - value)
+    alone[drawn] += of_judge * weights * (said - mean) / np.sqrt(1 - np.minimum(weights, _MOST_LEVERAGE))
     if is_census:
         second = np.zeros(len(shares))
     label_shares = np.zeros(len(shares))
@@ -74,10 +83,35 @@ def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: floa
     freedom = max(1 / float(weights @ weights) - 1 - has_slope, 1.0)
     if surplus > 0:
         freedom = min(freedom, max(1 / of_labels - 1, 1.0))
-    spread = float((first**2).sum() + (second**2).sum()) + surplus
     n = max(2, round(freedom + 1))
-    ends = bounded_mean(
-        Sample(n, value, float(np.sqrt(spread * n))), bounds=bounds, step=min(step, high - low)
-    )
-    limits = (None, None) if ends is None else (ends.low, ends.high)
+    residual = float((second**2).sum())
+    unseen = (0.0, 0.0) if is_census else _unseen_errors(sample, predicted, bounds)
+    limits: list[float | None] = []
+    for end, least in enumerate(unseen):
+        spread = float((first**2).sum()) + max(residual, least)
+        spread = spread if is_census else min(spread, float((alone**2).sum()))
+        deviation = float(np.sqrt((spread + surplus) * n))
+        ends = bounded_mean(Sample(n, value, deviation), bounds=bounds, step=min(step, high - low))
+        limits.append(None if ends is None else (ends.low, ends.high)[end])
     return CorrectedRate(value, limits[0], limits[1], predicted=predicted)
+
+
+def _unseen_errors(
+    sample: DoubleSample, predicted: NDArray[np.float64], bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the variance of errors of the judge below and above the predictions that the labels can have missed.
+
+    In each class of the judge's answers, they are a share of the distance to the end of the scale that is inverse to
+    the number of its labels plus one half.
+    """
+    low, high = bounds
+    place = np.clip((sample.judge - low) / (high - low), 0.0, 1.0)
+    classes = np.rint(place * (_CLASSES - 1)).astype(np.int64)
+    shares = np.where(sample.is_decided, 0.0, sample.shares)
+    n_labels = np.bincount(classes[sample.is_drawn], minlength=_CLASSES)
+
+    def variance(distance: NDArray[np.float64]) -> float:
+        sums = np.bincount(classes, weights=shares * np.maximum(distance, 0.0), minlength=_CLASSES)
+        return float(((_UNSEEN * sums / (n_labels + 0.5)) ** 2).sum())
+
+    return variance(predicted - low), variance(high - predicted)

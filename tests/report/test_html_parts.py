@@ -303,7 +303,7 @@ def test_a_line_joins_known_shares_only() -> None:
 
 def test_the_line_of_a_history_has_jeffreys_intervals() -> None:
     def session(name: str, n_correct: int, n_known: int) -> SessionStanding:
-        return SessionStanding(name, None, n_known, None, None, n_correct, n_known, None, None, None)
+        return SessionStanding(name, None, n_known, None, None, n_correct, n_known, None, None, None, None)
 
     plot = history_line([session("s1", 3, 8), session("s2", 0, 0), session("s3", 8, 8)])
     assert plot is not None

@@ -54,6 +54,12 @@ def test_ratings_are_drawn_by_share_with_their_mean_and_the_missing_in_grey() ->
     counted = judging.rating_counts(judgments({"rating_1to5": 5}, {"rating_1to5": 2}, overruled))
     assert counted["len"].to_list() == [1, 1]
     assert "mean 3.50, n = 2" in drawn(judging.ratings_plot(counted))
+    by_a_person = {"rating_1to5": 1, "judge": "human", "label_weight": 2.0, "is_counted": False}
+    corrected = {"rating_1to5": 5, "is_effective": False, "is_counted": True}
+    both = drawn(judging.ratings_plot(judging.rating_counts(judgments(corrected, by_a_person))))
+    assert "mean 5.00, n = 1" in both
+    assert "helpfulness, by people" in both
+    assert "mean 1.00, n = 1" in both
     rubric = rows_of(
         "rubric_ratings",
         {"status": "scored", "rating_1to5": 4, "is_effective": True},

@@ -60,11 +60,20 @@ def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> No
     columns = ("conversation_id", "session_id", "outcome_correct")
     conversations = pl.DataFrame(rows, schema=columns, orient="row")
     transcripts = conversations.select("conversation_id", is_admitted=pl.col("conversation_id") != "c4")
-    counts = [("c1", 5, 1), ("c1", 3, 1), ("c3", 2, 4)]
-    ratings = pl.DataFrame(counts, schema=("conversation_id", "rating_1to5", "n"), orient="row")
+    counts = [
+        ("c1", 5, "judge", True, None, 1),
+        ("c1", 3, "judge", False, True, 1),  # a sheet drew its part: people's label corrects means
+        ("c1", 1, "human", True, False, 1),
+        ("c1", 4, "judge", False, None, 1),  # a person decided its part
+        ("c1", 2, "human", True, None, 1),
+        ("c3", 2, "judge", True, None, 4),
+    ]
+    names = ("conversation_id", "rating_1to5", "judge", "is_effective", "is_counted", "n")
+    ratings = pl.DataFrame(counts, schema=names, orient="row")
     failures = pl.DataFrame({"conversation_id": ["c3", "c3"]})
     composite = {"session_ids": ["x"], "session_scores": [80.0]}
     y, x = session_history(sessions, conversations, transcripts, ratings, failures, composite)
     assert (y.session_id, y.date, y.composite, y.n_correct, y.n_known) == ("y", date(2026, 5, 1), None, 0, 1)
     assert (x.composite, x.n_conversations, x.n_correct, x.n_known, x.mean_rating) == (80.0, 2, 1, 1, 4.0)
+    assert (x.mean_by_people, y.mean_rating, y.mean_by_people) == (1.5, 2.0, None)
     assert (x.n_failures, y.n_failures) == (0, 2)

@@ -15,6 +15,7 @@ from agent_eval.scores.compared_labels import with_labels
 from agent_eval.scores.corrected_mean import corrected_mean
 from agent_eval.scores.labelled_parts import PARTS, corrected, labelled_metrics, parts_of, success_parts
 from agent_eval.scores.statistics.corrected_rate import DoubleSample
+from agent_eval.scores.statistics.intervals import Sample, bounded_mean
 from agent_eval.tables import table
 from agent_eval.tables.judging import deciding_answers
 from tests.judge.fakes import ScriptedClient
@@ -110,6 +111,32 @@ def test_the_corrected_mean_of_ratings_is_that_of_a_weighted_regression() -> Non
         assert found.value == pytest.approx(float((design @ fit).mean()))
         assert None not in found[:3]
         assert 1 <= float(found.low or 0) <= float(found.value or 0) <= float(found.high or 0) <= 5
+
+
+def test_the_interval_of_a_mean_allows_errors_that_no_label_shows_and_is_no_wider_than_the_labels_alone() -> (
+    None
+):
+    draws = np.random.default_rng(8)
+    truth_shares, n, missed, n_equal = [0.01, 0.01, 0.03, 0.05, 0.9], 1000, 0, 0
+    true_mean = float(np.dot(truth_shares, range(1, 6)))
+    for _ in range(100):
+        truth = draws.choice(5, n, p=truth_shares) + 1.0
+        judge = np.where(draws.random(n) < 0.05, draws.integers(1, 6, n), truth)  # wrong in 1 of 25 answers
+        human = np.where(draws.permutation(n) < 30, truth, np.nan)
+        names = [str(i) for i in range(n)]
+        sample = DoubleSample(judge, human, np.full(n, 1 / n), np.full(n, n / 30), names)
+        found = corrected_mean(sample, RATING, 1.0)
+        assert found.low is not None
+        assert found.high is not None
+        missed += not found.low <= true_mean <= found.high
+        labels = human[np.isfinite(human)]
+        n_equal += bool((labels == judge[np.isfinite(human)]).all())
+        alone = bounded_mean(Sample(30, float(found.value or 0), labels.std(ddof=1)), bounds=RATING, step=1.0)
+        assert alone is not None
+        assert alone.low - 0.03 <= found.low
+        assert found.high <= alone.high + 0.03
+    assert n_equal > 10  # these labels show no error
+    assert missed <= 10
 
 
 @pytest.mark.parametrize("bounds", [RATE, RATING])

@@ -92,15 +92,18 @@ def test_ground_truth_and_interventions_of_any_user_message_belong_to_its_turn()
     assert Conversation.model_validate(conversation.model_dump(mode="json")) == conversation
 
 
-def rating(turn_index: int, text: str | None = None) -> dict[str, object]:
+FIX = "label it again on a sheet of agent-eval labels sheet"
+
+
+def rating(turn_index: int | None, text: str | None = None) -> dict[str, object]:
     return {
         "agent_id": "a", "conversation_id": "c", "turn_index": turn_index, "methodology_version": "any",
         "target": "helpfulness", "rating_1to5": 5, "rater": "anna", "text_hash": text, "file": "r.csv",
-        "line": turn_index + 2,
+        "line": 9 if turn_index is None else turn_index + 2,
     }  # fmt: skip
 
 
-def outdated(conversation: Conversation, *ratings: dict[str, object]) -> dict[int, str]:
+def outdated(conversation: Conversation, *ratings: dict[str, object]) -> dict[int | None, str]:
     rows = ConversationRows()
     rows.add("a", "s", None, conversation)
     found = outdated_ratings(table("human_ratings").frame(ratings), rows.turns.frame())
@@ -121,6 +124,15 @@ def test_a_label_of_a_sheet_counts_only_for_the_text_that_it_was_given_on() -> N
     seen = text_hash(before.turns()[0].messages)
     assert not outdated(before, rating(0, seen), rating(0))
     assert outdated(after, rating(0, seen))[0].startswith("the text of turn 0 has changed")
+
+
+def test_a_label_of_a_conversation_counts_only_for_the_turns_that_it_was_given_on() -> None:
+    said = [("user", "q"), ("assistant", "a"), ("user", "q2"), ("assistant", "b")]
+    seen = text_hash(talk(said).messages)
+    assert not outdated(talk(said), rating(None, seen), rating(None))
+    for other in (said[:2], [*said, ("user", "q3"), ("assistant", "c")], [*said[:3], ("assistant", "B")]):
+        problems = outdated(talk(other), rating(None, seen), rating(None))
+        assert problems == {None: f"the text of the conversation has changed since; {FIX}"}
 
 
 def test_a_frame_without_ratings_of_turns_has_nothing_outdated() -> None:

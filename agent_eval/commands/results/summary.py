@@ -101,7 +101,7 @@ def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     by_goal = pl.col("judges").list.join(",") == GOAL_METRIC
     is_success = (pl.col("quantity") == SUCCESS_RATE) & by_goal
     of = pl.when(is_success).then(pl.lit(GOAL_METRIC)).otherwise("quantity")
-    placed = rows.with_columns(_of=pl.when(pl.col("n_labels_drawn").is_null()).then(of))
+    placed = rows.with_columns(_of=pl.when(pl.col("mean_of_judge").is_null()).then(of))
     key = ["methodology_version", "agent_id"]
     joined = placed.join(
         found.rename({"quantity": "_of"}), on=[*key, "_of"], how="left", maintain_order="left"

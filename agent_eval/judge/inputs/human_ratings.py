@@ -145,37 +145,45 @@ def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
 
 
 def outdated_ratings(human_ratings: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
-    """Return the ratings of turns whose text is not the one that was rated, with the `problem`. They do not count.
+    """Return the ratings of turns and conversations whose text is not the one that was rated. They do not count.
 
-    A rating names the text with `text_hash`. Without it, a rating of a turn with several user messages is outdated,
-    because an earlier release divided these messages into several turns.
+    A rating names the text with `text_hash`. Without it, a rating of a conversation counts for its current text, and a
+    rating of a turn with several user messages is outdated, because an earlier release divided these messages into
+    several turns.
 
     Args:
         human_ratings: Table human_ratings; ratings of other conversations than those of `turns` are not returned.
         turns: Table turns of the rated conversations.
+
+    Returns:
+        The rows of these ratings, with the `problem`.
     """
     place = ["agent_id", "conversation_id"]
-    of_turns = human_ratings.filter(pl.col("turn_index").is_not_null())
+    dated = human_ratings.filter(pl.any_horizontal(pl.col("turn_index", "text_hash").is_not_null()))
     texts: dict[tuple[str, str], dict[int, str]] = {}
-    rated = turns.join(of_turns, on=place, how="semi").select(*place, "turn_index", "messages")
-    for agent, conversation, index, messages in rated.iter_rows():
+    rated = turns.join(dated, on=place, how="semi").select(*place, "turn_index", "messages")
+    for agent, conversation, index, messages in rated.sort("turn_index").iter_rows():
         texts.setdefault((agent, conversation), {})[index] = messages
     problems = [
         _why_outdated(
             row["turn_index"], row["text_hash"], texts.get((row["agent_id"], row["conversation_id"]), {})
         )
-        for row in of_turns.iter_rows(named=True)
+        for row in dated.iter_rows(named=True)
     ]
-    return of_turns.with_columns(problem=pl.Series(problems, dtype=pl.String)).drop_nulls("problem")
+    return dated.with_columns(problem=pl.Series(problems, dtype=pl.String)).drop_nulls("problem")
 
 
-def _why_outdated(turn_index: int, rated: str | None, texts: Mapping[int, str]) -> str | None:
+def _why_outdated(turn_index: int | None, rated: str | None, texts: Mapping[int, str]) -> str | None:
+    fix = "label it again on a sheet of agent-eval labels sheet"
+    if turn_index is None:
+        current = text_hash(message for text in texts.values() for message in _messages(text))
+        is_same = not texts or rated == current
+        return None if is_same else f"the text of the conversation has changed since; {fix}"
     first = max((index for index in texts if index <= turn_index), default=None)
     if first is None:
         return None
-    messages = TypeAdapter(tuple[Message, ...]).validate_json(texts[first])
+    messages = _messages(texts[first])
     n_users = sum(message.role == "user" for message in messages)
-    fix = "label it again on a sheet of agent-eval labels sheet"
     if turn_index != first:
         is_joined = turn_index < first + n_users
         return f"turn {turn_index} is now part of turn {first}; {fix}" if is_joined else None
@@ -183,6 +191,10 @@ def _why_outdated(turn_index: int, rated: str | None, texts: Mapping[int, str]) 
     if rated is None and n_users > 1:
         return f"turn {first} now has {n_users} user messages; {fix}, or write {current} to column text_hash"
     return None if rated in (None, current) else f"the text of turn {first} has changed since; {fix}"
+
+
+def _messages(text: str) -> tuple[Message, ...]:
+    return TypeAdapter(tuple[Message, ...]).validate_json(text)
 
 
 def by_people(human_ratings: pl.DataFrame) -> pl.DataFrame:

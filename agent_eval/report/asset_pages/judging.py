@@ -31,7 +31,7 @@ from agent_eval.report.svg import (
     matrix,
     spans,
 )
-from agent_eval.tables.judging import enters_means, is_imported_judge
+from agent_eval.tables.judging import HUMAN, enters_means, is_imported_judge
 
 _FREE = ("human", "rule", "recorded", "none")
 _PAIR = ["methodology_version", "agent_id"]
@@ -49,6 +49,7 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
+_IS_BY_PEOPLE = pl.col("judge") == HUMAN
 _IS_MODEL = ~pl.col("judge").is_in(_FREE) & ~is_imported_judge()
 _PAID = _IS_MODEL & pl.col("status").is_in(["scored", "unscored"])
 
@@ -132,9 +133,14 @@ def coverage_table(counted: pl.DataFrame) -> str:
 
 
 def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of effective judgments per version, agent, metric and rating."""
-    rated = judgments.filter(enters_means(judgments), pl.col("rating_1to5").is_not_null())
-    return rated.group_by(*_PAIR, pl.col("metric").alias("row"), "rating_1to5").len().sort(pl.all())
+    """Return the number of judgments that count, per version, agent, metric, instrument (judge or people) and rating.
+
+    Judgments of judges count if they enter means; those of people if they are effective.
+    """
+    counts = pl.when(_IS_BY_PEOPLE).then("is_effective").otherwise(enters_means(judgments))
+    rated = judgments.filter(counts, pl.col("rating_1to5").is_not_null())
+    key = [*_PAIR, pl.col("metric").alias("row"), _IS_BY_PEOPLE.alias("is_by_people"), "rating_1to5"]
+    return rated.group_by(key).len().sort(pl.all())
 
 
 def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
@@ -143,26 +149,32 @@ def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
     return (
         counted.group_by(*_PAIR, pl.col("target").alias("row"), "criterion", "rating_1to5", "status", "judge")
         .len()
+        .with_columns(is_by_people=_IS_BY_PEOPLE.fill_null(value=False))
         .sort(*_PAIR, "row", "criterion", "rating_1to5", "status", "judge", nulls_last=True)
     )
 
 
 def ratings_plot(counted: pl.DataFrame) -> str:
-    """Draw one bar per metric or target, divided by the shares of the ratings 1 to 5; missing ratings are grey."""
-    parts: dict[str, dict[int | None, int]] = {}
-    for row, rating, n in counted.select("row", "rating_1to5", "len").iter_rows():
-        of_row = parts.setdefault(row, {})
+    """Draw one bar per metric or target and instrument, divided by the shares of the ratings 1 to 5; missing ones are grey.
+
+    Ratings by people have bars of their own, because a mean of people and judges is the mean of neither.
+    """
+    parts: dict[tuple[str, bool], dict[int | None, int]] = {}
+    for row, is_by_people, rating, n in counted.select(
+        "row", "is_by_people", "rating_1to5", "len"
+    ).iter_rows():
+        of_row = parts.setdefault((row, is_by_people), {})
         of_row[rating] = of_row.get(rating, 0) + n
     drawn = [
         Bar(
-            directed(row),
+            f"{directed(row)}, by people" if is_by_people else directed(row),
             tuple(
                 _rating_part(rating, n / sum(counts.values()))
                 for rating, n in sorted(counts.items(), key=_order)
             ),
             _mean(counts),
         )
-        for row, counts in parts.items()
+        for (row, is_by_people), counts in parts.items()
     ]
     return bars("Shares of the ratings 1 to 5; 5 is best", drawn, largest=1)
 

@@ -13,7 +13,7 @@ from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.history import (
     history_line,
-    mean_of_counts,
+    means_of_counts,
     run_line,
     session_history,
     version_line,
@@ -26,9 +26,12 @@ from agent_eval.scores.statistics.exact import from_text, in_words, rounded
 
 ANSWERS = (
     "methodology_version", "agent_id", "metric", "rating_1to5", "value", "label", "status", "unscored_reason",
+    "is_effective", "is_counted",
 )  # fmt: skip
 """The columns by which an agent's page counts judgments."""
-RATINGS = ("methodology_version", "agent_id", "conversation_id", "rating_1to5")
+RATINGS = (
+    "methodology_version", "agent_id", "conversation_id", "rating_1to5", "judge", "is_effective", "is_counted",
+)  # fmt: skip
 """The columns by which an agent's page counts the scored judgments of turns."""
 LISTED = (
     "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls", "outcome_correct",
@@ -41,8 +44,8 @@ LISTED = (
 class Frames:
     """Hold the stored rows of one agent under all versions; boards may contain other agents too.
 
-    Since an agent can have millions of judgments, two frames contain only counts (`n`): `answers` counts effective
-    judgments by the columns `ANSWERS`, and `turn_ratings` counts scored judgments of turns by the columns `RATINGS`.
+    Since an agent can have millions of judgments, two frames contain only counts (`n`): `answers` counts the judgments
+    that enter means by the columns `ANSWERS`, and `turn_ratings` counts scored judgments of turns by the columns `RATINGS`.
     """
 
     leaderboard: pl.DataFrame
@@ -317,14 +320,15 @@ def _label(slot: Row) -> str:
 
 
 def _given_means(summary: pl.DataFrame, version: str) -> dict[str, float | None]:
-    """Return the means that the answers do not show: corrected by labels, or none because rules alone answered."""
-    is_given = pl.col("mean").is_null() | pl.col("n_labels_drawn").is_not_null()
+    """Return the means that the answers do not show: those with labels by people, or none because rules alone answered."""
+    has_labels = pl.col("n_labels_drawn").is_not_null() | (pl.col("n_labels_own") > 0)
+    is_given = pl.col("mean").is_null() | has_labels
     rows = summary.filter(pl.col("methodology_version") == version, is_given)
     return dict(rows.select("quantity", "mean").iter_rows())
 
 
 def spreads(answers: pl.DataFrame, means: Mapping[str, float | None] | None = None) -> list[Spread]:
-    """Return the distribution of effective judgments per metric; judgments without a value are counted by reason.
+    """Return the distribution of the judgments that enter means, per metric; judgments without a value are counted by reason.
 
     A metric in `means` has this mean instead of that of its answers. Scored, unscored and disputed judgments are
     eligible; those with status `not_applicable` are not.
@@ -369,7 +373,7 @@ def _mean(counts: Sequence[tuple[float, int]]) -> float | None:
 
 def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:
     """Return the agent's conversations, each with its slot, outcome, mean rating and number of failures."""
-    means = frames.turn_ratings.group_by("conversation_id").agg(**mean_of_counts())
+    means = frames.turn_ratings.group_by("conversation_id").agg(**means_of_counts())
     failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
     joined = frames.conversations.select(LISTED)

@@ -10,21 +10,28 @@ import polars as pl
 from agent_eval.report.charts import IntervalMark, ShareLine, line, span
 from agent_eval.report.html.tables import Row
 from agent_eval.scores.statistics.agreement import share_interval
+from agent_eval.tables.judging import HUMAN
 
 SHOWN = 200  # maximum number of sessions, or of runs, latest first
 
 
-def mean_of_counts() -> dict[str, pl.Expr]:
-    """Return the expressions `mean_rating` and `n_judged` over counts (`n`) of answers by `rating_1to5`.
+def means_of_counts() -> dict[str, pl.Expr]:
+    """Return expressions over counts (`n`) of answers by `rating_1to5`, `judge`, `is_effective` and `is_counted`.
 
-    `mean_rating` is null if no answer has a rating.
+    People and judges are never averaged as one: `mean_rating` is the mean of the judges' answers that enter means,
+    `mean_by_people` that of people's answers that count, and each is null without such answers. `n_judged` is the number
+    of all answers.
     """
-    rating, n = pl.col("rating_1to5"), pl.col("n")
-    n_rated = n.filter(rating.is_not_null()).sum()
-    return {
-        "mean_rating": pl.when(n_rated > 0).then((rating * n).sum() / n_rated),
-        "n_judged": n.sum(),
-    }
+    rating, is_by_people = pl.col("rating_1to5"), pl.col("judge") == HUMAN
+    is_entering = pl.coalesce("is_counted", "is_effective") & ~is_by_people
+
+    def mean(counts: pl.Expr) -> pl.Expr:
+        n = pl.col("n").filter(counts & rating.is_not_null())
+        total = (rating * pl.col("n")).filter(counts & rating.is_not_null()).sum()
+        return pl.when(n.sum() > 0).then(total / n.sum())
+
+    means = {"mean_rating": is_entering, "mean_by_people": pl.col("is_effective") & is_by_people}
+    return {name: mean(counts) for name, counts in means.items()} | {"n_judged": pl.col("n").sum()}
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,8 @@ class SessionStanding:
     composite_mark: IntervalMark | None
     n_correct: int
     n_known: int  # conversations with a known outcome
-    mean_rating: float | None  # of turns, 1-5
+    mean_rating: float | None  # of turns by judges, 1-5
+    mean_by_people: float | None  # of turns that people rated, 1-5
     rating_mark: IntervalMark | None
     n_failures: int | None  # None: no turn was judged
 
@@ -57,15 +65,15 @@ def session_history(
         sessions: The sessions with their dates; sessions without a date come first, by id.
         conversations: The conversations with their outcomes.
         transcripts: The transcripts, which define the conversations that count.
-        turn_ratings: The counts (`n`) of scored answers about turns, by conversation and rating; the mean rating of a
-            session is taken over all of its turns.
+        turn_ratings: The counts (`n`) of scored answers about turns, by conversation, rating and judge; the mean rating
+            of a session is taken over all of its turns.
         failures: The failures of judged turns.
         composite: The agent's row of composite_scores; empty without one.
     """
     counted = transcripts.filter("is_admitted").select("conversation_id")
     of = conversations.join(counted, on="conversation_id", how="semi")
     place = of.select("conversation_id", "session_id")
-    ratings = turn_ratings.join(place, on="conversation_id").group_by("session_id").agg(**mean_of_counts())
+    ratings = turn_ratings.join(place, on="conversation_id").group_by("session_id").agg(**means_of_counts())
     by_session = (
         of.group_by("session_id")
         .agg(
@@ -125,6 +133,7 @@ def _standing(row: Row, score: float | None) -> SessionStanding:
         n_correct=row["n_correct"],
         n_known=row["n_known"],
         mean_rating=rating,
+        mean_by_people=row["mean_by_people"],
         rating_mark=None if rating is None else span(rating - 1, None, None, scale=4),
         n_failures=(row["n_failures"] or 0) if row["n_judged"] else None,
     )

@@ -31,6 +31,7 @@ from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
+from agent_eval.tables.judging import enters_means
 
 AGENTS_AT_ONCE = 10  # maximum number of agents whose scores and failures are in memory together
 LISTED_AT_ONCE = 5_000  # maximum number of conversations of these agents, unless a single agent has more
@@ -361,9 +362,9 @@ def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
     rows = {name: site.read(name, keys) for name in _PER_AGENT}
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     rows["board_history"] = site.read("board_history", keys, columns=_HISTORY)
-    counting = keys.with_columns(is_effective=True)
-    rows["answers"] = pl.concat(site.count(name, counting, columns=agent.ANSWERS) for name in _JUDGMENTS)
-    scored = counting.with_columns(status=pl.lit("scored"))
+    answers = pl.concat(site.count(name, keys, columns=agent.ANSWERS) for name in _JUDGMENTS)
+    rows["answers"] = answers.filter(enters_means(answers))
+    scored = keys.with_columns(status=pl.lit("scored"))
     rows["turn_ratings"] = site.count("turn_judgments", scored, columns=agent.RATINGS)
     return rows
 

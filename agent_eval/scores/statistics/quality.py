@@ -210,13 +210,14 @@ def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_ans
 def _corrected(
     parts: pl.DataFrame | None, bounds: tuple[float, float | None], mean: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the mean that drawn labels correct, and what it rests on; without such labels, only the latter."""
+    """Return the number of drawn labels and the mean that they correct; too few correct none."""
     low, high = bounds
     if parts is None or high is None or not mean["n_conversations"]:
         return {}
     found = corrected(parts, "conversation_id", (low, high))
     if found is None:
-        return {}
+        n_drawn = parts.drop_nulls(["human", "weight"]).height
+        return {"n_labels_drawn": n_drawn or None}
     estimate = found[0]
     return {
         "mean": estimate.value,
