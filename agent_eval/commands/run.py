@@ -46,6 +46,7 @@ class RunReport:
     warnings: tuple[str, ...]
     n_asked: int  # judgments requested from a model
     n_unscored: int
+    n_replaced: int = 0  # answers to earlier wordings, in place of answers that were lost
     is_nothing_scored: bool = False  # a model was called in this run but scored nothing
     n_computed: int = 0  # pairs that were computed, because what they read did change
     n_gated: int = 0  # pairs of which only the gates were evaluated
@@ -57,11 +58,12 @@ class RunReport:
     def exit_code(self) -> int:
         """Return the exit code.
 
-        It is 0 on success, 1 if records were rejected or judgments are unscored, and 2 if no judge request was scored.
+        It is 0 on success, 1 if records were rejected, judgments are unscored or earlier answers replace lost ones,
+        and 2 if no judge request was scored.
         """
         if self.is_nothing_scored or (self.n_asked and self.n_unscored == self.n_asked):
             return 2
-        return 1 if self.refusals or self.n_unscored else 0
+        return 1 if self.refusals or self.n_unscored or self.n_replaced else 0
 
 
 def run(
@@ -181,12 +183,15 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, compute
     refusals += [problem for suite in project.suites for problem in suite.problems]
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
-        project.store.counts(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})
+        project.store.counts(table(name), wanted, columns=["judge", "status", "earlier_profile", why]).rename(
+            {why: "reason"}
+        )
         for name, why in _ASKED.items()
     ).filter(
         ~pl.col("judge").is_in(_FREE) & ~is_imported_judge(),
         pl.col("status").is_in(["scored", "unscored"]),
     )
+    is_replaced = pl.col("earlier_profile").is_not_null() & (not project.answers.keeps_earlier)
     is_unscored = (pl.col("status") == "unscored") & (pl.col("reason").fill_null("") != CANNOT_TELL)
     return RunReport(
         stale=stale,
@@ -194,6 +199,7 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, compute
         warnings=_warnings(project),
         n_asked=int(asked["n"].sum()),
         n_unscored=int(asked.filter(is_unscored)["n"].sum()),
+        n_replaced=int(asked.filter(is_replaced)["n"].sum()),
         is_nothing_scored=_is_nothing_scored(project),
         n_computed=(n_computed := _pairs_of(computed).height),
         n_gated=computed.select(_PAIR).drop_nulls().unique().height - n_computed,

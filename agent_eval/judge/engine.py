@@ -20,7 +20,6 @@ from agent_eval.judge.judging_pass import (
     HUMAN,
     Answers,
     AskedQuestions,
-    Lookup,
     Row,
     given_answers,
     judge_questions,
@@ -31,7 +30,7 @@ from agent_eval.judge.judging_pass import (
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.labels import most_severe_is_main, with_derived_labels, with_further_labels
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
+from agent_eval.judge.llm.panel import AnswersByQuestion, Lookup, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, shared_rubrics

@@ -5,14 +5,12 @@ verdicts come last. The first answer to a question is effective. An answer that 
 is effective only if there is no other.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-import polars as pl
 
 from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
+from agent_eval.judge.llm.panel import AnswersByQuestion, Lookup, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.own_measures import measure_async
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms
@@ -27,8 +25,6 @@ from agent_eval.tables.judging import HUMAN as HUMAN
 from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.steps import ConversationStep
 
-Lookup = Callable[[Collection[str]], pl.DataFrame]
-"""Function that returns the rows of judge_cache that answer any of the given question keys."""
 Answers = dict[str, list[tuple[str, Verdict]]]
 """Judges and their verdicts by metric name, in order of precedence."""
 Row = dict[str, object]

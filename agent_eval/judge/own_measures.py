@@ -6,16 +6,14 @@ then asked together, and `measure` runs again with the answers.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import polars as pl
 
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.panel import Lookup, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
@@ -26,7 +24,6 @@ from agent_eval.metrics.declared import problems_of
 from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.metrics.profile import asked_since
 
-Lookup = Callable[[Collection[str]], pl.DataFrame]
 MOST_ROUNDS = 10  # maximum number of questions that a measure can ask in sequence
 
 

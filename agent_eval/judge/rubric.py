@@ -17,7 +17,6 @@ from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
 from agent_eval.judge.judging_pass import (
     HUMAN,
     AskedQuestions,
-    Lookup,
     Row,
     given_answers,
     judge_questions,
@@ -26,7 +25,7 @@ from agent_eval.judge.judging_pass import (
 )
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.panel import Lookup, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import DISPUTED, raters
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms

@@ -44,8 +44,12 @@ class AnswerCache:
         found = self.store.read(_CACHE, wanted)
         if not self.keeps_earlier:
             return found
-        earlier = self.earlier().join(wanted, on="question_key", how="semi")
+        earlier = self.find_earlier(question_keys)
         return pl.concat([found, earlier.join(found, on=_ANSWERED_BY, how="anti", nulls_equal=True)])
+
+    def find_earlier(self, question_keys: Collection[str]) -> pl.DataFrame:
+        """Return the answers to earlier wordings of the questions (rows of judge_cache), under their own keys."""
+        return self.earlier().filter(pl.col("question_key").is_in(list(question_keys)))
 
     def earlier(self) -> pl.DataFrame:
         """Return the answers to earlier wordings (rows of judge_cache), each under the key of the current question."""

@@ -13,7 +13,7 @@ from agent_eval import __version__
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.spill import Rows, in_memory
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, ratings_hash
-from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
+from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge, verdicts_hash
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rules import NEEDS_MODEL
@@ -173,12 +173,18 @@ def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
     if name != "rubric_ratings":
         specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
         judged = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
-    return in_memory(lambda part: _open(part, judged), rows).unique()
+    keeps_earlier = project.answers.keeps_earlier
+    return in_memory(lambda part: _open(part, judged, keeps_earlier=keeps_earlier), rows).unique()
 
 
-def _open(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions."""
+def _open(rows: pl.DataFrame, judged: pl.DataFrame, *, keeps_earlier: bool) -> pl.DataFrame:
+    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions.
+
+    Unless earlier answers are kept, an answer to an earlier wording only replaces one that was lost.
+    """
     is_open = pl.col("status") == "unscored"
+    if not keeps_earlier and "earlier_profile" in rows.columns:
+        is_open |= (pl.col("judge") != RecordedJudge.name) & pl.col("earlier_profile").is_not_null()
     if "unscored_reason" in rows.columns:
         is_open &= pl.col("unscored_reason").fill_null("") != CANNOT_TELL
         is_left = (pl.col("unscored_reason") == NEEDS_MODEL) & (pl.col("metric") != HALLUCINATION_PASSED)

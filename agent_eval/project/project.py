@@ -285,7 +285,7 @@ class Project:
         each pair are used.
         """
         if (own := self.own_judge) is not None:
-            yield Panel(own, self.judge_runtime, self.view_limits), transcripts
+            yield Panel(own, self.judge_runtime, self.view_limits, self.answers.find_earlier), transcripts
             return
         of_pair = transcripts.select(AgentVersion._fields).unique().sort(AgentVersion._fields)
         specs = self.judge_specs([AgentVersion(*row) for row in of_pair.iter_rows()])

@@ -171,7 +171,7 @@ def _serial(row: dict[str, Any]) -> str | None:
 def _earlier(row: dict[str, Any]) -> str | None:
     """Return a text on kept answers, if there are any."""
     n = row.get("n_earlier_wording")
-    return f"{count_of(n, 'answer')} to an earlier wording of the question kept (keep_answers)" if n else None
+    return f"{count_of(n, 'answer')} to an earlier wording of the question" if n else None
 
 
 def _seen(row: dict[str, Any]) -> str | None:

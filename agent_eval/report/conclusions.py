@@ -102,7 +102,9 @@ def clusters_answer(rows: pl.DataFrame) -> str:
     return f"{n}: {by_severity}. Worst: {where}, since {worst['first_seen']}."
 
 
-def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int) -> str:
+def unknown(
+    board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused: int, n_replaced: int = 0
+) -> str:
     """Return what is failed, unknown or missing: gates, agents without a score, unscored judgments, rejected records."""
     parts = [gates_counts(gates)]
     parts += [said] if (said := passing(gates)) else []
@@ -111,6 +113,10 @@ def unknown(board: pl.DataFrame, gates: pl.DataFrame, n_unscored: int, n_refused
     ]
     parts += [f"no score: {_listed(without)}"] if without else []
     parts += [f"{count_of(n_unscored, 'judgment')} unscored"] if n_unscored else []
+    if n_replaced:
+        parts.append(
+            f"{count_of(n_replaced, 'answer')} to an earlier wording of a question, until the next run asks again"
+        )
     parts += [f"{count_of(n_refused, 'record')} rejected"] if n_refused else []
     return f"{'; '.join(parts)}."
 

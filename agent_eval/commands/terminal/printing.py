@@ -81,7 +81,13 @@ def print_run(
     for line in (
         leader(board, logs),
         worst_finding(worst, n_unasked),
-        unknown(board.join(logs, on="agent_id", how="anti"), gates, report.n_unscored, len(report.refusals)),
+        unknown(
+            board.join(logs, on="agent_id", how="anti"),
+            gates,
+            report.n_unscored,
+            len(report.refusals),
+            report.n_replaced,
+        ),
         f"Spent: {report.spent or 'nothing; no judge model was called'}.",
         f"Next: {judge_next}agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · agent-eval gate",
     ):

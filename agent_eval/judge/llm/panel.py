@@ -6,7 +6,7 @@ are returned, and the other questions stay unanswered.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,6 +44,12 @@ Heard = Callable[[JudgeCall, str, Mapping[str, Verdict]], None]
 """Callback that receives a call, the model and the model's answers by metric name."""
 
 
+FreshAnswers = Mapping[str, Mapping[tuple[int, str], Verdict]]
+"""Verdicts of a pass by model, then by number of the repeat and question key."""
+Lookup = Callable[[Collection[str]], pl.DataFrame]
+"""Function that returns the rows of judge_cache that answer any of the given question keys."""
+
+
 class Writing(Protocol):
     """Opens a context whose function stores rows of judge_cache.
 
@@ -74,6 +80,7 @@ class Panel:
     spec: JudgeSpec
     runtime: JudgeRuntime | None = None
     limits: Callable[[str], ViewLimits] | None = None  # returns the view limits of a model; None: defaults
+    earlier: Lookup | None = None  # finds answers to earlier wordings, which replace lost answers
 
     def answers(
         self,
@@ -116,10 +123,25 @@ class Panel:
                     every_s,
                 )
             )
-            for model, verdicts in fresh.items():
+            for model, verdicts in self._with_earlier(fresh).items():
                 for (repeat, key), verdict in verdicts.items():
                     by_model[model][repeat][key] = verdict
         return self._given(sequences, by_model)
+
+    def _with_earlier(self, fresh: FreshAnswers) -> FreshAnswers:
+        """Return the answers; where one is lost, the answer to an earlier wording of the question takes its place."""
+        lost = {key for found in fresh.values() for (_, key), verdict in found.items() if is_lost(verdict)}
+        if self.earlier is None or not lost:
+            return fresh
+        rows = self.earlier(lost)
+        earlier = {model: self._known(model, rows) for model in fresh}
+        return {
+            model: {
+                (n, key): earlier[model][n].get(key, verdict) if is_lost(verdict) else verdict
+                for (n, key), verdict in found.items()
+            }
+            for model, found in fresh.items()
+        }
 
     def stored(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> AnswersByQuestion:
         """Return the stored answers to the questions that all models have answered; no model is asked."""
