@@ -23,7 +23,7 @@ def loads(text: str) -> JsonValue:
     if _holds_too_many(text):
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
     try:
-        value = _DECODER.decode(text)
+        value = (_DECODER if len(text) > _MOST_DIGITS else _OF_SHORT).decode(text)
         if _SURROGATE.search(text):
             value = _DECODER.decode(clean(json.dumps(value, ensure_ascii=False)))
     except RecursionError as error:
@@ -78,3 +78,5 @@ def _refuse(name: str) -> float:
 _DECODER = json.JSONDecoder(
     parse_float=_finite, parse_int=_whole, parse_constant=_refuse, object_pairs_hook=_object
 )
+_OF_SHORT = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse, object_pairs_hook=_object)
+"""Decoder of texts that are too short for a whole number with too many digits."""

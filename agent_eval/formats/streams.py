@@ -6,9 +6,8 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pydantic import JsonValue
 
@@ -24,6 +23,8 @@ MEGABYTE = 1_000_000
 LONGEST_LINE = 200 * MEGABYTE
 LARGEST_UNZIPPED = 1_000 * MEGABYTE
 MOST_UNZIPPED = 200  # maximum ratio to the compressed size; transcripts compress about 10 times
+MOST_KEPT = MEGABYTE
+"""Largest total size of the records that `Lines` keeps, in bytes of JSON text."""
 TOO_LONG = f"the record is longer than {LONGEST_LINE // MEGABYTE} MB"
 KEPT = "records before it are kept"
 BREAKS = (EOFError, OSError, zlib.error)
@@ -31,8 +32,7 @@ _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 _UTF16, _UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """Hold a record of a file; `number` is its 1-based line, or its 1-based position in an array."""
 
     number: int
@@ -126,6 +126,29 @@ def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
             yield Refusal(file, number, line)
         elif line.strip():
             yield record_of(line, number, file, "; expected one JSON value per line")
+
+
+class Lines:
+    """Yield the items of `json_lines` in each iteration; those of a small file are parsed only in the first one."""
+
+    def __init__(self, path: Path | ZipMember, file: str) -> None:
+        self._path, self._file = path, file
+        self._kept: list[Record | Refusal] | None = None
+
+    def __iter__(self) -> Iterator[Record | Refusal]:
+        """Yield each record or refusal; the caller does not change their values."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        size, kept = 0, list[Record | Refusal]()
+        for item in json_lines(self._path, self._file):
+            if size <= MOST_KEPT:
+                size += item.size if isinstance(item, Record) else len(item.reason)
+                kept.append(item)
+                if size > MOST_KEPT:
+                    kept.clear()
+            yield item
+        self._kept = kept if size <= MOST_KEPT else None
 
 
 def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:

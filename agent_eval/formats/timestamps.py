@@ -16,17 +16,25 @@ def parse_timestamp(text: str) -> datetime.datetime:
         raise ValueError(f"{text!r} is outside the calendar in UTC") from error
 
 
+_FIRST_DAY = datetime.date(1990, 1, 1)
+"""Earlier dates are what programs write for an unknown time, such as 0001-01-01, 1900-01-01 and 1970-01-01."""
+
+
 def refuse_future(when: datetime.date, name: str) -> None:
-    """Raise if a date is later than today, because a date in the future would stay the latest one.
+    """Raise if a date is later than today, because a date in the future would stay the latest one, or before 1990.
 
     Today is the later one of the dates in UTC and in this machine's time zone.
 
     Raises:
-        ValueError: If the date is later; the message contains the name of the field.
+        ValueError: If the date is later, or before 1990; the message contains the name of the field.
     """
     now = datetime.datetime.now(datetime.UTC)
     today = max(now.date(), now.astimezone().date())
     day = when.date() if isinstance(when, datetime.datetime) else when
+    if day < _FIRST_DAY:
+        raise ValueError(
+            f"{name} is {day.isoformat()}, which programs write for an unknown date; write the date, or omit {name}"
+        )
     if day > today:
         raise ValueError(f"{name} is {day.isoformat()}, which is in the future; today is {today.isoformat()}")
 

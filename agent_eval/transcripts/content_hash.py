@@ -45,12 +45,22 @@ def session_hash(conversation_hashes: Iterable[str]) -> str:
     return digest("session", sorted(conversation_hashes))
 
 
+NOTHING_OWN = digest("messages", "nothing of its own")
+"""`messages_hash` of all conversations in which the agent says nothing but numbers and words that it was given."""
+
+
 def messages_hash(conversation: Conversation) -> str:
-    """Return a hash of the agent's calls and of the letters and digits in its messages.
+    """Return a hash of the agent's calls and of the letters and digits in its messages, or `NOTHING_OWN`.
 
     Copies that differ only in case, spacing, punctuation, look-alike letters or ids have the same hash.
     """
-    said = (m for m in conversation.messages if m.role == "assistant")
+    said = [m for m in conversation.messages if m.role == "assistant"]
+    given = {
+        word for m in conversation.messages if m.role != "assistant" for word in folded_words(m.content or "")
+    }
+    own = {word for m in said for word in folded_words(m.content or "") if not word.isnumeric()} - given
+    if said and not own and not any(m.tool_calls or m.attachments for m in said):
+        return NOTHING_OWN
     return digest(
         "messages",
         [

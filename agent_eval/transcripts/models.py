@@ -418,6 +418,8 @@ class Conversation(Frozen):
         return self._unprintable_id() or self._misplaced_intervention()
 
     def _unprintable_id(self) -> str | None:
+        if self.conversation_id.isascii() and self.conversation_id.isprintable():
+            return None
         bad = [
             sign
             for sign in self.conversation_id

@@ -155,6 +155,32 @@ def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
         assert [bool(re.fullmatch(how, text)) for text in row["missing"]] == [True]
 
 
+@pytest.mark.parametrize(
+    ("reply", "n", "rating", "status"),
+    [
+        ("{}", 8, 5, "provisional"),
+        ("{}.50 €", 4, 5, "provisional"),
+        ("Question of {slot}, question", 8, 5, "provisional"),
+        ("{}", 3, 5, "published"),
+        ("{}", 8, 1, "published"),
+        ("It is {}", 8, 5, "published"),
+    ],
+)
+def test_numbers_and_echoes_in_half_of_the_slots_count_only_as_the_lowest_rating(
+    tmp_path: Path, reply: str, n: int, rating: int, status: str
+) -> None:
+    slots = complete()
+    for i, c in enumerate(slots[:n]):
+        c["messages"] = asked(c["scenario"], *(reply.format(n, slot=c["scenario"]) for n in (17 * i, 3 * i)))[
+            "messages"
+        ]
+    write(tmp_path, "ada", "s", slots)
+    row = only(scored(tmp_path, rated("ada", "s", rating)))
+    assert row["status"] == status
+    if status == "provisional":
+        assert f"have replies of only numbers or the user's words: {n} of 8" in row["missing"][0]
+
+
 @pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
 def test_what_is_shown_as_nothing_is_no_reply(tmp_path: Path, reply: str) -> None:
     write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])

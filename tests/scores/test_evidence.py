@@ -185,17 +185,25 @@ def test_a_bad_run_or_conversation_that_is_rejected_at_import_is_named(tmp_path:
     assert only(found, "bob")["dropped_runs"] == ["session s: 2 records rejected at import"]
 
 
-def test_a_date_to_come_is_refused_by_file_and_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("date", "reason"),
+    [
+        ("2099-01-01", "which is in the future; today is "),
+        ("0001-01-01", "which programs write for an unknown date; write the date, or omit date"),
+        ("1970-01-01", "which programs write for an unknown date; write the date, or omit date"),
+    ],
+)
+def test_a_date_to_come_or_of_no_run_is_refused_by_file_and_line(
+    tmp_path: Path, date: str, reason: str
+) -> None:
     write(tmp_path, "ada", "april", complete())
-    write(tmp_path, "ada", "s2099", complete(), date="2099-01-01")
+    write(tmp_path, "ada", "other", complete(), date=date)
     read = read_sessions("ada", tmp_path / "ada")
     assert read.sessions["session_id"].to_list() == ["april"]
-    ((file, line, reason),) = read.import_errors.select("file", "line", "reason").rows()
-    at = (tmp_path / "ada" / "s2099" / "session.yaml").read_text().splitlines().index(
-        "date: '2099-01-01'"
-    ) + 1
-    assert (file, line) == ("s2099/session.yaml", at)
-    assert reason.startswith("date is 2099-01-01, which is in the future; today is ")
+    ((file, line, why),) = read.import_errors.select("file", "line", "reason").rows()
+    at = (tmp_path / "ada" / "other" / "session.yaml").read_text().splitlines().index(f"date: '{date}'") + 1
+    assert (file, line) == ("other/session.yaml", at)
+    assert why.startswith(f"date is {date}, {reason}")
 
 
 @pytest.fixture

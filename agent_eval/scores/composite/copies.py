@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from agent_eval.transcripts.content_hash import NOTHING_OWN
 from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, containment
 
 NEAR = 0.8  # least share of the shorter text's shingles that near-duplicates share
@@ -173,10 +174,12 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
             names = ", ".join("/".join(one.parts) for one, _ in copied)
             n = f"{len(copied) + 1} of {len(of_session)} conversations"
             if is_half and not first.is_long and any(one.opening != first.opening for one, _ in copied):
-                yield (
-                    session_id,
-                    f"{REPEATED}{names} of session {session_id} have the reply of {'/'.join(first.parts)}: {n}",
-                )
+                same = f"have the reply of {'/'.join(first.parts)}: {n}"
+                if first.exact == NOTHING_OWN:
+                    same = (
+                        f"and {'/'.join(first.parts)} have replies of only numbers or the user's words: {n}"
+                    )
+                yield session_id, f"{REPEATED}{names} of session {session_id} {same}"
                 continue
             share = min(origin.share for _, origin in copied)
             yield (

@@ -25,6 +25,7 @@ from agent_eval.scores.composite.repeatability import (
 )
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.admission import INJECTION, linked
+from agent_eval.transcripts.content_hash import NOTHING_OWN
 from agent_eval.transcripts.text_sketch import TextSketch
 
 NOT_JUDGED = "present, not judged"
@@ -334,7 +335,7 @@ def _spoken(
             for part in parts:
                 of_session[part].add((task, opening))
         if parts:
-            known = None if sketch is None or said_hash is None else TextSketch.read(sketch)
+            known = None if sketch is None or said_hash in (None, NOTHING_OWN) else TextSketch.read(sketch)
             texts.append(SlotText(session, parts, said_hash, opening, known, bool(counts)))
     for pair, (texts, _) in found.items():
         agent = pair.agent_id

@@ -117,7 +117,8 @@ class AgentIds:
         self._of: dict[str, list[KnownConversation]] = {}
         self._by_id: dict[str, dict[str, KnownConversation]] = {}
         self._by_source_session: dict[str, dict[str, KnownConversation]] = {}
-        self._contents: dict[str, tuple[str, str]] = {}  # session → content, file
+        self._contents: dict[str, str] = {}  # session → content
+        self._holders: dict[str, dict[str, str]] = {}  # content → session → file
         for path in sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}")):
             known, content = _read(path)
             self.put(path.parent.name, known, content)
@@ -135,8 +136,7 @@ class AgentIds:
 
     def holder(self, content: FileContent) -> tuple[str, str] | None:
         """Return the session that contains the content of a file, and the file's name in it, or None."""
-        held = ((s, file) for s, (name, file) in self._contents.items() if name == content.name)
-        return next(held, None)
+        return next(iter(self._holders.get(content.name or "", {}).items()), None)
 
     def of(self, session: str) -> set[str]:
         """Return the ids of the conversations of a session."""
@@ -153,9 +153,11 @@ class AgentIds:
             self._by_id.setdefault(id_key(known.conversation_id), {}).setdefault(session, known)
             for key in known.source_sessions:
                 self._by_source_session.setdefault(key, {}).setdefault(session, known)
-        self._contents.pop(session, None)
-        if content.name is not None:
-            self._contents[session] = (content.name, content.file or "")
+        if (earlier := self._contents.pop(session, None)) is not None:
+            del self._holders[earlier][session]
+        if (name := content.name) is not None:
+            self._contents[session] = name
+            self._holders.setdefault(name, {})[session] = content.file or ""
 
     def extend(self, place: HeldConversation, known: KnownConversation) -> None:
         """Record that a part from another file continues a conversation."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.formats.streams import Record, json_lines
+from agent_eval.formats.streams import Lines, Record
 from agent_eval.transcripts.importers.base import (
     SOURCE_SESSIONS,
     Fields,
@@ -83,10 +83,11 @@ def read(source: Source) -> Iterator[Found]:
 
     A session is the branch that it ended in: prompts that the person went back from are omitted with their answers.
     """
-    log = _Log(source)
+    lines = Lines(source.path, source.file)
+    log = _Log(lines)
     records = grouped(
         source,
-        lambda: _lines(source, log),
+        lambda: _lines(lines, log),
         lambda value: text_of(mapping(value).get("session")),
         counts=log.n_lines,
     )
@@ -111,42 +112,45 @@ def _is_spoken(line: _Line) -> bool:
 class _Log:
     """Know, after one reading, the sessions in which somebody speaks, the subagents, and the lines of unknown types."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, lines: Lines) -> None:
         self.unknown: dict[str, list[int]] = {}
         """Description of each unknown type of line → the numbers of its lines."""
         self.n_lines: Counter[str] = Counter()
         """Number of lines of each session and subagent in which somebody speaks."""
         self._spoken: set[str] = set()
         self._aside: list[tuple[int, str, bool]] = []  # lines of subagents: number, session, is spoken
-        self._agents = _agents(self._watched(source))
+        self._agents = _agents(self._side_chains(lines))
         for number, session, is_spoken in self._aside:
             self.n_lines[name := f"{session}/{self._agents[number]}"] += 1
             self._spoken |= {name} if is_spoken else set()
 
-    def session(self, record: Record) -> str:
+    def session(self, record: Record, line: _Line) -> str:
         """Return the session of a line, or the subagent of the session."""
-        session = _session(mapping(record.value))
         agent = self._agents.get(record.number)
-        return session if agent is None else f"{session}/{agent}"
+        return _session(line) if agent is None else f"{_session(line)}/{agent}"
 
     def is_spoken_in(self, session: str) -> bool:
         """Return whether somebody speaks in a session or a subagent's conversation."""
         return session in self._spoken
 
-    def _watched(self, source: Source) -> Iterator[Record]:
-        for record in json_lines(source.path, source.file):
+    def _side_chains(self, lines: Lines) -> Iterator[Record]:
+        """Read all lines, and yield those of subagents."""
+        for record in lines:
             if not isinstance(record, Record):
                 continue
             line = mapping(record.value)
-            is_spoken, session, kind = _is_spoken(line), _session(line), line.get("type")
-            if not is_spoken and kind not in _BY_PROGRAM:
+            is_spoken, session = _is_spoken(line), _session(line)
+            if not is_spoken and str(kind := line.get("type")) not in _BY_PROGRAM:
                 self.unknown.setdefault(not_read("line of type", kind), []).append(record.number)
+            if not line:
+                continue
             if line.get("isSidechain") is True:
                 self._aside.append((record.number, session, is_spoken))
-            elif isinstance(record.value, dict):
+                yield record
+            else:
                 self.n_lines[session] += 1
-                self._spoken |= {session} if is_spoken else set()
-            yield record
+                if is_spoken:
+                    self._spoken.add(session)
 
 
 def _session(line: _Line) -> str:
@@ -204,13 +208,15 @@ def _agents(records: Iterable[Record]) -> dict[int, str]:
     return {number: names[c] or numbers[root(c)] for number, c in of_line.items()}
 
 
-def _lines(source: Source, log: _Log) -> Iterator[Item]:
+def _lines(lines: Lines, log: _Log) -> Iterator[Item]:
     """Yield the lines, each with its session or subagent; only sessions in which somebody speaks are yielded."""
-    for record in json_lines(source.path, source.file):
+    for record in lines:
         if not isinstance(record, Record):
             yield record
-        elif isinstance(record.value, dict) and log.is_spoken_in(session := log.session(record)):
-            yield Record(record.number, {"session": session, "line": record.value}, record.size)
+        elif isinstance(line := record.value, dict):
+            session = log.session(record, line)
+            if log.is_spoken_in(session):
+                yield Record(record.number, {"session": session, "line": line}, record.size)
 
 
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 
 from pydantic import JsonValue
 
-from agent_eval.formats.streams import Record, json_lines
+from agent_eval.formats.streams import Lines, Record
 from agent_eval.transcripts.importers.base import (
     SOURCE_SESSIONS,
     Fields,
@@ -61,7 +61,14 @@ def read(source: Source) -> Iterator[Found]:
 
     User messages that Codex itself wrote get the role developer. Turns that the person rolled back are omitted.
     """
-    records = grouped(source, lambda: _marked(source), lambda value: text_of(mapping(value).get("session")))
+    lines = Lines(source.path, source.file)
+    sessions = _sessions(lines)
+    records = grouped(
+        source,
+        lambda: _marked(lines, sessions),
+        lambda value: text_of(mapping(value).get("session")),
+        counts=Counter(name for name in sessions.values() if name is not None),
+    )
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
@@ -71,25 +78,34 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
     return is_new or ({"id", "timestamp", "instructions"} <= set(value) and "messages" not in value)
 
 
-def _marked(source: Source) -> Iterator[Item]:
-    """Yield the lines, each with its session: the last session that began, which includes its forks.
+def _sessions(lines: Lines) -> dict[int, str | None]:
+    """Return the session of each line by its number: the last session that began, which includes its forks.
 
     Lines before the first session of the file belong to it, because a file may be listed newest first.
     """
-    metas = (_meta(mapping(r.value)) for r in json_lines(source.path, source.file) if isinstance(r, Record))
+    metas = (_meta(mapping(record.value)) for record in lines if isinstance(record, Record))
     session, related = next((_name(meta) for meta in metas if meta), None) or "", set[str | None]()
-    for record in json_lines(source.path, source.file):
+    of_line: dict[int, str | None] = {}
+    for record in lines:
         if not isinstance(record, Record):
-            yield record
             continue
-        line = mapping(record.value)
-        meta = _meta(line)
-        if meta:
+        if meta := _meta(mapping(record.value)):
             name = _name(meta) or str(record.number)
             if name != session and name not in related:
                 session = name
             related |= {text_of(meta.get("forked_from_id")), text_of(meta.get("parent_thread_id"))}
-        yield Record(record.number, {"session": session or None, "line": dict(line)}, record.size)
+        of_line[record.number] = session or None
+    return of_line
+
+
+def _marked(lines: Lines, sessions: Mapping[int, str | None]) -> Iterator[Item]:
+    """Yield the lines, each with its session."""
+    for record in lines:
+        if isinstance(record, Record):
+            marked: JsonValue = {"session": sessions.get(record.number), "line": dict(mapping(record.value))}
+            yield Record(record.number, marked, record.size)
+        else:
+            yield record
 
 
 def _name(meta: Mapping[str, JsonValue]) -> str | None:

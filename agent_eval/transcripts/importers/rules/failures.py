@@ -57,11 +57,12 @@ def exit_failed(content: JsonValue) -> bool | None:
 
 def _is_marked(fields: Mapping[str, JsonValue], depth: int = 0) -> bool:
     """Return whether a result, or the result that it wraps, says that the call failed: `isError`, or a value of `Err`."""
-    if any(fields.get(key) is True for key in _MARKS) or fields.get("Err") is not None:
+    if fields.get("Err") is not None or any(fields.get(key) is True for key in _MARKS):
         return True
-    return depth < _WRAPPERS_DEEP and any(
-        _is_marked(mapping(fields.get(key)), depth + 1) for key in _WRAPPERS
-    )
+    if depth == _WRAPPERS_DEEP:
+        return False
+    wrapped = [value for key in _WRAPPERS if isinstance(value := fields.get(key), dict)]
+    return any(_is_marked(value, depth + 1) for value in wrapped)
 
 
 def _is_error(fields: Mapping[str, JsonValue]) -> bool:

@@ -83,13 +83,16 @@ def time_text(value: JsonValue) -> str | None:
         NotThisFormatError: If the value is not a time.
     """
     when = point_in_time(value)
-    if isinstance(value, str) and when is not None:
-        try:
-            parse_timestamp(value)
-        except ValueError:
-            return as_text(when)
-        return value
-    return as_text(when)
+    return value if isinstance(value, str) and when is not None and _is_iso(value) else as_text(when)
+
+
+@lru_cache(maxsize=1024)
+def _is_iso(value: str) -> bool:
+    try:
+        parse_timestamp(value)
+    except ValueError:
+        return False
+    return True
 
 
 def time_of(record: Mapping[str, JsonValue]) -> JsonValue:
@@ -185,10 +188,24 @@ def log_in_time_order(lines: Sequence[_Item], when: Callable[[_Item], JsonValue]
 
     The order of the file is kept if a time cannot be read, which the message that has it names.
     """
+    times = [when(line) for line in lines]
+    if _are_ascending(times):
+        return list(lines)
     try:
         return in_time_order(lines, when, is_free=lambda _: True)
     except NotThisFormatError:
         return list(lines)
+
+
+def _are_ascending(times: Sequence[JsonValue]) -> bool:
+    """Return whether the known times are texts such as 2026-11-01T10:00:00.000Z in the order of the text."""
+    texts = [time for time in times if isinstance(time, str)]
+    if len(texts) + times.count(None) < len(times):
+        return False
+    is_one_form = all(
+        t[-1:] == "Z" and t[4:5] == "-" and t[5:6] in ("0", "1") and t[10:11] == "T" for t in texts
+    )
+    return is_one_form and len({*map(len, texts)}) <= 1 and texts == sorted(texts)
 
 
 def messages_in_time_order(messages: Sequence[Fields]) -> list[Fields]:

@@ -99,7 +99,8 @@ def _timed(message: Fields, unread: list[str]) -> Fields:
     if message.get("timestamp") is None:
         return message
     try:
-        return {**message, "timestamp": time_text(cast("JsonValue", message["timestamp"]))}
+        text = time_text(cast("JsonValue", message["timestamp"]))
+        return message if text == message["timestamp"] else {**message, "timestamp": text}
     except NotThisFormatError as error:
         unread.append(f"time of a message ({error})")
         return {key: value for key, value in message.items() if key != "timestamp"}

@@ -7,7 +7,6 @@ conversation.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -118,7 +117,6 @@ def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str
     return {}
 
 
-@dataclass(frozen=True)
 class Pair(Record):
     """Hold a pair that is not converted yet, because its history may be long and its file is read several times."""
 

@@ -12,6 +12,7 @@ from agent_eval.transcripts.importers.base import listed, mapping
 
 _LISTS = ("parts", "content", "blocks", "toolInvocations")
 """Keys of a message that may contain several steps."""
+_KEYS_OF_LISTS = frozenset(_LISTS)
 _RESULTS = ("tool_result", "tool-result", "web_search_tool_result", "mcp_tool_result", "toolResult")
 _BARE = ("toolUse", "toolResult", "functionCall", "functionResponse", "tool_call", "tool_call_result")
 """Keys of content parts without a type: Bedrock, Gemini, Haystack."""
@@ -27,7 +28,7 @@ def is_stepped(message: Mapping[str, JsonValue]) -> bool:
 
 def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
     """Return one message per step; a message with only one step is unchanged."""
-    if not any(isinstance(message.get(key), list) for key in _LISTS):
+    if not any(isinstance(message.get(key), list) for key in _KEYS_OF_LISTS.intersection(message)):
         return [dict(message)]
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
     given = listed(message[key]) if key else []
