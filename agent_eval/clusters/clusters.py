@@ -8,7 +8,10 @@ from agent_eval.tables import table
 _PAIR = ("methodology_version", "agent_id")
 _CLUSTER = (*_PAIR, "cluster_id")
 _TURN = ("conversation_id", "turn_index")
-_DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen")
+_DESCRIBED = (
+    *("label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen"),
+    *("category", "category_by"),
+)
 N_EXAMPLES = 3
 
 
@@ -17,6 +20,7 @@ def error_clusters(
     turn_judgments: pl.DataFrame,
     registry: pl.DataFrame,
     trends: pl.DataFrame | None = None,
+    taxonomy: str | None = None,
 ) -> pl.DataFrame:
     """Return table `error_clusters`: one row per version, agent and cluster with failures, sorted.
 
@@ -31,6 +35,7 @@ def error_clusters(
         turn_judgments: The judgments that the failures come from.
         registry: Table `error_registry`, with label, title and severity of each cluster.
         trends: Table `error_trends` against the agents' previous runs; the trend is null if a row is missing.
+        taxonomy: Title and hash of the taxonomy of the registry's categories.
 
     Raises:
         TableMismatchError: If a failure's cluster is not in the registry.
@@ -48,7 +53,9 @@ def error_clusters(
         counted.join(_rates(failures, turn_judgments), on=_CLUSTER, how="left")
         .join(registry.select("cluster_id", *_DESCRIBED), on="cluster_id", how="left")
         .join(compared.select(*_CLUSTER, "trend"), on=_CLUSTER, how="left")
-        .with_columns(pl.col("examples").list.eval(reference))
+        .with_columns(
+            pl.col("examples").list.eval(reference), pl.lit(taxonomy, dtype=pl.String).alias("taxonomy")
+        )
     )
     target = table("error_clusters")
     return target.selected(rows).sort(_CLUSTER)

@@ -41,7 +41,10 @@ _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
 CASE_FORMATS: tuple[str, ...] = get_args(CaseFormat)
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
-_DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen")
+_DESCRIBED = (
+    *("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen"),
+    *("category", "category_by"),
+)
 """Columns of an error cluster that are stored in the registry."""
 _OF_ISSUE = {
     "issue_status": "status",
@@ -325,7 +328,27 @@ def _print(
         for line in _examples(group.to_dicts(), of_version):
             out.print(line, soft_wrap=True)
     out.print()
+    if by_category := _by_category(rows):
+        out.print(Text(by_category), width=width)
     out.print(Text(_legend(rows), style="dim"), width=width)
+
+
+def _by_category(rows: pl.DataFrame) -> str:
+    """Return the numbers of failures and clusters by category of the taxonomy, most failures first; '' without a taxonomy."""
+    versions = rows["taxonomy"].drop_nulls().unique().sort().to_list()
+    if not versions:
+        return ""
+    counts = (
+        rows.group_by(pl.col("category").fill_null("without a category"))
+        .agg(pl.col("n_failures").sum(), n_clusters=pl.col("cluster_id").n_unique())
+        .filter(pl.col("n_failures") > 0)
+        .sort("n_failures", "category", descending=[True, False])
+    )
+    parts = [
+        f"{sanitize_line(category)}: {count_of(n, 'failure')} in {count_of(n_clusters, 'cluster')}"
+        for category, n, n_clusters in counts.iter_rows()
+    ]
+    return f"{sanitize_line(' and '.join(versions))}. {'; '.join(parts)}."
 
 
 def _described(group: list[dict[str, Any]]) -> Text:
@@ -335,6 +358,11 @@ def _described(group: list[dict[str, Any]]) -> Text:
     text.append(f"{sanitize_line(str(row['title']))} ({n})", style="bold")
     tool = f" · {sanitize_line(row['tool'])}" if row.get("tool") else ""
     text.append(f"\n  label: {sanitize_line(str(row['label']))}{tool}", style="not bold")
+    if row.get("category"):
+        text.append(
+            f"\n  category: {sanitize_line(row['category'])} (by {sanitize_line(row['category_by'])})",
+            style="not bold",
+        )
     if row["root_cause"]:
         text.append(
             f"\n  cause: {sanitize_line(_cut(_first_sentence(row['root_cause']), 200))}", style="not bold"
