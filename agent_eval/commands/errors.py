@@ -242,7 +242,8 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     write_atomically(file, text)
     required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
     severity = scenario.get("fail_on_error_severity")
-    demands = [*dict.fromkeys(required)]
+    named = {"expected_answer": "expected_answer, which a judge decides"}
+    demands = [named.get(name, name) for name in dict.fromkeys(required)]
     if severity:
         demands.append(f"that no failure of severity {severity} or above is found, which a judge decides")
     checked = f"It requires: {', '.join(demands)}."
