@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_eval.clusters import trends
+from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.clusters import N_EXAMPLES
 from agent_eval.clusters.worst import failures_to_quote
 from agent_eval.commands.terminal.output import print_json
@@ -181,21 +182,22 @@ class _Recorded(NamedTuple):
 
 
 def _recorded(project: Project, version: str, agents: Sequence[str], cluster: str) -> list[_Recorded]:
-    """Return the failures of a cluster, the first to quote first."""
+    """Return the failures of a cluster, the first to quote first; those of its target if it was merged."""
     project.registry.get(version)
     pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     pairs = pairs.with_columns(methodology_version=pl.lit(version))
     clusters = project.store.read(table("error_clusters"), pairs)
-    rows = most_severe_first(
-        clusters.filter(pl.col("cluster_id").str.to_lowercase() == cluster.lower()), "n_turns"
-    )
+    known = clusters["cluster_id"].unique().sort().to_list()
+    redirects = targets(project.store.read(table("error_registry")))
+    named = {name.lower(): name for name in [*redirects, *known]}.get(cluster.lower(), cluster)
+    shown = named if named in known else redirects.get(named, named)
+    rows = most_severe_first(clusters.filter(pl.col("cluster_id") == shown), "n_turns")
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster), most=None)
     if failures.is_empty():
-        known = clusters["cluster_id"].unique().to_list()
         near = difflib.get_close_matches(cluster, known, n=1)
         raise NotFoundError(
-            f"Cluster {cluster!r} has no failure of these agents under this version."
+            f"Cluster {cluster!r}{'' if shown == named else f', which was merged into {shown},'} has no failure of these agents under this version."
             f"{f' Did you mean {near[0]!r}?' if near else ''} `agent-eval errors` lists the clusters."
         )
     key = ["agent_id", "conversation_id"]

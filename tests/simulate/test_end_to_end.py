@@ -84,13 +84,13 @@ def test_the_gate_names_each_scenario_with_its_result(
     rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
     strict = good | {"thresholds": {"answer_correctness": 0.5}}
     off = good | {"thresholds": {"verbosity": 3}}
-    asked = {name: good | {"assertions": [{"expected_answer": "Yes."} | at]} for name, at in ANSWERS.items()}
-    write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict, "off": off, **asked})
+    whole = good | {"assertions": [{"expected_answer": "Yes."}]}
+    of_suite = {"good": good, "failing": failing, "rude": rude, "strict": strict, "off": off, "whole": whole}
+    write_suite(root, of_suite)
     (root / "agent_eval.toml").write_text('metrics_off = ["verbosity"]\n')
     write_agents(root, {"bot": openai(server.url)})
     with mock_judge() as judge:
         _mock_judged(monkeypatch, judge)
-        judge.reset(fail_rate=0)
         done = invoke("simulate", "bot", "--judge", "openai/mock")
     lines = {name: line for line in done.stdout.splitlines() for name in EXPECTED if f"shop/{name} " in line}
     assert {name: result for name, result in EXPECTED.items() if f" {result} " not in lines[name]} == {}, (
@@ -114,8 +114,7 @@ def test_the_gate_names_sessions_of_an_earlier_text_of_a_scenario(root: Path, se
 
 
 EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown", "off": "unknown"}
-ANSWERS: dict[str, dict[str, object]] = {"answered": {"turn": 0}, "whole": {}}
-EXPECTED |= {"answered": "passed", "whole": "unknown"}
+EXPECTED |= {"whole": "unknown"}  # judges compare an expected answer with the reply of its turn only
 
 
 def test_a_plan_is_printed_without_a_call_and_errors_name_the_fix(root: Path, server: Server) -> None:
