@@ -560,8 +560,10 @@ def _assigned(with_texts: pl.DataFrame, members: pl.DataFrame, redirects: Mappin
         pl.when(is_blank).then(pl.lit("block")).otherwise("method").alias("method"),
         pl.when(~is_blank).then("text_hash").alias("text_hash"),
     ).with_columns(pl.col("cluster_id").replace_strict(dict(redirects), return_dtype=pl.String))
-    sorted_rows = rows.select(list(table("failures").schema)).sort(
-        "methodology_version", "agent_id", "conversation_id", "turn_index", "label", "failure_id"
+    sorted_rows = (
+        rows.with_columns(finding_id=pl.col("failure_id"))
+        .select(list(table("failures").schema))
+        .sort("methodology_version", "agent_id", "conversation_id", "turn_index", "label", "failure_id")
     )
     return table("failures").conform(sorted_rows)
 

@@ -322,12 +322,15 @@ def _print(
         out.print("No failures were found, or no turn was judged for failures. Next: agent-eval run")
         return
     compared = f" since {since}" if since else ""
+    also = rows.filter(pl.col("same_as").is_not_null())
+    rows = rows.filter(pl.col("same_as").is_null())
     width = min(out.width, WIDTH)
     out.print(Text(clusters_answer(rows)), width=width)
     out.print(Text(f"Error clusters · methodology {version}{compared}", style="bold"), width=width)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
         out.print()
-        out.print(_described(group.to_dicts()), width=width)
+        labelled = also.filter(pl.col("same_as") == group["cluster_id"][0])
+        out.print(_described(group.to_dicts(), labelled.to_dicts()), width=width)
         for line in _examples(group.to_dicts(), of_version):
             out.print(line, soft_wrap=True)
     out.print()
@@ -354,13 +357,18 @@ def _by_category(rows: pl.DataFrame) -> str:
     return f"{sanitize_line(' and '.join(versions))}. {'; '.join(parts)}."
 
 
-def _described(group: list[dict[str, Any]]) -> Text:
-    """Return a cluster as text: severity, title and number of turns; label; cause; and each agent's rate and trend."""
+def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
+    """Return a cluster as text: severity, title and number of turns; label; cause; and each agent's rate and trend.
+
+    `also` are the clusters with other labels of the same findings.
+    """
     row, n = group[0], sum(row["n_turns"] for row in group)
     text = Text(f"[{row['severity']}] ", style=_COLOURS[row["severity"]])
     text.append(f"{sanitize_line(str(row['title']))} ({n})", style="bold")
     tool = f" · {sanitize_line(row['tool'])}" if row.get("tool") else ""
     text.append(f"\n  label: {sanitize_line(str(row['label']))}{tool}", style="not bold")
+    for name, label in dict.fromkeys((other["cluster_id"], other["label"]) for other in also):
+        text.append(f"\n  also labelled: {sanitize_line(label)} ({name})", style="not bold")
     if row.get("category"):
         text.append(
             f"\n  category: {sanitize_line(row['category'])} (by {sanitize_line(row['category_by'])})",

@@ -6,7 +6,7 @@ manual overrides.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,14 @@ from agent_eval.clusters.cluster_registry import REGROUPING, Grown, Space, new_t
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
-from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, RUN_COLUMNS, TOOL_COLUMNS, with_run_key
+from agent_eval.clusters.failures import (
+    FACETS,
+    FAILURE_METRICS,
+    RUN_COLUMNS,
+    TOOL_COLUMNS,
+    with_findings,
+    with_run_key,
+)
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.issues.lifecycle import error_issues, issue_costs
 from agent_eval.clusters.issues.sightings import issue_runs
@@ -209,6 +216,7 @@ def clustered(
     ask = (judge_as_namer(project, watch), judge_as_categoriser(project, watch))
     namer, categoriser = (None, None) if is_registered else ask
     grown = cluster_failures(project, found, run_id=run_id, namer=namer, categoriser=categoriser)
+    grown = replace(grown, failures=with_findings(grown.failures))
     pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
     earlier, sightings = (
         of_valid_runs(project.store.read(table(name), pairs), sessions)
