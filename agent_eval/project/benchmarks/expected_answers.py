@@ -1,4 +1,4 @@
-"""Decide whether the expected answers of scenarios were given; an answer that nobody compared is unknown, never passed."""
+"""Decide whether the expected answers of scenarios were given; an answer that was not compared is unknown, never passed."""
 
 from collections.abc import Iterator
 from typing import Literal
