@@ -999,7 +999,7 @@ def prompts(
         typer.Option(
             "--metric",
             help="Metric, or kind of call: turn, conversation, session, scenario, error_deduplication (which names "
-            "error clusters), simulated_user or simulated_user_check. Default: every call of a run.",
+            "error clusters), error_category (which sorts them into a taxonomy), simulated_user or simulated_user_check. Default: every call of a run.",
         ),
     ] = None,
     agent: Annotated[

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from agent_eval.clusters.issues.lifecycle import BACK, FIXED, followed
+from agent_eval.clusters.issues.lifecycle import BACK, FIXED, Issue, followed
 from agent_eval.clusters.issues.sightings import ALL
 from agent_eval.commands.api import import_file
 from agent_eval.commands.run import run
@@ -24,7 +25,7 @@ from agent_eval.tables import table
 from benchmarks.attribution import DATA as SHARED
 
 DATA = SHARED.parents[1] / "tau1" / "airline__gpt-4o__4trials.json.gz"
-AGENT, VERSION, PERMUTATIONS = "agent", "1.3.0", 200
+AGENT, VERSION, PERMUTATIONS, DRAWS = "agent", "1.3.0", 200, 400
 REPEATED = "Please wait while I look into this for you."
 KEY = ("methodology_version", "agent_id", "cluster_id")
 
@@ -50,6 +51,7 @@ def measure() -> Iterator[str]:
             n = Counter(row["status"] for row in issues.values())
             yield f"night {number}{' with the fault' if share else ''}: {dict(n)}; new in night 3: {told}"
         yield from _permuted(_with_issue([f"night-{n}" for n in (1, 2, 3, 4)], planted))
+        yield from _constant()
 
 
 def _trials() -> list[list[dict[str, Any]]]:
@@ -137,3 +139,28 @@ def _permuted(found: dict[tuple[str, int], set[str]]) -> Iterator[str]:
         f"{PERMUTATIONS} permutations of {n_nights} trials over 4 nights, {len(names)} issues: any 'came back' in "
         f"{n_back / PERMUTATIONS:.1%} (bar 5 %), any 'fixed' in {n_fixed / PERMUTATIONS:.1%}, on too few in {n_early}"
     )
+
+
+def _constant() -> Iterator[str]:
+    """Draw 28 nights at a constant rate, from the start and after two nights at 30 %; nothing really comes back."""
+    draw = np.random.default_rng(1)
+    for rate in (0.005, 0.02, 0.1):
+        for n in (50, 200, 600, 1000, 2000):
+            n_back = [0, 0]
+            for _ in range(DRAWS):
+                nights = draw.binomial(n, rate, 28).tolist()
+                for kind, before in enumerate(([], draw.binomial(n, 0.3, 2).tolist())):
+                    n_back[kind] += _comes_back([*before, *nights], n)
+            shares = [k / DRAWS for k in n_back]
+            yield f"28 nights of {n} at {rate:.1%}: came back in {shares[0]:.1%}, after a repair in {shares[1]:.1%}"
+
+
+def _comes_back(counts: list[int], n: int) -> bool:
+    issue: Issue | None = None
+    for i, k in enumerate(counts):
+        issue = Issue(f"n{i}", f"n{i}") if issue is None and k else issue
+        if issue is not None:
+            issue.add(f"n{i}", Counter(t=n), Counter(t=k) if k else Counter())
+            if issue.status == BACK:
+                return True
+    return False

@@ -139,6 +139,9 @@ def test_simulate_holds_a_scenario_with_a_function_or_an_agent(project: Path) ->
     for more, reply, outcome in (
         ({}, "Hi.", "passed"), ({}, "", "failed"), ({"thresholds": {"nope": 1}}, "Hi.", "unknown"),
         ({"thresholds": {"helpfulness": 9}}, "Hi.", "unknown"), ({"fail_on_error_severity": "low"}, "Hi.", "unknown"),
+        ({"assertions": [{"expected_answer": "Hi."}]}, "Hi.", "unknown"),
+        ({"assertions": [{"turn": 0, "expected_answer": "Hi."}]}, "Hi.", "unknown"),
+        ({"assertions": [{"expected_answer": "Hi."}, {"required_text": [["Ho"]]}]}, "Hi.", "failed"),
     ):  # fmt: skip
         assert simulate(hello | more, lambda request, reply=reply: reply).outcome == outcome, more
     with pytest.raises(ScenarioError, match="id is"):

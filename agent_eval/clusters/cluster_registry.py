@@ -184,13 +184,18 @@ class ClusterRegistryBuilder:
         """Return whether a cluster has texts or was merged into another cluster."""
         return cluster in self._with_members
 
-    def mint(self, block: Block, seed_text: Mapping[str, object], *, title: str | None = None) -> str:
-        """Create a cluster for a row of `members` (at least text_hash, quote and reason) and return its id."""
+    def mint(
+        self, block: Block, seed_text: Mapping[str, object], *, title: str | None = None, cause: object = None
+    ) -> str:
+        """Create a cluster for a row of `members` (at least text_hash, quote and reason) and return its id.
+
+        `cause` names it if the row has no cause.
+        """
         minted = self._unused(block, str(seed_text["text_hash"]))
-        cause = seed_text["cause"] or seed_text["reason"]
-        named = title or rule_title(
-            *block, str(seed_text["quote"] or seed_text["reason"] or ""), str(seed_text["cause"] or "")
-        )
+        known = seed_text["cause"] or cause
+        quote = str(seed_text["quote"] or seed_text["reason"] or "")
+        named = title or rule_title(*block, quote, str(known or ""))
+        cause = known or seed_text["reason"]
         self._add(minted, block, named, seed_text["text_hash"], cause)
         self._described[minted] = named, cause
         self._with_members.add(minted)
@@ -538,8 +543,10 @@ def _mint(
     order = np.argsort(labels, kind="stable")
     clusters = [""] * len(rows)
     for group in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
-        minted = builder.mint(block, rows[group[medoid(vectors[group])]])
         apart = 1 - vectors[group] @ means[labels[group[0]]]
+        nearest = group[np.argsort(np.round(apart, 6), kind="stable")]
+        cause = next((rows[i]["cause"] for i in nearest if rows[i]["cause"]), None)
+        minted = builder.mint(block, rows[group[medoid(vectors[group])]], cause=cause)
         for i, distance in zip(group, apart, strict=True):
             builder.join(block, rows[i], minted, round(max(float(distance), 0.0), 6), "minted")
             clusters[i] = minted
@@ -560,8 +567,10 @@ def _assigned(with_texts: pl.DataFrame, members: pl.DataFrame, redirects: Mappin
         pl.when(is_blank).then(pl.lit("block")).otherwise("method").alias("method"),
         pl.when(~is_blank).then("text_hash").alias("text_hash"),
     ).with_columns(pl.col("cluster_id").replace_strict(dict(redirects), return_dtype=pl.String))
-    sorted_rows = rows.select(list(table("failures").schema)).sort(
-        "methodology_version", "agent_id", "conversation_id", "turn_index", "label", "failure_id"
+    sorted_rows = (
+        rows.with_columns(finding_id=pl.col("failure_id"))
+        .select(list(table("failures").schema))
+        .sort("methodology_version", "agent_id", "conversation_id", "turn_index", "label", "failure_id")
     )
     return table("failures").conform(sorted_rows)
 

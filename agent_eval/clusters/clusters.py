@@ -4,11 +4,15 @@ import polars as pl
 
 from agent_eval.clusters.failures import impartial_judgments, labels
 from agent_eval.tables import table
+from agent_eval.tables.vocabularies import SEVERITY
 
 _PAIR = ("methodology_version", "agent_id")
 _CLUSTER = (*_PAIR, "cluster_id")
 _TURN = ("conversation_id", "turn_index")
-_DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen")
+_DESCRIBED = (
+    *("label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen"),
+    *("category", "category_by"),
+)
 N_EXAMPLES = 3
 
 
@@ -17,6 +21,7 @@ def error_clusters(
     turn_judgments: pl.DataFrame,
     registry: pl.DataFrame,
     trends: pl.DataFrame | None = None,
+    taxonomy: str | None = None,
 ) -> pl.DataFrame:
     """Return table `error_clusters`: one row per version, agent and cluster with failures, sorted.
 
@@ -31,6 +36,7 @@ def error_clusters(
         turn_judgments: The judgments that the failures come from.
         registry: Table `error_registry`, with label, title and severity of each cluster.
         trends: Table `error_trends` against the agents' previous runs; the trend is null if a row is missing.
+        taxonomy: Title and hash of the taxonomy of the registry's categories.
 
     Raises:
         TableMismatchError: If a failure's cluster is not in the registry.
@@ -48,10 +54,44 @@ def error_clusters(
         counted.join(_rates(failures, turn_judgments), on=_CLUSTER, how="left")
         .join(registry.select("cluster_id", *_DESCRIBED), on="cluster_id", how="left")
         .join(compared.select(*_CLUSTER, "trend"), on=_CLUSTER, how="left")
-        .with_columns(pl.col("examples").list.eval(reference))
+        .join(_same_as(failures, registry), on=_CLUSTER, how="left")
+        .with_columns(
+            pl.col("examples").list.eval(reference), pl.lit(taxonomy, dtype=pl.String).alias("taxonomy")
+        )
     )
     target = table("error_clusters")
     return target.selected(rows).sort(_CLUSTER)
+
+
+def _same_as(failures: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+    """Return `same_as` for each cluster whose findings all have a more severe label too, in another cluster of the agent."""
+    finding = [*_PAIR, "finding_id"]
+    found = failures.select(*_CLUSTER, pl.coalesce("finding_id", "failure_id").alias("finding_id")).unique()
+    number = found.group_by(_CLUSTER).agg(n_found=pl.len())
+    shared = found.filter(pl.len().over(finding) > 1)
+    rank = registry.select("cluster_id", rank=pl.col("severity").cast(SEVERITY).to_physical().cast(pl.Int64))
+    ranked = number.join(rank, on="cluster_id", how="left")
+    before = shared.join(ranked, on=_CLUSTER).rename(
+        {"cluster_id": "same_as", "rank": "rank_of", "n_found": "n_of"}
+    )
+    is_before = pl.any_horizontal(
+        pl.col("rank_of") > pl.col("rank"),
+        (pl.col("rank_of") == pl.col("rank")) & (pl.col("n_of") > pl.col("n_found")),
+        (pl.col("rank_of") == pl.col("rank"))
+        & (pl.col("n_of") == pl.col("n_found"))
+        & (pl.col("same_as") < pl.col("cluster_id")),
+    )
+    return (
+        shared.join(ranked, on=_CLUSTER)
+        .join(before, on=finding)
+        .filter(is_before)
+        .group_by(*_CLUSTER, "same_as", "n_found", "rank_of", "n_of")
+        .agg(n_common=pl.len())
+        .filter(pl.col("n_common") == pl.col("n_found"))
+        .sort("rank_of", "n_of", "same_as", descending=[True, True, False])
+        .unique(list(_CLUSTER), keep="first", maintain_order=True)
+        .select(*_CLUSTER, "same_as")
+    )
 
 
 def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import groupby
 
 import polars as pl
 
 from agent_eval.formats.hashing import digest
-from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.base import DEFAULT_SEVERITY, NO_FAILURE, SEVERITIES
+from agent_eval.metrics.metric_set import DEFAULT
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
 FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
@@ -127,6 +129,60 @@ def with_run_key(failures: pl.DataFrame, transcripts: pl.DataFrame, sessions: pl
         )
     )
     return failures.join(keyed, on=conversation, how="left", maintain_order="left")
+
+
+LEAST_OVERLAP = 12
+"""Characters that two different quotes have to share to be about one event, unless one contains the other."""
+
+
+def with_findings(failures: pl.DataFrame) -> pl.DataFrame:
+    """Return failures with `finding_id`, which failures of one event have in common.
+
+    They are of one turn and, if both are known, one message, and their quotes overlap: one contains the other, or they share
+    at least half of the shorter one. Failures without a quote are findings of their own.
+
+    Args:
+        failures: Table `failures`; any finding_id is replaced.
+    """
+    known = failures.with_columns(finding_id=pl.col("failure_id"))
+    place = ["methodology_version", *_TURN]
+    several = known.filter(pl.col("quote").is_not_null() & (pl.len().over(place) > 1))
+    found: dict[str, str] = {}
+    rows_of = several.sort(place).select(*place, "failure_id", "label", "quote", "message_index").iter_rows()
+    for _, of_turn in groupby(rows_of, key=lambda row: row[: len(place)]):
+        rows = sorted(
+            (row[len(place) :] for row in of_turn), key=lambda row: (-_severity(row[1]), row[1], row[0])
+        )
+        events: list[list[tuple[str, str, str, int | None]]] = []
+        for row in rows:
+            same = [e for e in events if any(_is_one_event(row, other) for other in e)]
+            events = [e for e in events if e not in same] + [[*(r for e in same for r in e), row]]
+        for event in events:
+            first = min(event, key=rows.index)
+            found |= {row[0]: first[0] for row in event}
+    joined = pl.col("failure_id").replace_strict(found, default=pl.col("failure_id"), return_dtype=pl.String)
+    return known.with_columns(finding_id=joined)
+
+
+def _severity(label: str) -> int:
+    return SEVERITIES.index(DEFAULT.severities.get(label, DEFAULT_SEVERITY))
+
+
+def n_findings() -> pl.Expr:
+    """Return the number of distinct findings among failures: one event with several labels counts once."""
+    return pl.coalesce("finding_id", "failure_id").n_unique()
+
+
+def _is_one_event(a: tuple[str, str, str, int | None], b: tuple[str, str, str, int | None]) -> bool:
+    if a[3] is not None and b[3] is not None and a[3] != b[3]:
+        return False
+    short, long = sorted((" ".join(row[2].lower().split()) for row in (a, b)), key=len)
+    if short == long or (len(short) >= LEAST_OVERLAP and short in long):
+        return True
+    return any(
+        long.endswith(short[:n]) or long.startswith(short[-n:])
+        for n in range(max(LEAST_OVERLAP, -(-len(short) // 2)), len(short))
+    )
 
 
 def _padded(text: pl.Expr) -> pl.Expr:

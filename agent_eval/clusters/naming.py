@@ -1,6 +1,6 @@
 """Name clusters with a language model: select clusters and examples, and apply the answers to the registry.
 
-This module does not call a model; a `Namer` has a function from cases to names (see judge/cluster_naming.py). If
+This module does not call a model; a `Namer` has a function from cases to names (see judge/clusters/naming.py). If
 the model gives no name, the reason is stored. A merge that a model proposes is stored as an event, which a person can
 accept; it is applied without a person only if the setting `clusters` says so.
 
@@ -105,7 +105,7 @@ def name_clusters(
     is_by_model = (pl.col("merged_by") == "model").fill_null(value=False)
     redirects = targets(registry.with_columns(merged_into=pl.when(~is_by_model).then("merged_into")))
     current = members.with_columns(pl.col("cluster_id").replace_strict(redirects, return_dtype=pl.String))
-    shown = _shown(current)
+    shown = shown_texts(current)
     is_known = pl.col("named_by").eq_missing(pl.lit(namer.model)) & pl.col("naming_problem").is_null()
     is_changed = (
         pl.when(pl.col("now_named_from").is_null())
@@ -115,7 +115,7 @@ def name_clusters(
     changed = registry.join(shown, on="cluster_id").filter(~is_known | is_changed)
     if changed.is_empty():
         return Named(registry, table("error_events").empty())
-    found = namer.ask(list(_cases(current, space, set(changed["cluster_id"]))))
+    found = namer.ask(list(cases_of(current, space, set(changed["cluster_id"]))))
     proposed = [
         event("merge proposed", cluster, name.merge_into, namer.model, name.root_cause, at)
         for cluster, name in sorted(found.names.items())
@@ -129,7 +129,7 @@ def _n_shown(n_texts: int) -> int:
     return 1 << (n_texts.bit_length() - 1)
 
 
-def _shown(members: pl.DataFrame) -> pl.DataFrame:
+def shown_texts(members: pl.DataFrame) -> pl.DataFrame:
     """Return, for each cluster with texts, their number and `now_named_from`, which is null with texts of earlier releases.
 
     It is a hash of all texts of the block up to the run of the last text that a model would be shown.
@@ -194,7 +194,7 @@ def merge_proposed(
     return Named(table("error_registry").typed(merged), events_frame(made))
 
 
-def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Case]:
+def cases_of(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Case]:
     """Yield each wanted cluster with its most typical members and the nearest members of its block's other clusters."""
     blocks = members.filter(pl.col("cluster_id").is_in(sorted(wanted))).select(BLOCK).unique()
     held = members.join(blocks, on=BLOCK, how="semi", nulls_equal=True).sort(*BLOCK, "text_hash")

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_eval.clusters import trends
+from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.clusters import N_EXAMPLES
 from agent_eval.clusters.worst import failures_to_quote
 from agent_eval.commands.terminal.output import print_json
@@ -41,7 +42,10 @@ _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
 CASE_FORMATS: tuple[str, ...] = get_args(CaseFormat)
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
-_DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen")
+_DESCRIBED = (
+    *("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen"),
+    *("category", "category_by"),
+)
 """Columns of an error cluster that are stored in the registry."""
 _OF_ISSUE = {
     "issue_status": "status",
@@ -178,21 +182,22 @@ class _Recorded(NamedTuple):
 
 
 def _recorded(project: Project, version: str, agents: Sequence[str], cluster: str) -> list[_Recorded]:
-    """Return the failures of a cluster, the first to quote first."""
+    """Return the failures of a cluster, the first to quote first; those of its target if it was merged."""
     project.registry.get(version)
     pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     pairs = pairs.with_columns(methodology_version=pl.lit(version))
     clusters = project.store.read(table("error_clusters"), pairs)
-    rows = most_severe_first(
-        clusters.filter(pl.col("cluster_id").str.to_lowercase() == cluster.lower()), "n_turns"
-    )
+    known = clusters["cluster_id"].unique().sort().to_list()
+    redirects = targets(project.store.read(table("error_registry")))
+    named = {name.lower(): name for name in [*redirects, *known]}.get(cluster.lower(), cluster)
+    shown = named if named in known else redirects.get(named, named)
+    rows = most_severe_first(clusters.filter(pl.col("cluster_id") == shown), "n_turns")
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster), most=None)
     if failures.is_empty():
-        known = clusters["cluster_id"].unique().to_list()
         near = difflib.get_close_matches(cluster, known, n=1)
         raise NotFoundError(
-            f"Cluster {cluster!r} has no failure of these agents under this version."
+            f"Cluster {cluster!r}{'' if shown == named else f', which was merged into {shown},'} has no failure of these agents under this version."
             f"{f' Did you mean {near[0]!r}?' if near else ''} `agent-eval errors` lists the clusters."
         )
     key = ["agent_id", "conversation_id"]
@@ -239,7 +244,8 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     write_atomically(file, text)
     required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
     severity = scenario.get("fail_on_error_severity")
-    demands = [*dict.fromkeys(required)]
+    named = {"expected_answer": "expected_answer, which a judge decides"}
+    demands = [named.get(name, name) for name in dict.fromkeys(required)]
     if severity:
         demands.append(f"that no failure of severity {severity} or above is found, which a judge decides")
     checked = f"It requires: {', '.join(demands)}."
@@ -316,25 +322,58 @@ def _print(
         out.print("No failures were found, or no turn was judged for failures. Next: agent-eval run")
         return
     compared = f" since {since}" if since else ""
+    also = rows.filter(pl.col("same_as").is_not_null())
+    rows = rows.filter(pl.col("same_as").is_null())
     width = min(out.width, WIDTH)
     out.print(Text(clusters_answer(rows)), width=width)
     out.print(Text(f"Error clusters · methodology {version}{compared}", style="bold"), width=width)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
         out.print()
-        out.print(_described(group.to_dicts()), width=width)
+        labelled = also.filter(pl.col("same_as") == group["cluster_id"][0])
+        out.print(_described(group.to_dicts(), labelled.to_dicts()), width=width)
         for line in _examples(group.to_dicts(), of_version):
             out.print(line, soft_wrap=True)
     out.print()
+    if by_category := _by_category(rows):
+        out.print(Text(by_category), width=width)
     out.print(Text(_legend(rows), style="dim"), width=width)
 
 
-def _described(group: list[dict[str, Any]]) -> Text:
-    """Return a cluster as text: severity, title and number of turns; label; cause; and each agent's rate and trend."""
+def _by_category(rows: pl.DataFrame) -> str:
+    """Return the numbers of failures and clusters by category of the taxonomy, most failures first; '' without a taxonomy."""
+    versions = rows["taxonomy"].drop_nulls().unique().sort().to_list()
+    if not versions:
+        return ""
+    counts = (
+        rows.group_by(pl.col("category").fill_null("without a category"))
+        .agg(pl.col("n_failures").sum(), n_clusters=pl.col("cluster_id").n_unique())
+        .filter(pl.col("n_failures") > 0)
+        .sort("n_failures", "category", descending=[True, False])
+    )
+    parts = [
+        f"{sanitize_line(category)}: {count_of(n, 'failure')} in {count_of(n_clusters, 'cluster')}"
+        for category, n, n_clusters in counts.iter_rows()
+    ]
+    return f"{sanitize_line(' and '.join(versions))}. {'; '.join(parts)}."
+
+
+def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
+    """Return a cluster as text: severity, title and number of turns; label; cause; and each agent's rate and trend.
+
+    `also` are the clusters with other labels of the same findings.
+    """
     row, n = group[0], sum(row["n_turns"] for row in group)
     text = Text(f"[{row['severity']}] ", style=_COLOURS[row["severity"]])
     text.append(f"{sanitize_line(str(row['title']))} ({n})", style="bold")
     tool = f" · {sanitize_line(row['tool'])}" if row.get("tool") else ""
     text.append(f"\n  label: {sanitize_line(str(row['label']))}{tool}", style="not bold")
+    for name, label in dict.fromkeys((other["cluster_id"], other["label"]) for other in also):
+        text.append(f"\n  also labelled: {sanitize_line(label)} ({name})", style="not bold")
+    if row.get("category"):
+        text.append(
+            f"\n  category: {sanitize_line(row['category'])} (by {sanitize_line(row['category_by'])})",
+            style="not bold",
+        )
     if row["root_cause"]:
         text.append(
             f"\n  cause: {sanitize_line(_cut(_first_sentence(row['root_cause']), 200))}", style="not bold"

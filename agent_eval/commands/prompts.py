@@ -3,15 +3,19 @@
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import polars as pl
 from rich.console import Console
 
+from agent_eval.clusters.taxonomies.taxonomy import Taxonomy, read_taxonomy
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import NotFoundError
-from agent_eval.judge.cluster_naming import ERROR_DEDUPLICATION, naming_prompt
+from agent_eval.judge.clusters.category import NAME as ERROR_CATEGORY
+from agent_eval.judge.clusters.category import category_metric, category_prompt
+from agent_eval.judge.clusters.naming import ERROR_DEDUPLICATION, naming_prompt
 from agent_eval.judge.judging_pass import answer_without_model, unanswered_part
 from agent_eval.judge.prompts import (
     DEFAULT_LIMITS,
@@ -78,6 +82,7 @@ class Subject:
     findings: tuple[RatingFinding, ...] = ()
     secret: bytes = b""
     limits: ViewLimits = DEFAULT_LIMITS  # limits of the judge model
+    taxonomy: Taxonomy | None = None  # that of the settings; None for the failure labels, and for the example
 
     @cached_property
     def universal(self) -> Mapping[str, Metric]:
@@ -221,6 +226,15 @@ def _naming_call(subject: Subject) -> list[Prompt]:
     return [naming_prompt(example.CLUSTERS, subject.secret)]
 
 
+def _category_call(subject: Subject) -> list[Prompt]:
+    """Return the prompt for the category of an error cluster, for an example and MAST without a taxonomy in the settings."""
+    taxonomy = subject.taxonomy or read_taxonomy("mast", Path())
+    assert taxonomy is not None
+    [case] = example.CLUSTERS
+    anchors = category_metric(taxonomy.candidates(case.label)).anchors
+    return [category_prompt([replace(case, near_misses=())], anchors, subject.secret)]
+
+
 NAMED: dict[str, Callable[[Subject], list[Prompt]]] = {
     DEFAULT_PROMPT: _turn_call,
     "conversation": _conversation_call,
@@ -246,11 +260,12 @@ def _simulated(subject: Subject) -> BenchmarkScenario:
     )
 
 
-OF_USERS: dict[str, Callable[[Subject], list[Prompt]]] = {
+ON_DEMAND: dict[str, Callable[[Subject], list[Prompt]]] = {
+    ERROR_CATEGORY: _category_call,
     "simulated_user": lambda subject: [user_call(_simulated(subject), subject.conversation.messages)],
     "simulated_user_check": lambda subject: [check_call(_simulated(subject), subject.conversation.messages)],
 }
-"""Values of --metric that select a call to the model that plays users; `run` makes no such calls."""
+"""Values of --metric that select a call that `run` does not make by default: categories of clusters, and simulated users."""
 
 
 def prompts_of(name: str, subject: Subject) -> list[Prompt]:
@@ -262,12 +277,12 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
         UnknownMetricError: If the name is neither a kind of call nor a metric.
         NotAskedError: If the metric does not apply to the subject.
     """
-    if name in NAMED or name in OF_USERS:
-        return (NAMED | OF_USERS)[name](subject)
+    if name in NAMED or name in ON_DEMAND:
+        return (NAMED | ON_DEMAND)[name](subject)
     metrics = {m.name: m for m in (*ON_REQUEST, *subject.metrics) if not m.is_measured}
     metrics |= {**subject.universal, **subject.criteria}
     if name not in metrics:
-        raise UnknownMetricError(name, [*NAMED, *OF_USERS, *metrics])
+        raise UnknownMetricError(name, [*NAMED, *ON_DEMAND, *metrics])
     metric = metrics[name]
     ask = subject.turn_question if metric.grain == "turn" else subject.question
     return subject.build(ask([metric]))
@@ -388,6 +403,7 @@ def agent_subject(
         findings=_findings(project, methodology.version, agent_id, session),
         secret=project.prompt_secret,
         limits=project.view_limits(next(iter(project.settings.judge_models), "")),
+        taxonomy=read_taxonomy(project.settings.taxonomy, project.home.root),
     )
 
 

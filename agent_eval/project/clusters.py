@@ -4,12 +4,13 @@ Package `clusters` assigns failures to clusters. This module reads and writes th
 manual overrides.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import polars as pl
 import yaml
@@ -18,7 +19,14 @@ from agent_eval.clusters.cluster_registry import REGROUPING, Grown, Space, new_t
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
-from agent_eval.clusters.failures import FACETS, FAILURE_METRICS, RUN_COLUMNS, TOOL_COLUMNS, with_run_key
+from agent_eval.clusters.failures import (
+    FACETS,
+    FAILURE_METRICS,
+    RUN_COLUMNS,
+    TOOL_COLUMNS,
+    with_findings,
+    with_run_key,
+)
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.issues.lifecycle import error_issues, issue_costs
 from agent_eval.clusters.issues.sightings import issue_runs
@@ -32,6 +40,7 @@ from agent_eval.clusters.overrides import (
     separated,
 )
 from agent_eval.clusters.rates import error_rates, of_valid_runs, runs
+from agent_eval.clusters.taxonomies.taxonomy import Categoriser, Taxonomy, categorised, read_taxonomy
 from agent_eval.clusters.texts import BLOCK
 from agent_eval.clusters.trends import compared, earlier_runs
 from agent_eval.errors import InputError, NotFoundError
@@ -42,9 +51,12 @@ from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.yaml import YamlError, read_text
 from agent_eval.gates import COLUMNS
-from agent_eval.judge.cluster_naming import names_of
+from agent_eval.judge.clusters.category import categories_of
+from agent_eval.judge.clusters.naming import names_of
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.project.project import Project
 from agent_eval.storage import Store
 from agent_eval.tables import table
@@ -90,14 +102,25 @@ def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refus
 
 
 def cluster_version(project: Project) -> str:
-    """Return the data version of the inputs of clustering: manual overrides, embedding, merges and splits."""
+    """Return the data version of the inputs of clustering: manual overrides, embedding, taxonomy, merges and splits."""
     events = project.store.read(_EVENTS, columns=["event_id", "kind", "by"])
     is_made = (pl.col("kind") != "merge proposed") & ~pl.col("by").is_in([HUMAN, REGROUPING])
     made = sorted(events.filter(is_made)["event_id"])
     settings = project.settings
     merges = [settings.clusters] if settings.clusters != "people" else []
     entries = cluster_overrides(project)[0]
-    return digest("clusters", overrides_hash(entries), settings.cluster_embedding, made, *merges)
+    taxonomy = taxonomy_of(project)
+    above = [] if taxonomy is None else [taxonomy.version]
+    return digest("clusters", overrides_hash(entries), settings.cluster_embedding, made, *merges, *above)
+
+
+def taxonomy_of(project: Project) -> Taxonomy | None:
+    """Return the taxonomy of the settings; None if it is that of the failure labels.
+
+    Raises:
+        TaxonomyError: If it is unknown or invalid.
+    """
+    return read_taxonomy(project.settings.taxonomy, project.home.root)
 
 
 def failure_questions(project: Project, pairs: pl.DataFrame, **values: object) -> pl.DataFrame:
@@ -131,11 +154,17 @@ def register_failures(
         sessions = project.store.read(table("sessions"), of_agent.select("agent_id").unique())
         new = with_run_key(found_in(judged, calls), transcripts, sessions)
         found = new_texts(pl.concat([found, new]), members)
-    cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
+    namer, categoriser = judge_as_namer(project, watch), judge_as_categoriser(project, watch)
+    cluster_failures(project, found, run_id=run_id, namer=namer, categoriser=categoriser)
 
 
 def cluster_failures(
-    project: Project, failures: pl.DataFrame, *, run_id: str, namer: Namer | None = None
+    project: Project,
+    failures: pl.DataFrame,
+    *,
+    run_id: str,
+    namer: Namer | None = None,
+    categoriser: Categoriser | None = None,
 ) -> Grown:
     """Assign each failure to a cluster and extend the stored registry; other processes wait until this is done."""
     today = _today()
@@ -152,6 +181,8 @@ def cluster_failures(
             state.keep(merged.registry, state.tables[1], merged.events)
         applied = apply_overrides(*state.tables, entries, at=today)
         state.keep(applied.registry, applied.members, applied.events)
+        sorted_in = categorised(*state.tables, space(project, run_id), taxonomy_of(project), categoriser)
+        state.keep(sorted_in, state.tables[1])
         return register(*state.tables, failures, space(project, run_id), seen_at=today)
 
 
@@ -182,8 +213,10 @@ def clustered(
         is_registered: Whether the failures are already registered.
     """
     found = with_run_key(found_in(turn_judgments, tool_calls), transcripts, sessions)
-    namer = None if is_registered else judge_as_namer(project, watch)
-    grown = cluster_failures(project, found, run_id=run_id, namer=namer)
+    ask = (judge_as_namer(project, watch), judge_as_categoriser(project, watch))
+    namer, categoriser = (None, None) if is_registered else ask
+    grown = cluster_failures(project, found, run_id=run_id, namer=namer, categoriser=categoriser)
+    grown = replace(grown, failures=with_findings(grown.failures))
     pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
     earlier, sightings = (
         of_valid_runs(project.store.read(table(name), pairs), sessions)
@@ -200,7 +233,10 @@ def clustered(
         sightings,
     )
     issues = error_issues(counted, grown.registry, _costs(project, grown.failures))
-    clusters = error_clusters(grown.failures, turn_judgments, grown.registry, trend)
+    above = taxonomy_of(project)
+    clusters = error_clusters(
+        grown.failures, turn_judgments, grown.registry, trend, above.version if above else None
+    )
     return grown.failures, clusters, rated, counted, issues
 
 
@@ -226,10 +262,10 @@ def _costs(project: Project, failures: pl.DataFrame) -> pl.DataFrame:
 def outdated_pairs(project: Project) -> set[tuple[str, str]]:
     """Return the pairs (agent, version) whose stored clusters differ from the registry, which later runs changed.
 
-    A cluster differs if its title, cause or severity did, if it was merged, or if texts of the pair left it when an
+    A cluster differs if its title, cause, severity or category did, if it was merged, or if texts of the pair left it when an
     earlier run was added.
     """
-    described = ["title", "root_cause", "severity"]
+    described = ["title", "root_cause", "severity", "category", "category_by"]
     pair = ["agent_id", "methodology_version"]
     rows = project.store.read(table("error_clusters"), columns=[*pair, "cluster_id", *described])
     if rows.is_empty():
@@ -258,16 +294,37 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
     Agent names are hidden from the model.
     """
     judge = project.own_judge
-    if judge is None:
-        return None
-    ask = partial(
-        names_of,
-        panel=Panel(judge, project.judge_runtime),
-        lookup=project.answers.find,
-        withheld=project.blinded_terms(project.known_agents()).values(),
-        watch=watch,
+    return (
+        None
+        if judge is None
+        else Namer(judge.models[0], partial(names_of, **_asked_with(project, judge, watch)))
     )
-    return Namer(judge.models[0], ask)
+
+
+def judge_as_categoriser(project: Project, watch: Watch | None = None) -> Categoriser | None:
+    """Return a function that asks the judge model for categories; None without a judge model or taxonomy."""
+    judge = project.own_judge
+    if judge is None or taxonomy_of(project) is None:
+        return None
+    return Categoriser(judge.models[0], partial(categories_of, **_asked_with(project, judge, watch)))
+
+
+class _AskedWith(TypedDict):
+    """Define what questions about clusters are asked with."""
+
+    panel: Panel
+    lookup: Callable[[Collection[str]], pl.DataFrame]
+    withheld: Iterable[BlindedTerms]
+    watch: Watch | None
+
+
+def _asked_with(project: Project, judge: JudgeSpec, watch: Watch | None) -> _AskedWith:
+    return {
+        "panel": Panel(judge, project.judge_runtime),
+        "lookup": project.answers.find,
+        "withheld": project.blinded_terms(project.known_agents()).values(),
+        "watch": watch,
+    }
 
 
 def unknown_overrides(project: Project) -> tuple[Refusal, ...]:

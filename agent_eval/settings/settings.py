@@ -112,6 +112,10 @@ class Settings(BaseSettings):
         default="people",
         description="Who merges error clusters with the same cause: `people` accept what a judge model proposes (`agent-eval errors --proposals`); with `model`, proposals are applied and recorded.",
     )
+    taxonomy: str = Field(
+        default="labels",
+        description="Categories above the error clusters: `labels` (the failure labels), `mast`, `trail`, `agentrx`, or the path of a YAML file relative to the project; see docs/clusters.md.",
+    )
     gates: GateSpec = Field(
         default=GateSpec(), description="Conditions that `agent-eval gate` evaluates; see docs/gates.md."
     )

@@ -40,7 +40,7 @@ def test_what_is_not_an_effective_scored_failure_label_is_no_failure(row: dict[s
     assert found.is_empty()
     schema = table("failures").schema
     assert table("failures").typed(found).schema.items() <= schema.items()
-    assert set(schema) - set(found.columns) == {"cluster_id", "distance", "method", "text_hash"}
+    assert set(schema) - set(found.columns) == {"cluster_id", "distance", "finding_id", "method", "text_hash"}
 
 
 def test_the_rationale_is_quoted_where_there_is_no_evidence() -> None:

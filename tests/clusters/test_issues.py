@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval.clusters.issues.lifecycle import Issue, chance_of_return, error_issues, followed, issue_costs
+from agent_eval.clusters.issues.lifecycle import (
+    Issue,
+    chance_of_return,
+    error_issues,
+    followed,
+    issue_costs,
+)
 from agent_eval.clusters.issues.sightings import ALL, issue_runs
 from agent_eval.clusters.rates import of_valid_runs
 from agent_eval.gates.error_severity import issue_finding
@@ -58,7 +64,8 @@ def after(*nights: Night) -> Issue:
         ([night(2), *[night(0)] * 12], ("fixed", "n1", None)),
         ([night(15), night(0), night(12)], ("came back", "n1", "n2")),
         ([night(15), night(0), night(1)], ("fixed", "n1", "n2")),  # seen again, which may be chance
-        ([night(15), night(0), night(2), night(4), night(5)], ("came back", "n1", "n2")),
+        ([night(15), night(0), night(2), night(4), night(5)], ("fixed", "n1", "n2")),  # 50 clean ones are too few
+        ([night(15), *[night(0)] * 3, night(3), night(6), night(6)], ("came back", "n1", "n4")),
         ([night(15), night(0), night(12), night(0)], ("fixed", "n3", None)),  # fixed again
         ([night(15), night(0), night(12), night(0), night(12)], ("came back", "n3", "n4")),
         ([night(15), night(0), night(1), *[night(0)] * 20, night(25)], ("came back", "n1", "n23")),
@@ -136,6 +143,30 @@ def test_a_change_by_chance_is_seldom_a_return() -> None:
             )
         )
     assert returned <= 3
+
+
+def statuses(counts: Sequence[int], n: int = 200) -> list[str]:
+    """The status after each night with so many of n conversations with the issue."""
+    issue = Issue("n0", "n0")
+    told = []
+    for i, k in enumerate(counts):
+        issue.add(f"n{i}", Counter(t=n), Counter(t=k) if k else Counter())
+        told.append(issue.status)
+    return told
+
+
+def test_a_constant_rate_over_many_nights_seldom_comes_back_and_a_planted_return_is_found_in_its_night() -> (
+    None
+):
+    """28 nights of 200 conversations at 0.5 % after a repair; 5 % in each night would report a fifth of them."""
+    draw, n_back = random.Random(2), 0
+    for _ in range(100):
+        later = [sum(draw.random() < 0.005 for _ in range(200)) for _ in range(28)]
+        *before, last = statuses([50, 50, *later, 50])
+        assert "fixed" in before
+        assert last == "came back"
+        n_back += "came back" in before
+    assert n_back <= 3
 
 
 def transcripts(*conversations: str, benchmark: str = "b", n_turns: int = 1) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import pytest
 from agent_eval import __version__
 from agent_eval.commands.setup.mock_judge import _cluster_names, instance
 from agent_eval.errors import AgentEvalError
-from agent_eval.judge.cluster_naming import ERROR_DEDUPLICATION
+from agent_eval.judge.clusters.naming import ERROR_DEDUPLICATION
 from tests.commands.conftest import invoke
 
 

@@ -53,7 +53,7 @@ NEGATION = re.compile(
 
 HASHED = (
     "docs/metrics.md",
-    "agent_eval/judge/cluster_naming.py",
+    "agent_eval/judge/clusters/naming.py",
     "agent_eval/judge/prompts/words.py",
     "agent_eval/judge/rules/injection_words.py",
     "agent_eval/methodology/versions/",

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent_eval.clusters.naming import Case, Said
-from agent_eval.judge.cluster_naming import Naming, names_of, naming_prompt
+from agent_eval.judge.clusters.naming import Naming, names_of, naming_prompt
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import BlindedTerms, Prompt

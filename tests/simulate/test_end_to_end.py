@@ -84,7 +84,9 @@ def test_the_gate_names_each_scenario_with_its_result(
     rude = good | {"assertions": [{"forbidden_text": ["SHIPPED on"]}]}
     strict = good | {"thresholds": {"answer_correctness": 0.5}}
     off = good | {"thresholds": {"verbosity": 3}}
-    write_suite(root, {"good": good, "failing": failing, "rude": rude, "strict": strict, "off": off})
+    whole = good | {"assertions": [{"expected_answer": "Yes."}]}
+    of_suite = {"good": good, "failing": failing, "rude": rude, "strict": strict, "off": off, "whole": whole}
+    write_suite(root, of_suite)
     (root / "agent_eval.toml").write_text('metrics_off = ["verbosity"]\n')
     write_agents(root, {"bot": openai(server.url)})
     with mock_judge() as judge:
@@ -112,6 +114,7 @@ def test_the_gate_names_sessions_of_an_earlier_text_of_a_scenario(root: Path, se
 
 
 EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown", "off": "unknown"}
+EXPECTED |= {"whole": "unknown"}  # judges compare an expected answer with the reply of its turn only
 
 
 def test_a_plan_is_printed_without_a_call_and_errors_name_the_fix(root: Path, server: Server) -> None:

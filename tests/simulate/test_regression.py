@@ -178,6 +178,12 @@ def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: py
         [file] = folder.iterdir()
         assert str(file) in result.stdout
     assert yaml.safe_load(file.read_text())["id"] == file.name.partition(".")[0]
+    store, registry = Project.open().store, table("error_registry")
+    merged = {"cluster_id": "E-000000000a", "label": "repetition", "severity": "low", "merged_into": cluster}
+    store.upsert(registry, registry.frame([merged]), run_id="r")
+    assert (
+        str(file) in invoke("errors", "--export", "e-000000000A").stdout
+    )  # the file of the cluster it redirects to
     assert invoke("scenarios", "check").exit_code == 0
     file.write_text(file.read_text() + "seed: 3\n")
     with pytest.raises(InputError, match="exists with another content"):

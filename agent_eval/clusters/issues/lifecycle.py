@@ -20,8 +20,6 @@ from agent_eval.clusters.trends import wilson
 from agent_eval.tables import table
 
 LEVEL = 0.05
-FIRST = 0.8
-"""The share of `LEVEL` for all runs since an issue was seen again; the rest is for those since it was last seen."""
 OPEN, FIXED, BACK = "open", "fixed", "came back"
 NOT_REPEATED = "no task with the issue was repeated"
 _PAIR = ("methodology_version", "agent_id")
@@ -37,7 +35,10 @@ class Issue:
         failing: Conversations with the issue while it is open, by task.
         looked: Conversations that were looked at while it is open, by task.
         clean: Conversations that were looked at since, in runs without the issue.
-        again: The runs since it was seen again: name, conversations looked at, and those with the issue.
+        at_fix: Conversations without it that showed that it was fixed.
+        since_fixed: The runs since then: name, conversations looked at, and those with the issue.
+        n_tests: Tests so far, which share `LEVEL`: one that it is fixed for each run with it while it is open, as after each
+            a series of runs without it can begin, and one that it came back for each run while it is fixed.
     """
 
     first_run: str
@@ -49,9 +50,11 @@ class Issue:
     failing: Tasks = field(default_factory=Tasks)
     looked: Tasks = field(default_factory=Tasks)
     clean: Tasks = field(default_factory=Tasks)
-    again: list[tuple[str, Tasks, Tasks]] = field(default_factory=list)
+    at_fix: Tasks = field(default_factory=Tasks)
+    since_fixed: list[tuple[str, Tasks, Tasks]] = field(default_factory=list)
     clean_since: str | None = None
     n_clean_runs: int = 0
+    n_tests: int = 0
 
     def add(self, run: str, looked: Tasks, failing: Tasks) -> None:
         """Take a later run into account."""
@@ -60,6 +63,7 @@ class Issue:
         if self.status == FIXED:
             self._watch(run, looked, failing)
         elif failing:
+            self.n_tests += 1
             self.looked += self.clean + looked
             self.failing += failing
             self.clean, self.clean_since, self.n_clean_runs = Tasks(), None, 0
@@ -69,30 +73,40 @@ class Issue:
             self.n_clean_runs += 1
             needed = self.n_needed
             if needed is not None and self.n_clean >= needed:
-                self.status, self.fixed_in = FIXED, self.clean_since
+                self.status, self.fixed_in, self.at_fix = FIXED, self.clean_since, self.clean.copy()
                 self.returned_in = self.p_value = None
 
     def _watch(self, run: str, looked: Tasks, failing: Tasks) -> None:
-        if not failing and not self.again:
+        if not looked:
+            return
+        self.n_tests += 1
+        self.since_fixed.append((run, looked, failing))
+        if not self.again and not failing:
             self.clean += looked
             return
-        self.again.append((run, looked, failing))
-        self.returned_in = self.again[0][0]
-        seen = [i for i, (_, _, with_issue) in enumerate(self.again) if with_issue]
-        later = sorted({seen[-(2**k)] for k in range(len(seen).bit_length())} - {0})
-        weights = {0: FIRST if later else 1.0} | {start: (1 - FIRST) / len(later) for start in later}
-        p_value, start = min((self._chance(start) / weight, start) for start, weight in weights.items())
-        self.p_value = min(1.0, p_value)
+        self.returned_in = self.again[0]
+        n_runs = len(self.since_fixed)
+        windows = [2**k for k in range(n_runs.bit_length())]
+        p_value, window = min((self._chance(n_runs - window), window) for window in windows)
+        self.p_value = min(1.0, p_value * len(windows) * LEVEL / spent(self.n_tests))
         if self.p_value <= LEVEL:
-            self.status, self.returned_in = BACK, self.again[start][0]
-            self.looked, self.failing = self._sums(self.again[start:])
-            self.again, self.clean, self.clean_since, self.n_clean_runs = [], Tasks(), None, 0
+            runs = self.since_fixed[n_runs - window :]
+            self.status, self.returned_in = BACK, next(name for name, _, found in runs if found)
+            self.looked, self.failing = self._sums(runs)
+            self.n_tests += 1
+            self.since_fixed, self.clean, self.clean_since, self.n_clean_runs = [], Tasks(), None, 0
+
+    @property
+    def again(self) -> list[str]:
+        """Return the runs with the issue since it was fixed."""
+        return [run for run, _, failing in self.since_fixed if failing]
 
     def _chance(self, start: int) -> float:
-        """Return the p that the issue occurs more often from this run on (its number in `again`) only by chance."""
-        n_before, n_failed_before = map(self._n_comparable, self._sums(self.again[:start]))
-        n_later, n_again = map(self._n_comparable, self._sums(self.again[start:]))
-        return chance_of_return(n_again, n_later, self.n_clean + n_before, n_failed_before)
+        """Return the p that the issue occurs more often from this run on (its number in `since_fixed`) only by chance."""
+        n_before, n_failed_before = map(self._n_comparable, self._sums(self.since_fixed[:start]))
+        n_later, n_again = map(self._n_comparable, self._sums(self.since_fixed[start:]))
+        n_at_fix = self._n_comparable(self.at_fix)
+        return chance_of_return(n_again, n_later, n_at_fix + n_before, n_failed_before)
 
     @staticmethod
     def _sums(runs: list[tuple[str, Tasks, Tasks]]) -> tuple[Tasks, Tasks]:
@@ -122,7 +136,11 @@ class Issue:
         share = min(1.0, expected / sum(comparable.values()) / rate)
         lowest = self.bounds[0] * share
         return (
-            math.ceil(math.log(LEVEL) / math.log1p(-lowest)) if 0 < lowest < 1 else 1 if lowest >= 1 else None
+            math.ceil(math.log(spent(self.n_tests)) / math.log1p(-lowest))
+            if 0 < lowest < 1
+            else 1
+            if lowest >= 1
+            else None
         )
 
     @property
@@ -145,6 +163,11 @@ class Issue:
         k, n = (np.array([float(c.total())]) for c in (self.failing, self.looked))
         low, high = wilson(k, n, np.array([1.0]))
         return float(low[0]), float(high[0])
+
+
+def spent(number: int) -> float:
+    """Return the share of `LEVEL` that the test with this number, from 1, may use; all tests together use `LEVEL`."""
+    return LEVEL / (number * (number + 1))
 
 
 def chance_of_return(n_again: int, n_later: int, n_before: int, n_failed_before: int = 0) -> float:

@@ -17,6 +17,8 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.gates import exit_code
 from agent_eval.project import Project
+from agent_eval.project.benchmarks.expected_answers import answer_findings
+from agent_eval.scores.reliability.trials import ANSWER_METRIC, TrialTables
 from agent_eval.simulate.preparation import Simulation, prepared
 from agent_eval.simulate.runner import SimulationReport
 from agent_eval.tables import table
@@ -156,7 +158,7 @@ def scenario_results(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield agent, scenario, result and reason of every scenario in the agents' admitted sessions.
 
-    A scenario failed if the agent failed, or an assertion, a threshold or its severity did; else it is unknown if one is unknown,
+    A scenario failed if the agent failed, or an assertion, an expected answer, a threshold or its severity did; else it is unknown if one is unknown,
     else `harness error` if all its conversations were lost to the harness, else passed.
     """
     names = {scenario_of(task) for task in current}
@@ -165,6 +167,17 @@ def scenario_results(
         held = project.store.read(table("transcripts"), pair).filter("is_admitted")
         outcomes = project.store.read(table("conversations"), pair.select("agent_id"))
         asserted = project.store.read(table("assertion_results"), pair)
+        of_metric = pair.with_columns(metric=pl.lit(ANSWER_METRIC))
+        answers = list(
+            answer_findings(
+                TrialTables(
+                    *(held, outcomes, table("tool_correctness").empty()),
+                    project.store.read(table("conversation_judgments"), of_metric),
+                    project.store.read(table("turn_judgments"), of_metric),
+                ),
+                answer_threshold=project.settings.answer_threshold,
+            )
+        )
         columns = ["conversation_id", "outcome_class", "outcome_error", "metadata"]
         of = held.select("conversation_id", "session_id", "task_id", "slot").join(
             outcomes.select(columns), on="conversation_id"
@@ -176,9 +189,13 @@ def scenario_results(
         for (task, slot), group in sorted(of.group_by("task_id", "slot"), key=lambda item: str(item[0])):
             name = scenario_of(str(task))
             reasons = list(_reasons(group, asserted, gates, {name, str(slot), str(task)}))
+            ids = set(group["conversation_id"])
+            of_answers = [(found, why and f"{cid}: {why}") for cid, found, why in answers if cid in ids]
+            reasons += of_answers
             result = min((result for result, _ in reasons), key=_WORST.index, default="passed")
             why = next((reason for one, reason in reasons if one == result), "")
-            if result == "passed" and not _is_required(group, asserted, gates, {name, str(slot), str(task)}):
+            is_required = of_answers or _is_required(group, asserted, gates, {name, str(slot), str(task)})
+            if result == "passed" and not is_required:
                 why = "the agent replied; the scenario has no assertion, threshold or severity"
             if task not in current and name in names:
                 sessions = ", ".join(sorted(set(group["session_id"])))

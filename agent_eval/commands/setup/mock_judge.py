@@ -56,7 +56,8 @@ async def chat(request: Request) -> JSONResponse:
     asked = json.loads(body)
     text = "\n".join(f"<{m['role']}>{m['content']}" for m in asked["messages"])
     schema = asked["response_format"]["json_schema"]["schema"]
-    answer = _cluster_names(asked, schema) or instance(schema)
+    is_naming = asked["response_format"]["json_schema"].get("name") == "names"
+    answer = (is_naming and _cluster_names(asked, schema)) or instance(schema)
     if isinstance(answer, dict) and (code := _CODE.search(str(asked["messages"][-1]["content"]))):
         answer[QUESTION_CODE] = code[1]
     content = json.dumps(answer)

@@ -25,9 +25,11 @@ from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import LiteLLMClient
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.metrics.base import NO_FAILURE, SEVERITIES
+from agent_eval.project.benchmarks.expected_answers import answer_findings
 from agent_eval.project.gates import gates_of_scenario
 from agent_eval.project.project import Project
 from agent_eval.project.quality import scales
+from agent_eval.scores.reliability.trials import TrialTables
 from agent_eval.scores.tools.assertions import assertion_results
 from agent_eval.settings.gate_spec import Rules, ScenarioGates
 from agent_eval.simulate.agents.endpoints import Allowed
@@ -276,6 +278,16 @@ def _findings(
         panel=panel,
         names=project.blinded_terms([agent_id]),
     )
+    of_answers = TrialTables(
+        *(transcripts, conversations, table("tool_correctness").empty()),
+        table("conversation_judgments").conform(judged.conversation_judgments),
+        table("turn_judgments").conform(judged.turn_judgments),
+    )
+    for _, result, sentence in answer_findings(
+        of_answers, answer_threshold=project.settings.answer_threshold
+    ):
+        if result != "passed":
+            yield result, sentence
     pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
     [name] = scenarios_of(transcripts)["scenario"]
     spec = project.settings.gates

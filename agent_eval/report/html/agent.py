@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.clusters.failures import n_findings
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.charts import StackPart, radar, stacked
@@ -374,7 +375,7 @@ def _mean(counts: Sequence[tuple[float, int]]) -> float | None:
 def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:
     """Return the agent's conversations, each with its slot, outcome, mean rating and number of failures."""
     means = frames.turn_ratings.group_by("conversation_id").agg(**means_of_counts())
-    failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())
+    failures = frames.failures.group_by("conversation_id").agg(n_failures=n_findings())
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
     joined = frames.conversations.select(LISTED)
     for other in (slots, means, failures):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from agent_eval.clusters.failures import n_findings
 from agent_eval.report.charts import IntervalMark, ShareLine, line, span
 from agent_eval.report.html.tables import Row
 from agent_eval.scores.statistics.agreement import share_interval
@@ -82,7 +83,7 @@ def session_history(
             n_known=pl.col("outcome_correct").count(),
         )
         .join(ratings, on="session_id", how="left")
-        .join(failures.join(place, on="conversation_id").group_by("session_id").agg(n_failures=pl.len()), on="session_id", how="left")
+        .join(failures.join(place, on="conversation_id").group_by("session_id").agg(n_failures=n_findings()), on="session_id", how="left")
         .join(sessions.select("session_id", "session_date"), on="session_id", how="left")
         .sort("session_date", "session_id", nulls_last=False)
     )  # fmt: skip

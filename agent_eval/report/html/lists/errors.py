@@ -33,7 +33,10 @@ def errors_page(
         paths: The paths of the report's pages.
     """
     clusters = read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
-    listed = most_severe_first(clusters, "n_turns").head(LISTED)
+    own = clusters.filter(pl.col("same_as").is_null())
+    shown = most_severe_first(own, "n_turns").head(LISTED)
+    as_shown = shown.select("methodology_version", "agent_id", same_as="cluster_id")
+    listed = pl.concat([shown, clusters.join(as_shown, on=as_shown.columns, how="semi")])
     keys = listed.select("methodology_version", "agent_id", "cluster_id")
     failures = read("failures", keys, columns=_FAILURE)
     issues = read("error_issues", keys)
@@ -45,7 +48,7 @@ def errors_page(
     return {
         "version": version,
         "clusters": rows,
-        "n_clusters": clusters.height,
+        "n_clusters": own.height,
         "severities": listed["severity"].unique(maintain_order=True).to_list(),
         "agents": dict(sorted({row["row"]["agent_id"]: row["name"] for row in rows}.items())),
         "labels": sorted(set(listed["label"])),
@@ -62,7 +65,8 @@ def cluster_rows(
 ) -> list[dict[str, Any]]:
     """Return error clusters, most severe first, each with its change since the baseline and its examples.
 
-    Each also has its row of `error_issues` if it was ever fixed, else None.
+    Each also has its row of `error_issues` if it was ever fixed, else None, and the labels of clusters that have all their
+    findings in common with it, which have no row of their own.
 
     All frames contain rows of one version.
     """
@@ -70,13 +74,15 @@ def cluster_rows(
     changes = {(agent, cluster): said for agent, cluster, said in trends.select(*key, change()).iter_rows()}
     failures_of = by_key(failures, *key)
     issue_of = by_key(issues.filter(pl.col("fixed_in").is_not_null()), *key)
+    also = by_key(clusters.filter(pl.col("same_as").is_not_null()), "agent_id", "same_as")
     rows = []
-    for row in most_severe_first(clusters, "n_turns").to_dicts():
+    for row in most_severe_first(clusters.filter(pl.col("same_as").is_null()), "n_turns").to_dicts():
         cluster = (row["agent_id"], row["cluster_id"])
         of_cluster = only(failures_of, *cluster)
         rows.append(
             {
                 "row": row,
+                "also": [other["label"] for other in only(also, *cluster)],
                 "change": changes.get(cluster) or row["trend"],
                 "issue": next(iter(only(issue_of, *cluster)), None),
                 "examples": [_example(failure, has_page, paths) for failure in of_cluster[:EXAMPLES]],

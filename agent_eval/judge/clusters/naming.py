@@ -95,7 +95,7 @@ class Naming(Question):
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Naming":
         """Return the question for the names of the clusters. Its keys depend only on what the model is shown."""
-        shown = {case.cluster_id: digest("case", _shown(case)) for case in cases}
+        shown = {case.cluster_id: digest("case", shown_case(case)) for case in cases}
         asked = ERROR_DEDUPLICATION
         keys = {
             name: question_key(content, None, asked.name, asked.rubric_hash, asked_since(asked.name))
@@ -159,13 +159,13 @@ def names_of(
         withheld: Names to hide from the model. Clusters span agents, so these are the names of all agents.
         watch: Callback that receives the progress.
     """
-    hidden = [_hidden(case, list(withheld)) for case in cases]
-    asked = [Naming.of(hidden[i : i + PER_CALL]) for i in range(0, len(hidden), PER_CALL)]
+    blinded = [hidden(case, list(withheld)) for case in cases]
+    asked = [Naming.of(blinded[i : i + PER_CALL]) for i in range(0, len(blinded), PER_CALL)]
     keys = {name: key for question in asked for name, key in question.keys.items()}
-    spec = JudgeSpec(panel.spec.models[:1], panel.spec.temperature, redaction=panel.spec.redaction)
-    first = Panel(spec, panel.runtime)
     sequences = [QuestionSequence([question]) for question in asked]
-    given = first.answers(sequences, lookup(keys.values()), prompt_format=NamingFormat, watch=watch)
+    given = first_model(panel).answers(
+        sequences, lookup(keys.values()), prompt_format=NamingFormat, watch=watch
+    )
     answers = {name: given[key][0][1] for name, key in keys.items() if key in given}
     return ClusterNames(
         {name: _name(answer) for name, answer in answers.items() if isinstance(answer, Scored)},
@@ -173,10 +173,16 @@ def names_of(
     )
 
 
+def first_model(panel: Panel) -> Panel:
+    """Return a panel of the first model only."""
+    spec = JudgeSpec(panel.spec.models[:1], panel.spec.temperature, redaction=panel.spec.redaction)
+    return Panel(spec, panel.runtime)
+
+
 def naming_prompt(cases: Sequence[Case], secret: bytes) -> Prompt:
     """Return the prompt `error_deduplication` for the clusters. It depends only on the cases and the secret."""
     ids = [case.cluster_id for case in cases]
-    block = fenced([line(_shown(case)) for case in cases], code(secret, ERROR_DEDUPLICATION.name, *ids))
+    block = fenced([line(shown_case(case)) for case in cases], code(secret, ERROR_DEDUPLICATION.name, *ids))
     severities = "\n".join(f"  {level}: {meaning}" for level, meaning in ERROR_DEDUPLICATION.anchors.items())
     messages = (
         {"role": "system", "content": _TASK.format(severities=severities)},
@@ -191,7 +197,8 @@ def _cases(call: JudgeCall) -> list[Case]:
     return [case for question in call.questions if isinstance(question, Naming) for case in question.cases]
 
 
-def _shown(case: Case) -> dict[str, JsonValue]:
+def shown_case(case: Case) -> dict[str, JsonValue]:
+    """Return what a model is shown of a cluster."""
     return {
         "id": case.cluster_id,
         "label": case.label,
@@ -206,7 +213,9 @@ def _words(said: Said) -> dict[str, JsonValue]:
     return {**quote, "reason": _cut(said.reason, LONGEST_TEXT)}
 
 
-def _hidden(case: Case, withheld: Sequence[BlindedTerms]) -> Case:
+def hidden(case: Case, withheld: Sequence[BlindedTerms]) -> Case:
+    """Return a cluster in whose texts the names of agents, providers and models are replaced."""
+
     def hide(text: str) -> str:
         for names in withheld:
             text = names.hide(text)

@@ -1,0 +1,1 @@
+"""Ask judge models about error clusters: their names, and their categories in a taxonomy."""
