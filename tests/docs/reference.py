@@ -20,7 +20,7 @@ from typer.main import get_command
 from agent_eval.cli import app
 from agent_eval.settings import FILE, Settings
 from agent_eval.tables import TABLES, Column, Table
-from agent_eval.tables.schema import DECLARED
+from agent_eval.tables.schema import DECLARED, INTERNAL
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND = "python -m tests.docs.reference"
@@ -62,18 +62,6 @@ GROUPS = {
 """The first table of each group → the group."""
 
 
-OWN = (
-    "judge_state",
-    "notified",
-    "error_registry",
-    "error_members",
-    "error_events",
-    "failure_vectors",
-    "run_state",
-)
-"""Tables of the program's own state, which have a page for contributors."""
-
-
 def tables_page() -> str:
     """Every stored table with its columns, by group; columns that several tables have are described once."""
     head = [
@@ -86,27 +74,33 @@ def tables_page() -> str:
         "rows of its partitions. Columns are added, never renamed.",
         "",
         "A column is given with its type; `?` marks one that can be null. Null means unknown, undefined or absent, "
-        "or that an earlier release stored the row, unless the column says more. Times are in UTC. In the meaning of several columns, … is the column's name without its ending, e.g. "
-        "`kappa` for `kappa_low`. [Shared columns](#shared-columns), single ones and groups, are described once, at "
-        "the end. [The program's own state](../contributing/state-tables.md) has a page of its own.",
+        "or that an earlier release stored the row, unless the column says more. Times are in UTC.",
+        "",
+        "Some columns are listed with another one: `…_low` and `…_high` are its 95 % bounds, null without an "
+        "interval; `…_worst` and `…_best` are its value with every unknown trial counted as failed, or as passed "
+        "together with the failures by an error of unknown cause; `…_of_judge` is its value before the labels of "
+        "rating sheets correct it; `…_labels_own` counts the parts that people decided without a draw.",
+        "",
+        "[Shared columns](#shared-columns), single ones and groups, are described once, at the end. Tables "
+        "[between the steps](../contributing/internal-tables.md) have a page for contributors.",
         "",
         *(line for name, group in GROUPS.items() for line in (f"- {group}: {', '.join(_links(name))}",)),
     ]
-    tables = [line for t in TABLES.values() if t.name not in OWN for line in (*_group(t.name), *_table(t))]
+    tables = [line for t in TABLES.values() if t.name not in INTERNAL for line in (*_group(t.name), *_table(t))]
     return _page([*head, *tables, "", "## Shared columns", "", *_shared_columns()])
 
 
-def state_page() -> str:
-    """The tables in which the program keeps its own state."""
+def internal_page() -> str:
+    """The tables that hold the program's own state and what one step hands to the next."""
     head = [
-        "# Tables of the program's own state",
+        "# Tables between the steps",
         "",
         _made_from("agent_eval/tables"),
         "",
-        "No asset computes these tables: the store keeps them between runs. "
+        "These tables hold the program's own state, and what one asset hands to the next. "
         "[Tables](../reference/tables.md) describes all others, the notation and the shared columns.",
     ]
-    lines = [line for name in OWN for line in _table(TABLES[name])]
+    lines = [line for name in TABLES if name in INTERNAL for line in _table(TABLES[name])]
     return _page([*head, *(line.replace("](#columns-", "](../reference/tables.md#columns-") for line in lines)])
 
 
@@ -119,7 +113,7 @@ def _links(first: str) -> Iterator[str]:
     for name in names[names.index(first) :]:
         if name in GROUPS and name != first:
             return
-        if name not in OWN:
+        if name not in INTERNAL:
             yield f"[`{name}`](#{name})"
 
 
@@ -129,11 +123,16 @@ def _described(column: Column) -> tuple[str, str, str]:
         values = column.dtype.categories.to_list()
         is_told = all(value in column.meaning for value in values)
         kind = "enum" if is_told else f"enum {', '.join(values)}"
-    earlier = "(; null|, and|,? or) (in rows of earlier releases|if an earlier release stored the row)$"
-    meaning = re.sub(f"{earlier}|, ISO 8601( in UTC)?$", "", column.meaning)
-    meaning = re.sub("; null (if unknown|if undefined|if missing|without one|if none|without any)$", "", meaning)
+    meaning = re.sub(_NULL_AS_IN_THE_HEAD, "", re.sub(", ISO 8601( in UTC)?$", "", column.meaning))
     return column.name, _in_cell(f"{kind}{'?' * column.nullable}"), _in_cell(meaning)
 
+
+_NULL_AS_IN_THE_HEAD = re.compile(
+    r"(; null|,? and|,? or) (in rows of earlier releases|if an earlier release stored the row)$"
+    r"|; null (otherwise|if unknown|if undefined|if missing|if none|if not \w+|if none (is|was|did|does|do) ?\w*"
+    r"|if (passed|scored|it counts|it gave one|there (is|was|were) none)|for other \w+|without (any|one|an? \w+))$"
+)
+"""What the page says of null once, for all columns."""
 
 _TYPES = {
     "String": "text",
@@ -183,18 +182,24 @@ def _shared_columns() -> Iterator[str]:
         yield from ("", f"### Columns `{name}`", "", f"{_sentence(DECLARED[name].meaning)}{also}", "", *_lines(own))
 
 
+_VARIANT = re.compile("_(low|high|worst|best|of_judge|labels_own)$")
+
+
 def _lines(columns: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """One line per meaning: columns such as a_low and b_high, whose meanings differ only in their names, share one."""
+    """One line per meaning: a column with its bounds and cases, and columns whose meanings differ only in their names."""
+    listed = [*columns]
+    names = [name for name, _, _ in listed]
     by_meaning: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for name, kind, meaning in columns:
+    for name, kind, meaning in listed:
+        if _VARIANT.search(name) and _VARIANT.sub("", name) in names:
+            continue
         alike = re.sub("^(Lower|Upper) ", "Lower or upper ", meaning)
-        if end := re.search("_(low|high|worst|best|of_judge|labels_own)$", name):
-            alike = re.sub(rf"\b{re.escape(name[: end.start()])}\b", "…", alike)
-        alike = re.sub(r"^D\d, criterion \d: ", "Criterion of a scenario: ", re.sub(r"^D\d: ", "", alike))
+        alike = re.sub(r"^D\d, criterion \d: ", "Criterion of a scenario: ", re.sub(r"^[DU]\d: ", "", alike))
         by_meaning.setdefault((kind, alike), []).append((name, meaning))
     for (kind, alike), alikes in by_meaning.items():
-        meaning = alike if len(alikes) > 1 else alikes[0][1]
-        yield f"- {_names(tuple(name for name, _ in alikes))} {kind}: {meaning}"
+        own = [name for name, _ in alikes]
+        own += [name for name in names if name not in own and _VARIANT.sub("", name) in own]
+        yield f"- {_names(tuple(own))} {kind}: {alike if len(alikes) > 1 else alikes[0][1]}"
 
 
 def commands_page() -> str:
@@ -234,7 +239,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "tables.md": tables_page,
     "commands.md": commands_page,
-    "../contributing/state-tables.md": state_page,
+    "../contributing/internal-tables.md": internal_page,
 }
 
 
