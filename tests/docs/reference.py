@@ -73,7 +73,7 @@ def tables_page() -> str:
         "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces only the "
         "rows of its partitions. Columns are added, never renamed.",
         "",
-        "A column is given with its type; `?` marks one that can be null. Null means unknown, undefined or absent, "
+        "A column without a type is text; `?` marks one that can be null. Null means unknown, undefined or absent, "
         "or that an earlier release stored the row, unless the column says more. Times are in UTC.",
         "",
         "Some columns are listed with another one: `…_low` and `…_high` are its 95 % bounds, null without an "
@@ -122,9 +122,9 @@ def _described(column: Column) -> tuple[str, str, str]:
     if isinstance(column.dtype, pl.Enum):
         values = column.dtype.categories.to_list()
         is_told = all(value in column.meaning for value in values)
-        kind = "enum" if is_told else f"enum {', '.join(values)}"
+        kind = "" if is_told else f"one of {', '.join(values)}"
     meaning = re.sub(_NULL_AS_IN_THE_HEAD, "", re.sub(", ISO 8601( in UTC)?$", "", column.meaning))
-    return column.name, _in_cell(f"{kind}{'?' * column.nullable}"), _in_cell(meaning)
+    return column.name, _in_cell(f"{'?' * column.nullable} {kind}"), _in_cell(meaning)
 
 
 _NULL_AS_IN_THE_HEAD = re.compile(
@@ -135,7 +135,7 @@ _NULL_AS_IN_THE_HEAD = re.compile(
 """What the page says of null once, for all columns."""
 
 _TYPES = {
-    "String": "text",
+    "String": "",
     "Int64": "int",
     "Float64": "float",
     "Boolean": "bool",
@@ -199,7 +199,8 @@ def _lines(columns: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     for (kind, alike), alikes in by_meaning.items():
         own = [name for name, _ in alikes]
         own += [name for name in names if name not in own and _VARIANT.sub("", name) in own]
-        yield f"- {_names(tuple(own))} {kind}: {alike if len(alikes) > 1 else alikes[0][1]}"
+        joint = "" if kind.startswith("?") or not kind else " "
+        yield f"- {_names(tuple(own))}{joint}{kind}: {alike if len(alikes) > 1 else alikes[0][1]}"
 
 
 def commands_page() -> str:
@@ -212,7 +213,7 @@ def commands_page() -> str:
         "`agent-eval COMMAND --help` prints the same. `--json` prints one array of rows on stdout; progress and "
         "diagnostics go to stderr.",
         "",
-        " · ".join(f"[`{name}`](#{name.replace(' ', '-')})" for name, _ in _commands()),
+        ", ".join(f"[`{name}`](#{name.replace(' ', '-')})" for name, _ in _commands()),
         "",
         "## Exit codes",
         "",
@@ -309,7 +310,9 @@ def _table(table: Table) -> Iterator[str]:
     also = [*(f"[all of `{name}`](#columns-{name})" for name in groups)]
     also += [f"`{name}`" for name, _, _ in single if name not in table.key]
     yield from ("", f"### {table.name}", "", _sentence(table.grain))
-    yield from ("", f"Key: {_names(table.key)}. Partition: {_names(table.partition)}.")
+    partition = f" Partition: {_names(table.partition)}." if table.partition else ""
+    is_same = {*table.key} == {*table.partition}
+    yield from ("", f"Key and partition: {_names(table.key)}." if is_same else f"Key: {_names(table.key)}.{partition}")
     if also:
         yield f"Shared: {', '.join(also)}."
     if own:
