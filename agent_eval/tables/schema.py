@@ -19,8 +19,18 @@ DECLARED = read_declarations(_FILE.read_text(encoding="utf-8"), f"agent_eval/tab
 TABLES: dict[str, Table[Any]] = {name: each.table() for name, each in DECLARED.items() if each.is_table}
 
 INTERNAL = frozenset(
-    "board_inputs error_events error_members error_rates error_registry failure_vectors issue_runs judge_state notified"
-    " run_state".split()
+    [
+        "board_inputs",
+        "error_events",
+        "error_members",
+        "error_rates",
+        "error_registry",
+        "failure_vectors",
+        "issue_runs",
+        "judge_state",
+        "notified",
+        "run_state",
+    ]
 )
 """Tables of the program's own state, and those that one step hands to the next: documented for contributors."""
 

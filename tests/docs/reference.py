@@ -86,7 +86,9 @@ def tables_page() -> str:
         "",
         *(line for name, group in GROUPS.items() for line in (f"- {group}: {', '.join(_links(name))}",)),
     ]
-    tables = [line for t in TABLES.values() if t.name not in INTERNAL for line in (*_group(t.name), *_table(t))]
+    tables = [
+        line for t in TABLES.values() if t.name not in INTERNAL for line in (*_group(t.name), *_table(t))
+    ]
     return _page([*head, *tables, "", "## Shared columns", "", *_shared_columns()])
 
 
@@ -101,7 +103,9 @@ def internal_page() -> str:
         "[Tables](../reference/tables.md) describes all others, the notation and the shared columns.",
     ]
     lines = [line for name in TABLES if name in INTERNAL for line in _table(TABLES[name])]
-    return _page([*head, *(line.replace("](#columns-", "](../reference/tables.md#columns-") for line in lines)])
+    return _page(
+        [*head, *(line.replace("](#columns-", "](../reference/tables.md#columns-") for line in lines)]
+    )
 
 
 def _group(name: str) -> tuple[str, ...]:
@@ -154,7 +158,9 @@ def _column_groups() -> dict[str, list[tuple[str, str, str]]]:
     return dict(sorted(shared.items(), key=lambda item: -len(item[1])))
 
 
-def _parts(columns: list[tuple[str, str, str]], groups: Iterable[str]) -> tuple[list[str], list[tuple[str, str, str]]]:
+def _parts(
+    columns: list[tuple[str, str, str]], groups: Iterable[str]
+) -> tuple[list[str], list[tuple[str, str, str]]]:
     """Which of these groups a set of columns contains whole, and the columns of none of them."""
     contained: list[str] = []
     for name in groups:
@@ -179,7 +185,14 @@ def _shared_columns() -> Iterator[str]:
         smaller = [other for other in groups if len(groups[other]) < len(columns)]
         contained, own = _parts(columns, smaller)
         also = f" The columns of {_names(tuple(contained))}, and:" if contained else ""
-        yield from ("", f"### Columns `{name}`", "", f"{_sentence(DECLARED[name].meaning)}{also}", "", *_lines(own))
+        yield from (
+            "",
+            f"### Columns `{name}`",
+            "",
+            f"{_sentence(DECLARED[name].meaning)}{also}",
+            "",
+            *_lines(own),
+        )
 
 
 _VARIANT = re.compile("_(low|high|worst|best|of_judge|labels_own)$")
@@ -312,7 +325,10 @@ def _table(table: Table) -> Iterator[str]:
     yield from ("", f"### {table.name}", "", _sentence(table.grain))
     partition = f" Partition: {_names(table.partition)}." if table.partition else ""
     is_same = {*table.key} == {*table.partition}
-    yield from ("", f"Key and partition: {_names(table.key)}." if is_same else f"Key: {_names(table.key)}.{partition}")
+    yield from (
+        "",
+        f"Key and partition: {_names(table.key)}." if is_same else f"Key: {_names(table.key)}.{partition}",
+    )
     if also:
         yield f"Shared: {', '.join(also)}."
     if own:
