@@ -109,8 +109,7 @@ def compare(
         )
         return
     main_first = main_row_first(rows)
-    out.print(conclusion(main_first, found.scales), markup=False)
-    out.print(comparison_table(main_first, version, found.scales))
+    print_comparison(out, main_first, version, found.scales)
     if not notes:
         out.print("How to read this, and what is unknown: --notes", markup=False, style="dim")
         return
@@ -210,8 +209,13 @@ def _of_one_session(rows: pl.DataFrame, conversations: pl.DataFrame) -> list[str
     ] if single else []  # fmt: skip
 
 
-def comparison_table(rows: pl.DataFrame, version: str, scales: Scales) -> FittingTable:
-    """Return the rows of `compare` as a terminal table."""
+def print_comparison(out: Console, rows: pl.DataFrame, version: str, scales: Scales) -> None:
+    """Print the verdict of the first row of `compare`, then all rows as a table."""
+    out.print(conclusion(rows, scales), markup=False)
+    out.print(_table(rows, version, scales))
+
+
+def _table(rows: pl.DataFrame, version: str, scales: Scales) -> FittingTable:
     agent, other = rows["agent_id"][0], rows["other_agent_id"][0]
     title = f"A = {agent} · B = {other} · methodology {version}"
     heads = (

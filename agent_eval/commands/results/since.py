@@ -14,7 +14,7 @@ from rich.console import Console
 from agent_eval.clusters import trends
 from agent_eval.clusters.failures import FAILURE_METRICS
 from agent_eval.clusters.rates import error_rates, runs
-from agent_eval.commands.results.compare import comparison_table, conclusion, main_row_first
+from agent_eval.commands.results.compare import main_row_first, print_comparison
 from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import InputError, NotFoundError
@@ -55,10 +55,10 @@ def periods(project: Project, pairs: pl.DataFrame, day: datetime.date) -> Period
     found = Periods(since, before, days.select(*CONVERSATION, period=period))
     lacking = [name for name in (since, before) if name not in found.conversations["period"]]
     if lacking:
-        known = days["day"].drop_nulls()
-        span = f"Known days: {known.min()} to {known.max()}" if known.len() else "No conversation has a time"
+        known = sorted(days["day"].drop_nulls().to_list())
+        span = f"Known days: {known[0]} to {known[-1]}" if known else "No conversation has a time"
         n = found.n_without_time()
-        without = f"; {count_of(n, 'conversation')} without one" if n and known.len() else ""
+        without = f"; {count_of(n, 'conversation')} without one" if n and known else ""
         raise NotFoundError(
             f"There is no conversation {' and none '.join(lacking)} to compare. {span}{without}. Give messages a "
             "`timestamp`, or sessions a `date`, or compare runs: agent-eval errors --since RUN."
@@ -119,9 +119,7 @@ def summary_since(
         if of_agent.is_empty():
             out.print(f"{agent}: nothing to compare; one of the periods has no known value.", markup=False)
             continue
-        main_first = main_row_first(of_agent)
-        out.print(conclusion(main_first, scales(project)), markup=False)
-        out.print(comparison_table(main_first, version, scales(project)))
+        print_comparison(out, main_row_first(of_agent), version, scales(project))
     for line in without_time(split):
         out.print(line, markup=False)
 
