@@ -619,7 +619,12 @@ def summary(
         typer.Option("--spend", help="Show instead what calls of models have cost, by day and model."),
     ] = False,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="With --spend: the first day, in UTC.")
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="DATE",
+            help="Compare the conversations since this day (UTC) with earlier ones; with --spend: the first day.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -631,8 +636,6 @@ def summary(
     from agent_eval.commands.results.summary import summary as show
     from agent_eval.commands.terminal.output import consoles
 
-    if since is not None and not spend:
-        raise typer.BadParameter("--since needs --spend.")
     project = _project()
     if spend:
         from agent_eval.commands.results.spend import spend as show_spending
@@ -640,6 +643,11 @@ def summary(
         show_spending(project, consoles()[0], since=since, as_json=as_json)
         return
     version = _marked_version(project, methodology)
+    if since is not None:
+        from agent_eval.commands.results.since import summary_since
+
+        summary_since(project, consoles()[0], version=version, agents=agent or (), day=since, as_json=as_json)
+        return
     show(project, consoles()[0], version=version, agents=agent or (), as_json=as_json, notes=notes)
 
 
@@ -746,7 +754,8 @@ def errors(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Agent or benchmark run (benchmark_id) to compare with. Default: the baseline agent or the previous run."
+            help="Day (UTC), agent or benchmark run (benchmark_id) to compare with. Default: the baseline agent or the previous "
+            "run."
         ),
     ] = None,
     methodology: Version = None,

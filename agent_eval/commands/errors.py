@@ -18,6 +18,7 @@ from agent_eval.clusters import trends
 from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.clusters import N_EXAMPLES
 from agent_eval.clusters.worst import failures_to_quote
+from agent_eval.commands.results.since import days_of, trends_since, without_time
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.atomic_files import write_atomically
@@ -25,7 +26,7 @@ from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters, decide_proposals, proposals
 from agent_eval.report.asset_pages.clusters import most_severe_first
-from agent_eval.report.conclusions import clusters_answer
+from agent_eval.report.conclusions import changes_since, clusters_answer, since_when
 from agent_eval.simulate.case_formats import (
     CaseFormat,
     failure_line,
@@ -36,6 +37,7 @@ from agent_eval.simulate.case_formats import (
 from agent_eval.simulate.regression import SUITE_OF_REGRESSIONS, NotExportableError, regression
 from agent_eval.simulate.scenarios import SUFFIX
 from agent_eval.tables import table
+from agent_eval.transcripts.days import CONVERSATION, day_of
 
 WIDTH = 100
 _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
@@ -68,7 +70,7 @@ def errors(
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        NotFoundError: If `since` is neither an agent nor a run.
+        NotFoundError: If `since` is neither an agent, nor a run, nor a day with conversations before and after it.
     """
     project.registry.get(version)
     some = project.some_agents(agents)
@@ -76,13 +78,28 @@ def errors(
         {"agent_id": some, "methodology_version": version}, schema_overrides={"agent_id": pl.String}
     )
     clusters = project.store.read(table("error_clusters"), pairs)
-    compared = _compared(project, version, some, since)
+    compared, notes = _compared(project, version, some, since)
     rows = _joined(clusters, compared, project.store.read(table("error_registry")))
+    rows = rows.join(_first_days(project, pairs), on="cluster_id", how="left", maintain_order="left")
     issues = project.store.read(table("error_issues"), pairs).select(*_CLUSTER, *_OF_ISSUE.values())
     of_issue = issues.rename({old: new for new, old in _OF_ISSUE.items()})
     rows = rows.join(of_issue, on=_CLUSTER, how="left", maintain_order="left")
     of_version = () if version == project.registry.current.version else ("--methodology", version)
-    print_json(rows) if as_json else _print(rows, out, version, since, of_version)
+    if as_json:
+        print_json(rows.drop("since_day"))
+        return
+    _print(rows, out, version, since, of_version)
+    for line in notes:
+        out.print(line, markup=False)
+
+
+def _first_days(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the first day on which each cluster occurred, `since_day`; null if its conversations have no times."""
+    failures = project.store.read(table("failures"), pairs)
+    where = failures.select("methodology_version", *CONVERSATION).unique()
+    days = days_of(project, project.store.read(table("transcripts"), where))
+    located = failures.select("cluster_id", *CONVERSATION).join(days, on=CONVERSATION, how="left")
+    return located.group_by("cluster_id").agg(since_day=pl.col("day").min())
 
 
 def consolidate(project: Project, out: Console) -> None:
@@ -259,12 +276,14 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     return file
 
 
-def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:
-    """Return the `error_trends` table of these agents: the stored rows, or rows computed relative to `since`."""
+def _compared(
+    project: Project, version: str, agents: Sequence[str], since: str | None
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return the `error_trends` table of these agents, stored or relative to `since`, and notes on what is left out."""
     of_version = pl.DataFrame({"methodology_version": [version]})
     if since is None:
         stored = project.store.read(table("error_trends"), of_version)
-        return stored.filter(pl.col("agent_id").is_in(list(agents)))
+        return stored.filter(pl.col("agent_id").is_in(list(agents))), []
     rates = project.store.read(table("error_rates"), of_version)
     named = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
     if since in project.known_agents():
@@ -274,13 +293,17 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
         mine = rates.join(named, on="agent_id")
         runs = sorted(set(mine["benchmark_id"]))
         if since not in runs:
+            if (day := day_of(since)) is not None:
+                found, split = trends_since(project, version, agents, day)
+                return found, without_time(split)
             agents = project.known_agents()
             raise NotFoundError(
-                f"--since {since!r} is neither an agent nor a run (benchmark_id) of the agents shown. "
+                f"--since {since!r} is neither an agent nor a run (benchmark_id) of the agents shown, and not a day (ISO "
+                "8601). "
                 f"Agents: {', '.join(agents) or 'none'}. Runs: {', '.join(runs) or 'none'}."
             )
         wanted = trends.since_run(mine, since)
-    return trends.compared(rates, wanted, project.store.read(table("error_registry")))
+    return trends.compared(rates, wanted, project.store.read(table("error_registry"))), []
 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
@@ -325,6 +348,8 @@ def _print(
     also = rows.filter(pl.col("same_as").is_not_null())
     rows = rows.filter(pl.col("same_as").is_null())
     width = min(out.width, WIDTH)
+    if since:
+        out.print(Text(changes_since(rows, since)), width=width)
     out.print(Text(clusters_answer(rows)), width=width)
     out.print(Text(f"Error clusters · methodology {version}{compared}", style="bold"), width=width)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
@@ -386,7 +411,7 @@ def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
         text.append(f"\n  {agent}: {count_of(turns, 'turn')}{per_100}{trend}", style="not bold")
         if said := _issue(of_agent):
             text.append(f"\n    {sanitize_line(said)}", style="not bold")
-    text.append(f"\n  {row['cluster_id']}, since {row['first_seen']}", style="not bold dim")
+    text.append(f"\n  {row['cluster_id']}, {since_when(row)}", style="not bold dim")
     return text
 
 

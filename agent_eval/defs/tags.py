@@ -6,7 +6,7 @@ import dagster as dg
 
 from agent_eval.defs.partitions import shape_of
 from agent_eval.tables import TABLES
-from agent_eval.tables.schema import SOURCES
+from agent_eval.tables.schema import INTERNAL, SOURCES
 
 LAYERS: Mapping[str, str] = {
     "ingest": "raw",
@@ -26,5 +26,6 @@ def tagged(spec: dg.AssetSpec) -> dg.AssetSpec:
         "layer": "source" if name in SOURCES else LAYERS[group],
         "partition": shape_of(spec.partitions_def).replace(" ", "-"),
     }
-    page = f"docs/reference/tables.md#{name}" if name in TABLES else "docs/architecture.md"
+    tables = "docs/contributing/internal-tables.md" if name in INTERNAL else "docs/reference/tables.md"
+    page = f"{tables}#{name}" if name in TABLES else "docs/architecture.md"
     return spec.merge_attributes(tags=tags, metadata={"docs": dg.MetadataValue.path(page)})

@@ -61,12 +61,13 @@ def _answer(metric: Metric) -> str:
 
 def _section(metric: Metric) -> Iterator[str]:
     yield from (f"### {metric.name}", "", metric.question, "")
-    severities = [f" | {metric.severity_of(part)}" for part in metric.anchors] if metric.is_failure else []
-    yield "| | |" + (" severity |" if severities else "")
-    yield "|---|---|" + ("---|" if severities else "")
+    if not metric.is_failure:
+        yield from (*(f"- **{part}** {words}" for part, words in metric.anchors.items()), "")
+        yield from (metric.notes, "") if metric.notes else ()
+        return
+    yield from ("| | | severity |", "|---|---|---|")
     for i, (part, words) in enumerate(metric.anchors.items()):
-        severity = (" | –" if i == 0 else severities[i]) if severities else ""
-        yield f"| **{part}** | {words}{severity} |"
+        yield f"| **{part}** | {words} | {metric.severity_of(part) if i else '–'} |"
     for label, words in metric.by_rule.items():
         yield f"| **{label}** | {words} Assigned only by rules or people. | {metric.severity_of(label)} |"
     yield from ("", metric.notes, "") if metric.notes else ("",)

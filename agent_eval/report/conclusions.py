@@ -99,7 +99,40 @@ def clusters_answer(rows: pl.DataFrame) -> str:
     place = [worst["agent_id"], *worst["examples"][:1]]
     where = ", ".join([_title(worst), *map(one_line, place)])
     n = count_of(rows["cluster_id"].n_unique(), "error cluster")
-    return f"{n}: {by_severity}. Worst: {where}, since {worst['first_seen']}."
+    return f"{n}: {by_severity}. Worst: {where}, {since_when(worst)}."
+
+
+def since_when(cluster: Mapping[str, Any]) -> str:
+    """Return since when a cluster occurs: `since_day`, the first day of its conversations, if the row has this column.
+
+    Without a time in its conversations, only the day of the run that first found it is known.
+    """
+    if "since_day" not in cluster:
+        return f"since {cluster['first_seen']}"
+    if cluster["since_day"] is None:
+        return f"first found on {cluster['first_seen']} (its conversations have no times)"
+    return f"since {cluster['since_day']}"
+
+
+def changes_since(rows: pl.DataFrame, since: str) -> str:
+    """Return how many clusters became more or less frequent since a day, a run or an agent, and whether that is certain.
+
+    Args:
+        rows: Rows of table error_trends.
+        since: The baseline, for display.
+    """
+    known = rows.filter(pl.col("trend").is_not_null())
+    sure = known.filter(pl.col("is_significant").fill_null(value=False))
+    worse, better = (
+        sure.filter(pl.col("trend").is_in(names)) for names in (["new", "regressed"], ["gone", "improved"])
+    )
+    n_open = known.filter(trend="unknown").height
+    parts = [
+        f"{worse.height} worse, {better.height} better, {known.height - sure.height - n_open} not distinguishable"
+    ]
+    parts += [f"{n_open} unknown, because one side was not judged for them"] if n_open else []
+    named = f" Worse: {_listed([_title(row) for row in worse.to_dicts()], most=3)}." if worse.height else ""
+    return f"Error clusters since {one_line(since)}: {', '.join(parts)}.{named}"
 
 
 def unknown(

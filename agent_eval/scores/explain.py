@@ -15,7 +15,7 @@ from agent_eval.errors import NotFoundError
 from agent_eval.formats.plain_text import on_one_line
 from agent_eval.formats.timestamps import as_text
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
-from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.base import NEEDS_MODEL, NO_FAILURE
 from agent_eval.metrics.metric_set import directed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
 from agent_eval.scores.composite.ratings import Rated, RatedTarget, effective, rated
@@ -449,11 +449,23 @@ def _cited(row: Row, messages: Sequence[Row]) -> Node:
 
 
 def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Format judgments, such as 'helpfulness 5 · coherence 4 (recorded): rationale “quote”', grouped by rationale."""
+    """Format judgments, such as 'helpfulness 5 · coherence 4 (recorded): rationale “quote”', grouped by rationale.
+
+    Metrics that no judge answered, because that needs a model, share a last line.
+    """
     by_words: dict[str, list[str]] = {}
+    answered: set[object] = set()
+    waiting: list[str] = []
     for row in rows:
+        if row["unscored_reason"] == NEEDS_MODEL:
+            waiting.append(str(row["metric"]))
+            continue
+        answered.add(row["metric"])
         by_words.setdefault(_words(row), []).append(_value(row))
-    return tuple(f"{' · '.join(values)} {words}" for words, values in by_words.items())
+    lines = [f"{' · '.join(values)} {words}" for words, values in by_words.items()]
+    if not_asked := [name for name in waiting if name not in answered]:
+        lines.append(f"not asked ({NEEDS_MODEL}): {', '.join(not_asked)}")
+    return tuple(lines)
 
 
 def _value(row: Row) -> str:

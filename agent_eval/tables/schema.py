@@ -18,6 +18,22 @@ DECLARED = read_declarations(_FILE.read_text(encoding="utf-8"), f"agent_eval/tab
 """What `tables.txt` declares: groups of columns and tables."""
 TABLES: dict[str, Table[Any]] = {name: each.table() for name, each in DECLARED.items() if each.is_table}
 
+INTERNAL = frozenset(
+    [
+        "board_inputs",
+        "error_events",
+        "error_members",
+        "error_rates",
+        "error_registry",
+        "failure_vectors",
+        "issue_runs",
+        "judge_state",
+        "notified",
+        "run_state",
+    ]
+)
+"""Tables of the program's own state, and those that one step hands to the next: documented for contributors."""
+
 Shape = Literal["agent", "version", "agent x version"]
 
 SOURCES: Mapping[str, Shape] = {

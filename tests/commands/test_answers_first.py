@@ -146,6 +146,28 @@ def test_an_option_that_would_have_no_effect_is_refused(command: str) -> None:
 
 
 @pytest.mark.usefixtures("narrow")
+def test_since_a_day_says_whether_it_became_worse() -> None:
+    of_lumen = ("--since", "2026-04-15", "--agent", "lumen-support")
+    said = " ".join(invoke("summary", *of_lumen).stdout.split())
+    assert said.startswith("success rate: lumen-support since 2026-04-15 93.8 % against lumen-support before")
+    failures = [
+        row
+        for row in json.loads(invoke("summary", *of_lumen, "--json").stdout)
+        if row["quantity"].startswith("failure")
+    ]
+    assert [row["probability_better"] < 0.5 for row in failures] == [
+        row["difference"] > 0 for row in failures
+    ]
+    said = " ".join(invoke("errors", *of_lumen).stdout.split())
+    assert said.startswith("Error clusters since 2026-04-15: 0 worse, 0 better, 7 not distinguishable.")
+    assert "lumen-2026-04-a-D2#1, since 2026-04-14." in said
+    refused = CliRunner().invoke(app, ["errors", "--since", "2030-01-01"])
+    assert "no conversation since 2030-01-01 to compare. Known days: 2026-04-14 to 2026-04-22" in str(
+        refused.exception
+    )
+
+
+@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -3,6 +3,7 @@
 After a change to one of them: `python -m tests.docs.reference` rewrites the pages.
 """
 
+import functools
 import json
 import re
 from collections import Counter
@@ -19,6 +20,7 @@ from typer.main import get_command
 from agent_eval.cli import app
 from agent_eval.settings import FILE, Settings
 from agent_eval.tables import TABLES, Column, Table
+from agent_eval.tables.schema import DECLARED, INTERNAL
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND = "python -m tests.docs.reference"
@@ -61,7 +63,7 @@ GROUPS = {
 
 
 def tables_page() -> str:
-    """Every stored table with its columns, by group."""
+    """Every stored table with its columns, by group; columns that several tables have are described once."""
     head = [
         "# Tables",
         "",
@@ -71,15 +73,39 @@ def tables_page() -> str:
         "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces only the "
         "rows of its partitions. Columns are added, never renamed.",
         "",
-        "A column is given with its type; `?` marks one that can be null. In the meaning of several columns, … is "
-        "the column's name without its ending, e.g. `kappa` for `kappa_low`. [Columns of several "
-        "tables](#columns-of-several-tables) with one meaning are explained once, at the end.",
+        "A column without a type is text; `?` marks one that can be null. Null means unknown, undefined or absent, "
+        "or that an earlier release stored the row, unless the column says more. Times are in UTC.",
+        "",
+        "Some columns are listed with another one: `…_low` and `…_high` are its 95 % bounds, null without an "
+        "interval; `…_worst` and `…_best` are its value with every unknown trial counted as failed, or as passed "
+        "together with the failures by an error of unknown cause; `…_of_judge` is its value before the labels of "
+        "rating sheets correct it; `…_labels_own` counts the parts that people decided without a draw.",
+        "",
+        "[Shared columns](#shared-columns), single ones and groups, are described once, at the end. Tables "
+        "[between the steps](../contributing/internal-tables.md) have a page for contributors.",
         "",
         *(line for name, group in GROUPS.items() for line in (f"- {group}: {', '.join(_links(name))}",)),
     ]
-    tables = [line for t in TABLES.values() for line in (*_group(t.name), *_table(t))]
-    shared = _lines(_shared())
-    return _page([*head, *tables, "", "## Columns of several tables", "", *shared])
+    tables = [
+        line for t in TABLES.values() if t.name not in INTERNAL for line in (*_group(t.name), *_table(t))
+    ]
+    return _page([*head, *tables, "", "## Shared columns", "", *_shared_columns()])
+
+
+def internal_page() -> str:
+    """The tables that hold the program's own state and what one step hands to the next."""
+    head = [
+        "# Tables between the steps",
+        "",
+        _made_from("agent_eval/tables"),
+        "",
+        "These tables hold the program's own state, and what one asset hands to the next. "
+        "[Tables](../reference/tables.md) describes all others, the notation and the shared columns.",
+    ]
+    lines = [line for name in TABLES if name in INTERNAL for line in _table(TABLES[name])]
+    return _page(
+        [*head, *(line.replace("](#columns-", "](../reference/tables.md#columns-") for line in lines)]
+    )
 
 
 def _group(name: str) -> tuple[str, ...]:
@@ -91,7 +117,8 @@ def _links(first: str) -> Iterator[str]:
     for name in names[names.index(first) :]:
         if name in GROUPS and name != first:
             return
-        yield f"[`{name}`](#{name})"
+        if name not in INTERNAL:
+            yield f"[`{name}`](#{name})"
 
 
 def _described(column: Column) -> tuple[str, str, str]:
@@ -99,12 +126,20 @@ def _described(column: Column) -> tuple[str, str, str]:
     if isinstance(column.dtype, pl.Enum):
         values = column.dtype.categories.to_list()
         is_told = all(value in column.meaning for value in values)
-        kind = "enum" if is_told else f"enum {', '.join(values)}"
-    return column.name, _in_cell(f"{kind}{'?' * column.nullable}"), _in_cell(column.meaning)
+        kind = "" if is_told else f"one of {', '.join(values)}"
+    meaning = re.sub(_NULL_AS_IN_THE_HEAD, "", re.sub(", ISO 8601( in UTC)?$", "", column.meaning))
+    return column.name, _in_cell(f"{'?' * column.nullable} {kind}"), _in_cell(meaning)
 
+
+_NULL_AS_IN_THE_HEAD = re.compile(
+    r"(; null|,? and|,? or) (in rows of earlier releases|if an earlier release stored the row)$"
+    r"|; null (otherwise|if unknown|if undefined|if missing|if none|if not \w+|if none (is|was|did|does|do) ?\w*"
+    r"|if (passed|scored|it counts|it gave one|there (is|was|were) none)|for other \w+|without (any|one|an? \w+))$"
+)
+"""What the page says of null once, for all columns."""
 
 _TYPES = {
-    "String": "text",
+    "String": "",
     "Int64": "int",
     "Float64": "float",
     "Boolean": "bool",
@@ -115,24 +150,70 @@ _TYPES = {
 }
 
 
-def _shared() -> list[tuple[str, str, str]]:
-    """The columns that at least two tables declare with one type and meaning, by name."""
+def _column_groups() -> dict[str, list[tuple[str, str, str]]]:
+    """The groups of columns that at least two tables have whole, the largest first."""
+    groups = {b.name: [*map(_described, b.columns.values())] for b in DECLARED.values() if not b.is_table}
+    tables = [{*map(_described, t.columns)} for t in TABLES.values()]
+    shared = {name: columns for name, columns in groups.items() if sum(t >= {*columns} for t in tables) > 1}
+    return dict(sorted(shared.items(), key=lambda item: -len(item[1])))
+
+
+def _parts(
+    columns: list[tuple[str, str, str]], groups: Iterable[str]
+) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Which of these groups a set of columns contains whole, and the columns of none of them."""
+    contained: list[str] = []
+    for name in groups:
+        if (group := {*_column_groups()[name]}) <= {*columns}:
+            contained.append(name)
+            columns = [column for column in columns if column not in group]
+    return contained, columns
+
+
+def _shared() -> set[tuple[str, str, str]]:
+    """The columns that at least two tables declare with one type and meaning."""
     counts = Counter(_described(column) for t in TABLES.values() for column in t.columns)
-    return sorted(column for column, n in counts.items() if n > 1)
+    return {column for column, n in counts.items() if n > 1}
+
+
+def _shared_columns() -> Iterator[str]:
+    """Single columns by name, then each group."""
+    groups = _column_groups()
+    single = _shared() - {column for columns in groups.values() for column in columns}
+    yield from _lines(sorted(single))
+    for name, columns in groups.items():
+        smaller = [other for other in groups if len(groups[other]) < len(columns)]
+        contained, own = _parts(columns, smaller)
+        also = f" The columns of {_names(tuple(contained))}, and:" if contained else ""
+        yield from (
+            "",
+            f"### Columns `{name}`",
+            "",
+            f"{_sentence(DECLARED[name].meaning)}{also}",
+            "",
+            *_lines(own),
+        )
+
+
+_VARIANT = re.compile("_(low|high|worst|best|of_judge|labels_own)$")
 
 
 def _lines(columns: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """One line per meaning: columns such as a_low and b_high, whose meanings differ only in their names, share one."""
+    """One line per meaning: a column with its bounds and cases, and columns whose meanings differ only in their names."""
+    listed = [*columns]
+    names = [name for name, _, _ in listed]
     by_meaning: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for name, kind, meaning in columns:
+    for name, kind, meaning in listed:
+        if _VARIANT.search(name) and _VARIANT.sub("", name) in names:
+            continue
         alike = re.sub("^(Lower|Upper) ", "Lower or upper ", meaning)
-        if end := re.search("_(low|high|worst|best|of_judge|labels_own)$", name):
-            alike = re.sub(rf"\b{re.escape(name[: end.start()])}\b", "…", alike)
-        alike = re.sub(r"^D\d, criterion \d: ", "Criterion of a scenario: ", re.sub(r"^D\d: ", "", alike))
+        alike = re.sub(r"^D\d, criterion \d: ", "Criterion of a scenario: ", re.sub(r"^[DU]\d: ", "", alike))
         by_meaning.setdefault((kind, alike), []).append((name, meaning))
     for (kind, alike), alikes in by_meaning.items():
-        meaning = alike if len(alikes) > 1 else alikes[0][1]
-        yield f"- {_names(tuple(name for name, _ in alikes))} {kind}: {meaning}"
+        own = [name for name, _ in alikes]
+        own += [name for name in names if name not in own and _VARIANT.sub("", name) in own]
+        joint = "" if kind.startswith("?") or not kind else " "
+        yield f"- {_names(tuple(own))}{joint}{kind}: {alike if len(alikes) > 1 else alikes[0][1]}"
 
 
 def commands_page() -> str:
@@ -145,7 +226,7 @@ def commands_page() -> str:
         "`agent-eval COMMAND --help` prints the same. `--json` prints one array of rows on stdout; progress and "
         "diagnostics go to stderr.",
         "",
-        " · ".join(f"[`{name}`](#{name.replace(' ', '-')})" for name, _ in _commands()),
+        ", ".join(f"[`{name}`](#{name.replace(' ', '-')})" for name, _ in _commands()),
         "",
         "## Exit codes",
         "",
@@ -155,6 +236,10 @@ def commands_page() -> str:
         "| every other | 0 done |",
         "",
         "130: interrupted. 2: any other error, with one line on stderr that names the cause and the fix.",
+        "",
+        "## Options of several commands",
+        "",
+        *(f"- `{shown}`: {text}" for shown, text in sorted(_shared_options())),
     ]
     return _page([*head, *(line for name, command in _commands() for line in _command(name, command))])
 
@@ -168,6 +253,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "tables.md": tables_page,
     "commands.md": commands_page,
+    "../contributing/internal-tables.md": internal_page,
 }
 
 
@@ -183,6 +269,10 @@ def _page(lines: list[str]) -> str:
 
 def _made_from(file: str) -> str:
     return f"<!-- generated from {file} by `{COMMAND}`; do not edit by hand -->"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _in_cell(text: str) -> str:
@@ -227,13 +317,21 @@ def _default(field: FieldInfo) -> str:
 
 
 def _table(table: Table) -> Iterator[str]:
-    shared = set(_shared())
     columns = [_described(column) for column in table.columns]
-    yield from ("", f"### {table.name}", "", f"{table.grain[:1].upper()}{table.grain[1:]}.")
-    yield from ("", f"Key: {_names(table.key)}. Partition: {_names(table.partition)}.")
-    if names := tuple(column[0] for column in columns if column in shared):
-        yield from ("", f"Of several tables: {_names(names)}.")
-    if own := [column for column in columns if column not in shared]:
+    own = [column for column in columns if column not in _shared()]
+    groups, single = _parts([column for column in columns if column in _shared()], _column_groups())
+    also = [*(f"[all of `{name}`](#columns-{name})" for name in groups)]
+    also += [f"`{name}`" for name, _, _ in single if name not in table.key]
+    yield from ("", f"### {table.name}", "", _sentence(table.grain))
+    partition = f" Partition: {_names(table.partition)}." if table.partition else ""
+    is_same = {*table.key} == {*table.partition}
+    yield from (
+        "",
+        f"Key and partition: {_names(table.key)}." if is_same else f"Key: {_names(table.key)}.{partition}",
+    )
+    if also:
+        yield f"Shared: {', '.join(also)}."
+    if own:
         yield from ("", *_lines(own))
 
 
@@ -255,13 +353,37 @@ def _commands() -> Iterator[tuple[str, Any]]:
 def _command(name: str, command: Any) -> Iterator[str]:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     usage = " ".join([f"agent-eval {name}", *map(_metavar, arguments)])
-    yield from ("", f"## {name}", "", f"`{usage}`", "", *(command.help or "").splitlines())
-    rows = [p for p in command.params if p.name != "help"]
-    if rows:
-        yield from ("", "| | |", "|---|---|")
-    for p in rows:
-        shown = _metavar(p) if p in arguments else ", ".join([*p.opts, *p.secondary_opts])
-        yield f"| `{shown}` | {_in_cell(getattr(p, 'help', None) or '')} |"
+    yield from ("", f"## {name}", "", f"`{usage}`", "", *_without_exit_codes(command))
+    options = _options(command)
+    if own := [f"- `{shown}`: {text}" for shown, text in options if (shown, text) not in _shared_options()]:
+        yield from ("", *own)
+    if also := [f"`{shown}`" for shown, text in options if (shown, text) in _shared_options()]:
+        yield from ("", f"Also {', '.join(also)}.")
+
+
+def _without_exit_codes(command: Any) -> list[str]:
+    """The help without the exit codes, which the page has in a table."""
+    before, _, codes = (command.help or "").partition("Exit code: ")
+    return "\n\n".join(filter(str.strip, (before, codes.partition("\n\n")[2]))).splitlines()
+
+
+def _options(command: Any) -> list[tuple[str, str]]:
+    """Arguments and options with their help."""
+    return [
+        (
+            _metavar(p) if p.param_type_name == "argument" else ", ".join([*p.opts, *p.secondary_opts]),
+            " ".join((getattr(p, "help", None) or "").split()),
+        )
+        for p in command.params
+        if p.name != "help"
+    ]
+
+
+@functools.cache
+def _shared_options() -> set[tuple[str, str]]:
+    """The options that at least two commands have with one meaning."""
+    counts = Counter(option for _, command in _commands() for option in _options(command))
+    return {option for option, n in counts.items() if n > 1}
 
 
 def _metavar(parameter: Any) -> str:

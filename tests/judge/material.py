@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 import polars as pl
 from pydantic import JsonValue
 
-from agent_eval.judge.judging_pass import Lookup
 from agent_eval.judge.keys import cache_key, question_key
+from agent_eval.judge.llm.panel import Lookup
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.profile import asked_since
 from agent_eval.tables import table

@@ -13,6 +13,7 @@ from agent_eval.scores.explain import (
     Node,
     NothingToExplainError,
     UnknownScoreError,
+    _judgments,
     explain,
     explain_turn,
     to_rows,
@@ -289,3 +290,19 @@ def test_a_turn_shows_the_message_that_a_failure_cites_with_the_quote_marked() -
     ]  # fmt: skip
     line = root.children[0].detail[-1]
     assert "in message 1 by Planner Cause: A guess. A good agent would have done: Look it up." in line
+
+
+def test_metrics_that_no_judge_was_asked_share_a_line_which_an_answer_leaves() -> None:
+    row = dict.fromkeys(table("turn_judgments").schema) | {"judge": "rule", "status": "not_applicable"}
+    waits = row | {"unscored_reason": "needs a judge model"}
+    answer = row | {
+        "metric": "relevance",
+        "judge": "ada",
+        "status": "scored",
+        "rating_1to5": 4,
+        "rationale": "Fine.",
+    }
+    lines = _judgments(
+        [waits | {"metric": name} for name in ("coherence", "relevance", "verbosity")] + [answer]
+    )
+    assert lines == ("relevance 4 (ada): Fine.", "not asked (needs a judge model): coherence, verbosity")

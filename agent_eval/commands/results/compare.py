@@ -109,8 +109,7 @@ def compare(
         )
         return
     main_first = main_row_first(rows)
-    out.print(conclusion(main_first, found.scales), markup=False)
-    out.print(_table(main_first, version, found.scales))
+    print_comparison(out, main_first, version, found.scales)
     if not notes:
         out.print("How to read this, and what is unknown: --notes", markup=False, style="dim")
         return
@@ -208,6 +207,12 @@ def _of_one_session(rows: pl.DataFrame, conversations: pl.DataFrame) -> list[str
         f"{' and '.join(single)}: a single session. The variation between sessions is unknown and not included, so the intervals and "
         "p values are too small if sessions differ."
     ] if single else []  # fmt: skip
+
+
+def print_comparison(out: Console, rows: pl.DataFrame, version: str, scales: Scales) -> None:
+    """Print the verdict of the first row of `compare`, then all rows as a table."""
+    out.print(conclusion(rows, scales), markup=False)
+    out.print(_table(rows, version, scales))
 
 
 def _table(rows: pl.DataFrame, version: str, scales: Scales) -> FittingTable:

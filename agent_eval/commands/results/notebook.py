@@ -113,8 +113,9 @@ class NotebookProject(Project):
         turns = failures.select(*pairs.columns, "conversation_id", "turn_index").unique()
         judgments = self.store.read(table("turn_judgments"), turns)
         findings = worst_findings(worst, failures, judgments).to_dicts()
+        n_unasked = int(self.store.read(table("quality_summary"), pairs)["n_unasked"].sum())
         return NotebookAnswer(
-            worst_finding(findings[0] if findings else None),
+            worst_finding(findings[0] if findings else None, n_unasked),
             rows,
             severities_plot(rows) if rows.height else "",
         )

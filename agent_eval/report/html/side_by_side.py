@@ -1,5 +1,6 @@
 """Prepare the page that shows agents side by side: one row per figure, one column per agent."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,16 @@ def side_by_side_page(
         summary: Table quality_summary; it may contain other versions.
     """
     rows = leaderboard.filter(methodology_version=version).to_dicts()
-    rows.sort(key=lambda r: (r["rank"] is None, r["template"] or "~", r["rank"] or 0, r["agent_id"]))
+    ranked = Counter(r["template"] for r in rows if r["rank"] is not None)
+    rows.sort(
+        key=lambda r: (
+            -ranked[r["template"]],
+            r["template"] or "~",
+            r["rank"] is None,
+            r["rank"] or 0,
+            r["agent_id"],
+        )
+    )  # agents that are compared with each other come first
     shown = rows[:MOST]
     names = [(r["name"] or r["agent_id"], paths.agent(r["agent_id"], version)) for r in shown]
     of_agents = by_key(summary.filter(methodology_version=version), "agent_id")

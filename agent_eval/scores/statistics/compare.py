@@ -144,7 +144,7 @@ def compare(
         *_over_tasks(agent, other, task_values, n_refused[agent], n_refused[other]),
     ]
     if conversations is not None and not any(row["unit"] == "tasks" for row in rows):
-        rows += unpaired_rows(agent, other, conversations)
+        rows += map(_with_direction, unpaired_rows(agent, other, conversations))
     if parts is not None and not parts.is_empty():
         sides = {"agent_id": agent, "other_agent_id": other}
         rows = [
@@ -168,6 +168,16 @@ def compare(
         elif row["verdict"] == "unknown" and not row.get("reason") and row["n"] == 1:
             row["reason"] = "one common task shows no spread" if row["unit"] == "tasks" else None
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _with_direction(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with the probability that A is better, which is that of a lower value for costs and failure rates."""
+    higher = row["probability_better"]
+    return (
+        row
+        if higher is None or not is_lower_better(row["quantity"])
+        else {**row, "probability_better": 1 - higher}
+    )
 
 
 def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
