@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from dataclasses import replace
 from email.utils import formatdate
 from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -140,6 +142,46 @@ def judged(model: str, budget: Budget | None = None, n: int = 2, kept: Kept | No
     )
     found = Panel(JudgeSpec((model,)), runtime).answers([sequence], table("judge_cache").empty())
     return [verdict for [(_, verdict)] in found.values()]
+
+
+PROVIDERS = {
+    "openai": "OPENAI_BASE_URL",
+    "groq": "GROQ_API_BASE",
+    "deepseek": "DEEPSEEK_API_BASE",
+    "mistral": "MISTRAL_AZURE_API_BASE",
+    "together_ai": "TOGETHER_AI_API_BASE",
+    "openrouter": "OPENROUTER_API_BASE",
+    "fireworks_ai": "FIREWORKS_API_BASE",
+    "hosted_vllm": "HOSTED_VLLM_API_BASE",
+    "lm_studio": "LM_STUDIO_API_BASE",
+    "xai": "XAI_API_BASE",
+    "perplexity": "PERPLEXITY_API_BASE",
+    "databricks": "DATABRICKS_API_BASE",
+    "nvidia_nim": "NVIDIA_NIM_API_BASE",
+}
+"""Providers with the protocol of OpenAI, and the variable of their address."""
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_judge_of_each_provider_is_asked_once_a_question_and_only_through_the_door(
+    provider: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.body = ANSWERED
+    monkeypatch.setenv(PROVIDERS[provider], f"http://127.0.0.1:{server.server_port}/v1")
+    for name in (f"{provider.upper()}_API_KEY", "TOGETHERAI_API_KEY", "PERPLEXITYAI_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    reached: list[tuple[str, int]] = []
+    connect = socket.socket.connect
+
+    def recorded(self: socket.socket, address: Any) -> None:
+        reached.append(address)
+        connect(self, address)
+
+    monkeypatch.setattr("socket.socket.connect", recorded)
+    verdicts = judged(f"{provider}/m", n=2)
+    assert all(isinstance(verdict, Scored) for verdict in verdicts), verdicts
+    assert len(server.asked) == 2
+    assert {address[1] for address in reached} <= {server.server_port}
 
 
 def forms_of(server: Server) -> list[str]:

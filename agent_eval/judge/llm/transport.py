@@ -368,6 +368,7 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
             }
         ],
         "system_fingerprint": _text(value.get("system_fingerprint")),
+        "service_tier": _text(value.get("service_tier")),  # litellm needs it for Groq, also if it is null
     }
     if (usage := _usage(value.get("usage"))) is not None:
         tidy["usage"] = usage
