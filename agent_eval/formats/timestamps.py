@@ -20,7 +20,7 @@ _FIRST_DAY = datetime.date(1990, 1, 1)
 """Earlier dates are what programs write for an unknown time, such as 0001-01-01, 1900-01-01 and 1970-01-01."""
 
 
-def refuse_future(when: datetime.date, name: str) -> None:
+def check_date(when: datetime.date, name: str) -> None:
     """Raise if a date is later than today, because a date in the future would stay the latest one, or before 1990.
 
     Today is the later one of the dates in UTC and in this machine's time zone.

@@ -7,7 +7,7 @@ import polars as pl
 from agent_eval.formats.timestamps import parse_timestamp
 
 CONVERSATION = ("agent_id", "conversation_id")
-_TIME = r'"timestamp"\s*:\s*"([^"]+)"'
+_MESSAGES = pl.List(pl.Struct({"timestamp": pl.String}))
 
 
 def day_of(text: str) -> datetime.date | None:
@@ -32,7 +32,10 @@ def conversation_days(
         One row per conversation with `day`: that of its earliest message with a time, else the declared date of its
         session, else null.
     """
-    times = turns.select(*CONVERSATION, time=pl.col("messages").str.extract(_TIME)).drop_nulls("time")
+    messages = turns.select(*CONVERSATION, message=pl.col("messages").str.json_decode(_MESSAGES)).explode(
+        "message"
+    )
+    times = messages.with_columns(time=pl.col("message").struct.field("timestamp")).drop_nulls("time")
     timed = (
         times.with_columns(pl.Series("time", map(day_of, times["time"]), dtype=pl.Date))
         .group_by(CONVERSATION)

@@ -25,7 +25,7 @@ from pydantic import (
 
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
-from agent_eval.formats.timestamps import refuse_future
+from agent_eval.formats.timestamps import check_date
 from agent_eval.methodology.models import Version
 from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, flattened
 from agent_eval.transcripts.outcomes import CLASSES, OutcomeBasis, OutcomeClass, completed, contradiction
@@ -499,7 +499,7 @@ class Session(Frozen):
         """Return the reason why a file with this session is rejected although the model accepts it: a date to come."""
         try:
             if self.date is not None:
-                refuse_future(self.date, "date")
+                check_date(self.date, "date")
         except ValueError as error:
             return str(error)
         return None

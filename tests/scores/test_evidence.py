@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval.formats.timestamps import refuse_future
+from agent_eval.formats.timestamps import check_date
 from agent_eval.judge.inputs.human_ratings import COLUMNS, read_ratings
 from agent_eval.report.board import outcomes
 from agent_eval.tables import table
@@ -218,14 +218,14 @@ def zone(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("zone", ["UTC", "BEHIND+12", "AHEAD-23:59"], indirect=True)
 def test_today_is_accepted_and_tomorrow_only_where_it_has_begun(zone: str) -> None:
     today = datetime.datetime.now(datetime.UTC)
-    refuse_future(today, "date")
+    check_date(today, "date")
     for n, name in ((1, "date"), (2, "rated_at")):
         when = today + datetime.timedelta(days=n)
         if n == 1 and zone.startswith("AHEAD"):
-            refuse_future(when.date(), name)
+            check_date(when.date(), name)
         else:
             with pytest.raises(ValueError, match=f"{name} is .* in the future"):
-                refuse_future(when, name)
+                check_date(when, name)
 
 
 def test_a_rating_or_verdict_of_the_future_never_replaces_one_of_today(tmp_path: Path) -> None:

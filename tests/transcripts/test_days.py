@@ -17,6 +17,11 @@ def test_the_day_is_that_of_the_first_time_in_utc() -> None:
         ),
         "c": ('[{"timestamp": "yesterday"}]', datetime.date(2026, 1, 1), datetime.date(2026, 1, 1)),
         "d": ("[]", None, None),
+        "e": (
+            '[{"tool_calls": [{"arguments": {"timestamp": "2020-01-01"}}], "timestamp": "2026-05-04T00:00:00Z"}, {}]',
+            None,
+            datetime.date(2026, 5, 4),  # not that of the argument
+        ),
     }
     ids = pl.DataFrame({"conversation_id": [*given]}).select(
         pl.lit("x").alias("agent_id"), "conversation_id", session_id="conversation_id"

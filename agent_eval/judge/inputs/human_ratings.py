@@ -19,7 +19,7 @@ from agent_eval.formats.files import files_in, is_slug
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
-from agent_eval.formats.timestamps import as_text, parse_timestamp, refuse_future
+from agent_eval.formats.timestamps import as_text, check_date, parse_timestamp
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
@@ -482,7 +482,7 @@ def _time(cell: str | None) -> str | None:
         when = parse_timestamp(cell)
     except ValueError:
         raise ValueError(f"rated_at is {cell!r}, expected ISO 8601 such as 2026-04-20T10:00:00Z") from None
-    refuse_future(when, "rated_at")
+    check_date(when, "rated_at")
     return cell
 
 

@@ -25,7 +25,7 @@ from agent_eval.formats.hashing import canonical, digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record, json_lines
-from agent_eval.formats.timestamps import as_text, parse_timestamp, refuse_future
+from agent_eval.formats.timestamps import as_text, check_date, parse_timestamp
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.judge.protocol import Cause, NotApplicable, Question, Scored, Verdict
@@ -98,7 +98,7 @@ class RecordedVerdict(Frozen):
             when = parse_timestamp(self.judged_at)
         except ValueError:
             raise ValueError(f"judged_at is {self.judged_at!r}, expected ISO 8601") from None
-        refuse_future(when, "judged_at")
+        check_date(when, "judged_at")
         _check_answer(self)
         question = question_key(
             self.content_hash, self.turn_index, self.metric, self.rubric_hash, self.profile_version
