@@ -147,8 +147,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
     names = ids.of_record(text_of(record.get("id")), record.get("epoch"), number)
     target = record.get("target")
     answer = joined(target) if isinstance(target, list) else text_of(target)
-    if model and not mapping(said["metadata"]).get("models"):  # type: ignore[arg-type]
-        said["metadata"] = {**thread.metadata, "models": [model]}
+    metadata = cast("Mapping[str, JsonValue]", said["metadata"])
+    if model and not metadata.get("models"):
+        said["metadata"] = {**metadata, "models": [model]}
     return {
         **said,
         **names,
