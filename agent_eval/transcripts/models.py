@@ -386,11 +386,14 @@ class Conversation(Frozen):
     def n_replies(self) -> int:
         """Return the number of replies: messages of the agent with a word or symbol, a call or an attachment.
 
-        A greeting before the first user message and a message that is marked as an error are not replies.
+        A greeting before the first user message that says something, and a message that is marked as an error, are not
+        replies. Without such a user message, the goal or the instructions must say what the agent was to do.
         """
-        roles = [m.role for m in self.messages]
-        asked = self.messages[roles.index("user") :] if "user" in roles else self.messages
-        return sum(m.role == "assistant" and m.says_something and not m.is_error for m in asked)
+        asked = (i for i, m in enumerate(self.messages) if m.role == "user" and m.says_something)
+        has_task = not is_blank(self.goal) or self.policy is not None
+        start = next(asked, 0 if has_task else len(self.messages))
+        replies = (m for m in self.messages[start:] if m.role == "assistant" and not m.is_error)
+        return sum(m.says_something for m in replies)
 
     @property
     def policy(self) -> str | None:

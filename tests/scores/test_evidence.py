@@ -263,12 +263,30 @@ def test_a_rating_or_verdict_of_the_future_never_replaces_one_of_today(tmp_path:
         ],
         [{"role": "user", "content": "A refund."}, {"role": "assistant", "content": "500", "is_error": True}],
         [{"role": "user", "content": "A refund."}, {"role": "assistant", "content": "…"}],
+        [{"role": "assistant", "content": "Your refund of 5 EUR is on its way."}],
+        [{"role": "user", "content": " \u200b"}, {"role": "assistant", "content": "It is on its way."}],
     ],
-    ids=["a greeting", "an error", "only punctuation"],
+    ids=["a greeting", "an error", "only punctuation", "nobody asked", "a blank question"],
 )
 def test_a_greeting_an_error_and_dots_are_no_reply(tmp_path: Path, messages: list[dict[str, Any]]) -> None:
     row = one_session(tmp_path, D2=asked("D2", messages=messages))
     assert row["missing"] == ["D2: rated above 1, but the agent never replied in conversation s-D2"]
+
+
+def test_an_agent_that_has_a_task_needs_no_user_message(tmp_path: Path) -> None:
+    d2 = {"messages": [{"role": "assistant", "content": "Report 7 is sent."}]}
+    row = one_session(tmp_path, D2=asked("D2", **d2, goal="Send report 7."))
+    assert (row["status"], row["missing"]) == ("published", [])
+
+
+def test_a_run_without_a_date_is_dropped_with_this_reason(tmp_path: Path) -> None:
+    write(tmp_path, "ada", "april", complete(), date="2026-04-01")
+    write(tmp_path, "ada", "zz-bad", complete(), date=None)
+    row = only(scored(tmp_path, [*rated("ada", "april", 5), *rated("ada", "zz-bad", 1)]))
+    assert row["benchmark_id"] == "april"
+    assert row["dropped_runs"] == [
+        "run zz-bad is superseded by april, because no session of the former has a date"
+    ]
 
 
 def test_a_blank_reason_makes_no_session_invalid_and_a_later_session_for_any_version_is_named(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -99,6 +100,15 @@ def test_numbers_that_are_no_integers_are_shown_as_fractions_and_rounded_once() 
     assert "(4 + 4 + 4 + 4 + 4 + 3) / 30 × 100 = 230/3 ≈ 76.7" in only(root, "U universal").detail
     assert "(80 + 80 + 80 + 80 + 200/3) / 5 = 232/3 ≈ 77.3" in only(root, "D domain").detail
     assert "(4 + 3 + 3) / 15 × 100 = 200/3 ≈ 66.7" in only(root, "D5 ").detail
+
+
+def test_the_composite_names_the_runs_that_do_not_count() -> None:
+    old = transcripts(session="old", benchmark_id="old", superseded_by="run", is_admitted=False)
+    declared = [session(session_date=date(2026, 4, 14)), session("old", benchmark_id="old")]
+    root = explained(held=[*transcripts(), *old], declared=declared)
+    said = "run old is superseded by run, because no session of the former has a date"
+    assert f"note: {said}" in root.detail
+    assert said in str(to_rows(root))
 
 
 def test_the_composite_opens_down_to_every_dimension_and_criterion() -> None:

@@ -106,11 +106,18 @@ def inspect(path: Path) -> Iterator[list[Said]]:
     else:
         samples = json.loads(text(path).replace("NaN", "null"))["samples"]
     for sample in samples:
-        found = [one(m["role"], m.get("tool_calls"), m.get("error")) for m in sample["messages"]]
-        last = max((i for i, said in enumerate(found) if said[0] == "assistant"), default=None)
-        if last is not None:
-            found[last] = one("assistant", found[last][1], False, sample["output"].get("usage"))
-        yield found
+        outputs = [event["output"] for event in sample.get("events") or () if event["event"] == "model"]
+        used = {o["choices"][0]["message"].get("id"): o.get("usage") for o in outputs if o.get("choices")}
+        used |= {m["id"]: sample["output"].get("usage") for m in sample["messages"][-1:] if m.get("id")}
+        yield [
+            one(
+                m["role"],
+                m.get("tool_calls"),
+                m.get("error"),
+                used.get(m.get("id")) if m["role"] == "assistant" else {},
+            )
+            for m in sample["messages"]
+        ]
 
 
 def langfuse(path: Path) -> Iterator[list[Said]]:

@@ -380,6 +380,17 @@ CASES = {
             {"step_id": 2, "source": "agent", "message": "a1"}, {"step_id": 1, "source": "user", "message": "q1"}]}],
         [PAIR],
     ),
+    "agentest-turns-by-number": Case(
+        [{"runId": "r", "summary": {}, "scenarios": [{"scenarioId": "s", "conversations": [{"turns": [
+            {"turnIndex": 1, "userMessage": "q2", "agentMessage": "a2"},
+            {"turnIndex": 0, "userMessage": "q1", "agentMessage": "a1"}]}]}]}],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
+    "fair-forge-turns-newest-first": Case(
+        [{"session_id": "s", "assistant_id": "x", "conversation": [
+            {"query": "q2", "assistant": "a2", "timestamp": at(2)}, {"query": "q1", "assistant": "a1", "timestamp": at(1)}]}],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
     "rows-by-number": Case(
         [{"conversation_id": "c", "seq": 2, "role": A, "content": "a1"}, {"conversation_id": "c", "seq": 1, "role": U, "content": "q1"}],
         [PAIR],

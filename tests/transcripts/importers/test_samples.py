@@ -176,6 +176,32 @@ def test_inspect_scores_that_disagree_or_are_partial_decide_nothing(
     assert one("inspect", tmp_path, json.dumps(log).encode()).outcome.correct is correct
 
 
+def test_inspect_keeps_thoughts_and_the_measures_of_each_call(tmp_path: Path) -> None:
+    replies = [
+        {
+            "id": f"m{n}",
+            "role": "assistant",
+            "content": [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "a"}],
+        }
+        for n in (1, 2)
+    ]
+    calls = [
+        {
+            "event": "model",
+            "output": {"choices": [{"message": {"id": f"m{n}"}}], "usage": {"input_tokens": n}, "time": n},
+        }
+        for n in (1, 2, 9)  # the ninth is the call of a grader
+    ]
+    log = {"version": 2, "eval": {"task": "t", "model": "x"}, "samples": [
+        {"id": 1, "epoch": 1, "messages": [{"role": "user", "content": "q"}, *replies], "events": calls, "output": {}}]}  # fmt: skip
+    found = one("inspect", tmp_path, json.dumps(log).encode())
+    assert [(m.usage, m.latency_ms) for m in found.messages[1:]] == [
+        ({"input_tokens": n}, n * 1000) for n in (1, 2)
+    ]
+    assert found.metadata["reasoning"] == [{"message_index": n, "text": "hm"} for n in (1, 2)]
+    assert found.metadata["models"] == ["x"]
+
+
 def test_an_inspect_archive_is_read_like_its_json(tmp_path: Path) -> None:
     second = {**samples.INSPECT_SAMPLE, "epoch": 2}
     content = samples.inspect_archive(samples.INSPECT_SAMPLE, second)

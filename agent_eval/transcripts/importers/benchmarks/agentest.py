@@ -26,6 +26,7 @@ from agent_eval.transcripts.importers.base import (
     yes_or_no,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.rules.unread import unknown_entry
 from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
@@ -85,7 +86,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     for said in map(mapping, of_turns):
         index = said.get("turnIndex")
         scores += _scores(mapping(said.get("metrics")), index if isinstance(index, int) else None)
-    for index, turn in enumerate(map(mapping, turns)):
+    for index, turn in enumerate(map(mapping, spoken_in_order(turns)[0])):
         thread.extend(
             unknown_entry("turn", turn, ("userMessage", "agentMessage", "toolCalls")) or _turn(turn, index)
         )

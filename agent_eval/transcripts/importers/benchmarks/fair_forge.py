@@ -19,6 +19,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.branches import spoken_in_order
 from agent_eval.transcripts.importers.rules.unread import unknown_entry
 from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.layouts import records_of
@@ -50,7 +51,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         raise NotThisFormatError(f"conversation is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     truth: list[Fields] = []
-    for index, turn in enumerate(map(mapping, values)):
+    for index, turn in enumerate(map(mapping, spoken_in_order(values)[0])):
         thread.extend(unknown_entry("turn", turn, ("query", "assistant", "agentic")) or _turn(turn, index))
         truth += _truth(turn, index)
     context = text_of(record.get("context"))

@@ -139,8 +139,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
         replies = [mapping(choice).get("message") for choice in listed(output.get("choices"))[:1]]
         messages = [*(start if isinstance(start, list) else [start]), *replies]
     thread = Thread()
-    thread.extend(native_messages([_message(m) for m in messages if m is not None]))
-    _measure(thread, output)
+    thread.extend(native_messages([_message(m) for m in _measured(messages, record) if m is not None]))
     for schema in _schemas(record):
         thread.know_tools([_resolved(schema, attachments)])
     thread.metadata = _metadata(record)
@@ -148,8 +147,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
     names = ids.of_record(text_of(record.get("id")), record.get("epoch"), number)
     target = record.get("target")
     answer = joined(target) if isinstance(target, list) else text_of(target)
-    if model and not mapping(said["metadata"]).get("models"):  # type: ignore[arg-type]
-        said["metadata"] = {**thread.metadata, "models": [model]}
+    metadata = cast("Mapping[str, JsonValue]", said["metadata"])
+    if model and not metadata.get("models"):
+        said["metadata"] = {**metadata, "models": [model]}
     return {
         **said,
         **names,
@@ -168,14 +168,33 @@ def _message(value: JsonValue) -> JsonValue:
     return {**message, "content": content, "name": message.get("function"), "id": None}
 
 
-def _measure(thread: Thread, output: Mapping[str, JsonValue]) -> None:
-    """Add the token counts, time and stop reason of the last model call to the agent's last message."""
-    last = next((m for m in reversed(thread.messages) if m["role"] == "assistant"), None)
-    if last is None:
-        return
+def _measured(messages: list[JsonValue], record: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the messages with the token counts, time and stop reason of the model call that each is the reply of.
+
+    A call is known by the id of its reply; the sample's own output is that of the agent's last message.
+    """
+    calls = [mapping(event) for event in listed(record.get("events"))]
+    outputs = [mapping(call.get("output")) for call in calls if call.get("event") == "model"]
+    by_reply = {text_of(_choice(output, "message").get("id")): output for output in outputs}
+    replies = [i for i, m in enumerate(messages) if mapping(m).get("role") == "assistant"]
+    found = list(messages)
+    for i in replies:
+        reply = mapping(messages[i])
+        output = by_reply.get(text_of(reply.get("id")) or "", {})
+        if i == replies[-1] and record.get("output"):
+            output = mapping(record["output"])
+        found[i] = {**reply, **_measures(output)}
+    return found
+
+
+def _choice(output: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:
+    return mapping(mapping(next(iter(listed(output.get("choices"))), None)).get(key))
+
+
+def _measures(output: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     seconds = number_of(output.get("time"))
     reason = mapping(next(iter(listed(output.get("choices"))), None)).get("stop_reason")
-    last |= without_nulls(
+    return without_nulls(
         {
             "usage": output.get("usage") if isinstance(output.get("usage"), dict) else None,
             "latency_ms": seconds * 1000 if seconds is not None and seconds >= 0 else None,

@@ -33,7 +33,8 @@ _NUMBERS = (
         "message_number",
         "turn_index",
     ),
-    *("turn_idx", "turn_id", "turn", "index", "order", "step", "step_id"),
+    *("turn_idx", "turn_id", "turn", "turn_number", "index", "order", "step", "step_id", "step_index"),
+    *("turnIndex", "turnNumber", "messageIndex", "messageNumber", "sequenceNumber", "stepIndex"),
 )
 """Keys of a message that contain its number in the conversation."""
 _KEYS_OF_NUMBERS, _KEYS_OF_PARENTS = frozenset(_NUMBERS), frozenset(_PARENTS)
