@@ -152,7 +152,7 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     (root / "agent_eval.toml").write_text('taxonomy = "trail"\n')
     n_sorting = n_calls_planned()
     assert (run()[0], model.n_asked()) == (0, n_sorting)
-    assert 1 <= n_sorting
+    assert n_sorting >= 1
     assert set(clusters()["category_by"]) == {"some/model"}
     assert n_calls_planned() == 0
 
