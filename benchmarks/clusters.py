@@ -17,8 +17,11 @@ import numpy as np
 import polars as pl
 
 from agent_eval.clusters.cluster_registry import Grown, Space, new_texts, register, targets
+from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Vectors, embedder
+from agent_eval.clusters.failures import with_findings
+from agent_eval.clusters.taxonomies.taxonomy import categorised, read_taxonomy
 from agent_eval.tables import table
 from benchmarks.failure_generator import REPORTED_ON, Failure, generate
 from benchmarks.measuring import cost
@@ -43,23 +46,29 @@ def _part(part: str, *arguments: str) -> Iterator[str]:
     return parts[part](*arguments)
 
 
-def failures_of(generated: Sequence[Failure], agent: str = "a") -> pl.DataFrame:
-    """Generated failures as `failures.failures` gives them: one conversation each."""
+def failures_of(
+    generated: Sequence[Failure], agent: str = "a", *, per_turn: int = 1, has_causes: bool = False
+) -> pl.DataFrame:
+    """Generated failures as `failures.failures` gives them, `per_turn` in each conversation; the text is a reason or a cause."""
     n = len(generated)
     return pl.DataFrame(
         {
             "failure_id": [f"{agent}f{i:06}" for i in range(n)],
             "agent_id": [agent] * n,
             "methodology_version": ["1.3.0"] * n,
-            "conversation_id": [f"c{i:06}" for i in range(n)],
+            "conversation_id": [f"c{i // per_turn:06}" for i in range(n)],
             "turn_index": [0] * n,
             "label": [f.label for f in generated],
             "quote": [f.text for f in generated],
             "reason": [f.text for f in generated],
+            "cause": [f.text if has_causes else None for f in generated],
+            "should_have": [None] * n,
+            "message_index": [0] * n,
+            "speaker": ["assistant"] * n,
             "tool": [f.tool for f in generated],
             "fault_author": ["agent"] * n,
         },
-        schema_overrides={"tool": pl.String},
+        schema_overrides=dict.fromkeys(("tool", "cause", "should_have"), pl.String),
     )
 
 
@@ -167,17 +176,27 @@ def speed(model: str = "wordllama") -> Iterator[str]:
         (100_000, 100_000),
     ):
         spent = cost([sys.executable, "-m", "benchmarks.clusters", "once", str(n), str(unique), model])
-        bar = " (bar 10 s, 500 MB)" if n == unique == 10_000 else ""
+        bar = " (bar 12 CPU s, 500 MB)" if n == unique == 10_000 else ""
         yield f"{n:,} failures, {unique:,} distinct: {spent}{bar}"
     spent = cost([sys.executable, "-m", "benchmarks.clusters", "agents", "1000000", "100000", model])
     yield f"1,000,000 failures of {N_AGENTS} agents, 100,000 distinct: {spent}"
 
 
 def once(n: int, unique: int, model: str) -> None:
-    """One registering of `n` failures over exactly `unique` distinct texts, as normalised."""
-    texts = _texts(unique)
-    grown = register(*EMPTY, failures_of((texts * (n // unique + 1))[:n]), space_of(model), seen_at=TODAY)
+    """One registering of `n` failures over exactly `unique` distinct causes, as normalised, with all that is counted."""
+    texts, space = _texts(unique), space_of(model)
+    found = failures_of((texts * (n // unique + 1))[:n], per_turn=2, has_causes=True)
+    grown = register(*EMPTY, found, space, seen_at=TODAY)
     assert grown.members.height >= unique * 0.99
+    _counted(grown, space)
+
+
+def _counted(grown: Grown, space: Space) -> None:
+    """Findings, categories of a taxonomy by its crosswalk, and table error_clusters with `same_as`."""
+    taxonomy = read_taxonomy("mast", Path())
+    registry = categorised(grown.registry, grown.members, space, taxonomy)
+    made = error_clusters(with_findings(grown.failures), table("turn_judgments").empty(), registry)
+    assert made["n_failures"].sum() == grown.failures.height
 
 
 def agents(n: int, unique: int, model: str) -> None:
@@ -187,7 +206,9 @@ def agents(n: int, unique: int, model: str) -> None:
 
     def of(agent: int) -> pl.DataFrame:
         start = agent * per_agent % unique
-        return failures_of((texts[start:] + texts)[:per_agent], f"agent-{agent:02}-")
+        return failures_of(
+            (texts[start:] + texts)[:per_agent], f"agent-{agent:02}-", per_turn=2, has_causes=True
+        )
 
     found = new_texts(of(0), EMPTY[1])
     for agent in range(1, N_AGENTS):
@@ -196,6 +217,7 @@ def agents(n: int, unique: int, model: str) -> None:
     for agent in range(N_AGENTS):
         again = register(grown.registry, grown.members, of(agent), space, seen_at=TODAY)
         assert again.members.height == grown.members.height >= unique * 0.99
+        _counted(again, space)
 
 
 def _texts(unique: int) -> list[Failure]:

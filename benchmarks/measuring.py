@@ -18,7 +18,8 @@ class Cost:
     exit_code: int
 
     def __str__(self) -> str:
-        return f"{self.cpu_s:.2f} CPU s, {self.wall_s:.2f} s wall, {self.peak_mb:.0f} MB peak"
+        failed = f", but exit code {self.exit_code}" if self.exit_code else ""
+        return f"{self.cpu_s:.2f} CPU s, {self.wall_s:.2f} s wall, {self.peak_mb:.0f} MB peak{failed}"
 
 
 def cost(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Cost:

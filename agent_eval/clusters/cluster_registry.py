@@ -26,9 +26,11 @@ from agent_eval.clusters.severity import severity_of
 from agent_eval.clusters.texts import BLOCK, with_text
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 
 LONGEST_TITLE = 110  # characters
+SHORTEST_EXAMPLE = 24  # characters of a quote after the cause
 CAUSE_SHARE = 0.89  # share of the radius within which causes, which are short and general, share a cluster
 Block = tuple[str, str | None]
 Vectors64 = npt.NDArray[np.float64]
@@ -267,12 +269,24 @@ class ClusterRegistryBuilder:
 
 
 def rule_title(label: str, tool: str | None, quote: str, cause: str = "") -> str:
-    """Return the title 'label · tool: cause', or 'label · tool: “quote”' without a cause, on one line and truncated."""
+    """Return the title 'label · tool: cause, e.g. “quote”' on one line and truncated, without what is unknown.
+
+    A cause that is only the description of the label is left out, because it does not distinguish clusters; so is the quote
+    if the cause leaves no room for it.
+    """
     name = label if tool is None else f"{label} · {tool}"
-    words = " ".join((cause or quote).split())
+    cause, quote = (" ".join(text.split()) for text in (cause, quote))
     room = max(LONGEST_TITLE - len(name), 20)
-    cut = words if len(words) <= room else words[: room - 1] + "…"
-    return f"{name}: {cut if cause else f'“{cut}”'}" if words else name
+    if not cause or (quote and cause == DEFAULT.descriptions.get(label)):
+        return f"{name}: “{_cut(quote, room)}”" if quote else name
+    begun = f"{_cut(cause, room).removesuffix('.')}, e.g. "
+    left = room - len(begun)
+    is_example = quote not in ("", cause) and left >= SHORTEST_EXAMPLE
+    return f"{name}: {begun}“{_cut(quote, left)}”" if is_example else f"{name}: {_cut(cause, room)}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:

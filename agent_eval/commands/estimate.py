@@ -6,12 +6,15 @@ from dataclasses import asdict, dataclass, replace
 import polars as pl
 from rich.console import Console
 
+from agent_eval.clusters.taxonomies.taxonomy import LABELS
 from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import JudgeError
 from agent_eval.formats.plain_text import count_of
 from agent_eval.judge import engine, rubric
-from agent_eval.judge.estimate import CallEstimate, estimate
+from agent_eval.judge.clusters.category import SortingFormat
+from agent_eval.judge.clusters.naming import NamingFormat, keys_by_cluster
+from agent_eval.judge.estimate import CallEstimate, estimate, estimate_of_clusters
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
 from agent_eval.judge.prompts import shared_rubrics
@@ -19,6 +22,8 @@ from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
 from agent_eval.project.answers import AnswerCache
+from agent_eval.project.clusters import questions_about_clusters
+from agent_eval.project.fingerprints import CLUSTERING
 from agent_eval.project.ingest import ingest
 from agent_eval.transcripts.admission import admit_all
 
@@ -55,7 +60,7 @@ def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Se
 def estimate_run(
     project: Project, out: Console, agents: Sequence[str], versions: Sequence[str], *, as_json: bool
 ) -> None:
-    """Print the calls that `run` would make for turns, conversations and rubrics.
+    """Print the calls that `run` would make for turns, conversations, rubrics and the clusters that are known.
 
     The number of calls is exact if no call has to be repeated. Prompt tokens are estimated at four characters each. The
     cost is given without the provider's prompt cache and, if the model's cached tokens cost less, also with it.
@@ -90,6 +95,11 @@ def estimate_run(
         out.print(_sentence(row), markup=False)
     if again := price_of_asking_again(project, agents, versions):
         out.print(again, markup=False)
+    if rows[0]["n_calls"]:
+        category = "" if project.settings.taxonomy == LABELS else ", and one for their categories"
+        out.print(
+            f"Not included: for every five clusters of failures that the run finds, one call for their names{category}."
+        )
     out.print("No judge was called. Caps: --max-calls N, --max-cost USD.", style="dim")
 
 
@@ -136,8 +146,9 @@ class PlannedWork:
 def planned_work(
     project: Project, agents: Sequence[str], versions: Sequence[str], *, keeps_earlier: bool | None = None
 ) -> dict[str, PlannedWork]:
-    """Return the estimated work of the judge models in a run for turns and conversations, for rubrics, and in total.
+    """Return the estimated work of the judge models in a run: turns and conversations, rubrics, clusters, and in total.
 
+    Clusters are those that are registered and lack a name or a category, not those of failures that the run will find.
     `keeps_earlier` is whether answers to earlier wordings are kept; by default, as in the settings.
     """
     stale = what_is_stale(project, agents, versions)[1].drop_nulls()
@@ -164,7 +175,28 @@ def planned_work(
     )  # fmt: skip
     turns = _estimated(project, answers, of_turns, shared_rubrics(project.metrics.metrics))
     rubrics = _estimated(project, answers, of_rubrics, None)
-    return {"turns and conversations": turns, "rubrics": rubrics, "in all": turns + rubrics}
+    is_clustered = stale["asset"].is_in([*CLUSTERING]).any()
+    clusters = _of_clusters(project, answers) if is_clustered else PlannedWork(CallEstimate(), 0.0, 0.0)
+    return {
+        "turns and conversations": turns,
+        "rubrics": rubrics,
+        "known clusters": clusters,
+        "in all": turns + rubrics + clusters,
+    }
+
+
+def _of_clusters(project: Project, answers: AnswerCache) -> PlannedWork:
+    """Return the estimated work of the first judge model to name and to categorise the registered clusters."""
+    judge = project.own_judge
+    if judge is None:
+        raise NoJudgeError
+    panel = Panel(judge, limits=project.view_limits)
+    total = CallEstimate()
+    for sequences, form in zip(questions_about_clusters(project), (NamingFormat, SortingFormat), strict=True):
+        cache = answers.find(keys_by_cluster(sequences).values())
+        total += estimate_of_clusters(sequences, panel, cache, form)
+    price = project.price_of(judge.models[0])
+    return PlannedWork(total, total.cost_usd(price), total.cost_cached_usd(price))
 
 
 def _estimated(

@@ -85,7 +85,9 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return f"{at}: {context.get('error')}" if at else str(context.get("error"))
     if kind == "too_short":
-        return f"{at} is empty; at least one entry is needed"
+        least, n = int(str(context.get("min_length", 1))), int(str(context.get("actual_length", 0)))
+        needed = "one entry is" if least == 1 else f"{least} entries are"
+        return f"{at} {f'has {n}' if n else 'is empty'}; at least {needed} needed"
     wanted = _WANTED.get(kind) or _limit(kind, context) or context.get("expected") or problem["msg"]
     is_key = loc[-1:] == ("[key]",)
     shown = repr(loc[-2]) if is_key else _show(problem["input"])

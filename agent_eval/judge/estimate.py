@@ -4,8 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 
+import polars as pl
+
+from agent_eval.judge.clusters.naming import first_model
 from agent_eval.judge.llm.budget import Price
-from agent_eval.judge.llm.calls import JudgeCall
+from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.requests import PromptFormat
 from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, Prompt, ViewLimits, build_prompt, in_parts
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
@@ -61,6 +66,22 @@ def estimate(
             for questions in in_parts(call.questions, limits):
                 total += _estimate_of(replace(call, questions=questions), shown, limits, cache)
         cache.next_round()
+    return total
+
+
+def estimate_of_clusters(
+    sequences: Sequence[QuestionSequence],
+    panel: Panel,
+    cache: pl.DataFrame,
+    prompt_format: type[PromptFormat],
+) -> CallEstimate:
+    """Return the estimate for the questions about clusters that have no stored answer; the first model is asked."""
+    total, form = CallEstimate(), prompt_format(b"estimate")
+    for calls in first_model(panel).planned(sequences, cache):
+        for call in calls:
+            n_answers = len(call.keys)
+            n_tokens_in = _n_tokens(form.prompt(call, DEFAULT_LIMITS))
+            total += CallEstimate(1, n_tokens_in, n_answers * TOKENS_PER_ANSWER, n_answers)
     return total
 
 

@@ -113,6 +113,11 @@ class Metric:
         return (*self.labels, *self.by_rule)
 
     @property
+    def described(self) -> dict[str, str]:
+        """Return the description of each of `all_labels` and of each point of a scale."""
+        return {**self.anchors, **self.by_rule}
+
+    @property
     def is_failure(self) -> bool:
         """Return whether the labels, except 'no failure', are failures of the agent."""
         return self.kind == "label" and NO_FAILURE in self.anchors

@@ -120,6 +120,12 @@ class MetricSet:
         found.pop(NO_FAILURE, None)
         return found
 
+    @cached_property
+    def descriptions(self) -> dict[str, str]:
+        """Return the description of each failure label."""
+        failing = (metric for metric in self.metrics if metric.is_failure)
+        return {label: text for metric in failing for label, text in metric.described.items()}
+
     def only(self, wanted: Iterable[str] | None) -> "MetricSet":
         """Return the set with only these metrics; for None or the name 'default', with all except those on request.
 

@@ -4,7 +4,7 @@ Package `clusters` assigns failures to clusters. This module reads and writes th
 manual overrides.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -30,7 +30,14 @@ from agent_eval.clusters.failures import (
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.issues.lifecycle import error_issues, issue_costs
 from agent_eval.clusters.issues.sightings import issue_runs
-from agent_eval.clusters.naming import Namer, merge_proposed, name_clusters, open_proposals
+from agent_eval.clusters.naming import (
+    Case,
+    ClusterNames,
+    Namer,
+    merge_proposed,
+    name_clusters,
+    open_proposals,
+)
 from agent_eval.clusters.overrides import BY as HUMAN
 from agent_eval.clusters.overrides import (
     OverrideEntry,
@@ -51,8 +58,9 @@ from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.yaml import YamlError, read_text
 from agent_eval.gates import COLUMNS
-from agent_eval.judge.clusters.category import categories_of
-from agent_eval.judge.clusters.naming import names_of
+from agent_eval.judge.clusters.category import categories_of, category_questions
+from agent_eval.judge.clusters.naming import names_of, naming_questions
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.spec import JudgeSpec
@@ -309,6 +317,38 @@ def judge_as_categoriser(project: Project, watch: Watch | None = None) -> Catego
     return Categoriser(judge.models[0], partial(categories_of, **_asked_with(project, judge, watch)))
 
 
+def questions_about_clusters(
+    project: Project,
+) -> tuple[Sequence[QuestionSequence], Sequence[QuestionSequence]]:
+    """Return the questions for the names and for the categories of the registered clusters; nothing is asked or written."""
+    judge = project.own_judge
+    if judge is None:
+        return [], []
+    named: list[Case] = []
+    sorted_in: dict[str, tuple[Case, Mapping[str, str]]] = {}
+
+    def names(cases: Sequence[Case]) -> ClusterNames:
+        named.extend(cases)
+        return ClusterNames()
+
+    def categories(cases: Sequence[Case], candidates: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+        sorted_in.update({case.cluster_id: (case, candidates[case.cluster_id]) for case in cases})
+        return {}
+
+    tables = project.store.read(_REGISTRY), project.store.read(_MEMBERS)
+    vectors = space(project, None)
+    name_clusters(*tables, vectors, Namer(judge.models[0], names), at=_today())
+    categorised(*tables, vectors, taxonomy_of(project), Categoriser(judge.models[0], categories))
+    withheld = _withheld(project)
+    of_category = {name: candidates for name, (_, candidates) in sorted_in.items()}
+    cases = [case for case, _ in sorted_in.values()]
+    return naming_questions(named, withheld), category_questions(cases, of_category, withheld)
+
+
+def _withheld(project: Project) -> Collection[BlindedTerms]:
+    return project.blinded_terms(project.known_agents()).values()
+
+
 class _AskedWith(TypedDict):
     """Define what questions about clusters are asked with."""
 
@@ -322,7 +362,7 @@ def _asked_with(project: Project, judge: JudgeSpec, watch: Watch | None) -> _Ask
     return {
         "panel": Panel(judge, project.judge_runtime),
         "lookup": project.answers.find,
-        "withheld": project.blinded_terms(project.known_agents()).values(),
+        "withheld": _withheld(project),
         "watch": watch,
     }
 
@@ -406,21 +446,22 @@ def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
         return made.events
 
 
-def space(project: Project, run_id: str) -> Space:
+def space(project: Project, run_id: str | None) -> Space:
     """Return the vector space of the project's texts; vectors are read from the store or computed by the model."""
     model = embedder(project.settings.cluster_embedding)
     return Space(partial(cached_vectors, project.store, model, run_id=run_id), model.radius)
 
 
-def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id: str) -> Vectors:
-    """Return one vector for each row of `texts` (text_hash, text); missing vectors are computed and stored."""
+def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id: str | None) -> Vectors:
+    """Return one vector for each row of `texts` (text_hash, text); missing ones are computed, and stored if there is a run id."""
     wanted = texts.select("text_hash").unique().with_columns(pl.lit(model.name).alias("model"))
     kept = store.read(_VECTORS, wanted)
     missing = texts.join(kept, on="text_hash", how="anti").unique("text_hash").sort("text_hash")
     if not missing.is_empty():
         vectors = pl.Series("vector", model(missing["text"].to_list())).arr.to_list()
         rows = missing.select("text_hash", pl.lit(model.name).alias("model"), vectors)
-        store.upsert(_VECTORS, rows, run_id=run_id)
+        if run_id is not None:
+            store.upsert(_VECTORS, rows, run_id=run_id)
         kept = pl.concat([kept, rows])
     rows = texts.select("text_hash").join(kept, on="text_hash", how="left", maintain_order="left")
     flat: Vectors = rows["vector"].explode(empty_as_null=False).to_numpy()

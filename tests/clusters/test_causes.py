@@ -57,13 +57,13 @@ def test_causes_group_as_people_do_and_reasons_alone_do_so_less(failures: pl.Dat
     assert without < index - 0.1
 
 
-def test_a_cluster_with_a_cause_is_named_by_one_and_not_by_a_quote(
+def test_a_cluster_with_a_cause_is_named_by_one_before_any_quote(
     failures: pl.DataFrame, space: Space
 ) -> None:
     result = grown(failures, space=space)
     with_cause = result.failures.filter(pl.col("cause").is_not_null())["cluster_id"].unique()
     titles = result.registry.filter(pl.col("cluster_id").is_in(with_cause.implode()))["title"]
-    assert [title for title in titles if "“" in title] == []
+    assert [title for title in titles if ": “" in title] == []
 
 
 def written(placed: pl.DataFrame) -> Iterator[dict[str, object]]:

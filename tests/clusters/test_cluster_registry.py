@@ -23,6 +23,7 @@ from agent_eval.clusters.failures import failures
 from agent_eval.clusters.severity import at_least, severity_of
 from agent_eval.clusters.texts import BLOCK
 from agent_eval.errors import AgentEvalError
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.project import Project
 from agent_eval.project.clusters import cluster_failures
 from agent_eval.tables import table
@@ -59,6 +60,27 @@ def test_a_cluster_is_titled_by_its_most_typical_quote_and_explained_by_its_reas
     assert row["title"] == "false information: “quote of refund late”"
     assert (row["root_cause"], row["severity"]) == ("refund late", "high")
     assert (row["first_seen"], row["last_seen"], row["merged_into"]) == (TODAY, TODAY, None)
+
+
+GENERAL = DEFAULT.descriptions["false information"]
+
+
+@pytest.mark.parametrize(
+    ("quote", "cause", "title"),
+    [
+        ("It costs 4 EUR", "The price is\nwrong.", "The price is wrong, e.g. “It costs 4 EUR”"),
+        ("It costs 4 EUR", "wrong " * 13, "wrong " * 13),  # no room is left for an example
+        ("x" * 500, "The price is wrong.", f"The price is wrong, e.g. “{'x' * 67}…”"),
+        ("The price is wrong.", "The price is wrong.", "The price is wrong."),
+        ("It costs 4 EUR", GENERAL, "“It costs 4 EUR”"),  # the label says as much
+        ("", GENERAL, GENERAL),
+        ("", "", None),
+    ],
+)
+def test_a_title_says_which_failure_it_is(quote: str, cause: str, title: str | None) -> None:
+    name = "false information"
+    expected = name if title is None else f"{name}: {title.strip()}"
+    assert rule_title(name, None, quote, cause) == expected
 
 
 def test_a_long_quote_is_cut_to_one_line() -> None:
@@ -246,7 +268,9 @@ def test_failures_are_grouped_by_their_causes_and_named_by_them() -> None:
     }
     result = grown(caused(reasons))
     assert together(result) == named([["refund of Ann", "baggage of Bob"], ["flight"]])
-    titles = {title.partition(": ")[2] for title in result.registry["title"]}
+    titles = {
+        title.partition(": ")[2].partition(", e.g. “quote of ")[0] for title in result.registry["title"]
+    }
     assert titles == {*result.registry["root_cause"]}
     assert {*result.registry["root_cause"]} <= {*reasons.values()}
 

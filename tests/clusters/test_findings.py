@@ -7,6 +7,8 @@ import pytest
 
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.failures import n_findings, with_findings
+from agent_eval.gates.error_severity import severity_finding
+from agent_eval.settings.gate_spec import Level, Rules
 from agent_eval.tables import table
 from tests.clusters.rows import PLACE
 
@@ -61,3 +63,20 @@ def test_a_cluster_whose_findings_all_have_a_more_severe_label_names_its_cluster
     made = error_clusters(found, table("turn_judgments").empty(), registry)
     assert dict(made.select("cluster_id", "same_as").iter_rows()) == {"E-0": None, "E-1": "E-0", "E-2": None}
     assert made["n_failures"].sum() == 4  # gates and rates count as before
+
+
+@pytest.mark.parametrize("critical", [0, 1])
+def test_one_event_with_two_labels_fails_the_gate_of_the_more_severe_one(critical: int) -> None:
+    registry = table("error_registry").frame(
+        {"cluster_id": f"E-{i}", "label": "x", "severity": "critical" if i == critical else "medium"}
+        for i in range(2)
+    )
+    found = with_findings(failures({"quote": LONG}, {"quote": LONG}))
+    assert found.select(n_findings()).item() == 1
+    made = error_clusters(found, table("turn_judgments").empty(), registry)
+    expected: tuple[tuple[Level, int], ...] = (("critical", 1), ("medium", 2))
+    for level, n in expected:
+        finding = severity_finding(Rules(fail_on_error_severity=level), made, (1, 1))
+        assert finding is not None
+        assert (finding.result, finding.evidence.partition(" ")[0]) == ("failed", str(n))
+        assert f"critical: x (E-{critical}" in finding.evidence

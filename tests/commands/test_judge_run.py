@@ -116,6 +116,13 @@ def a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_is_as
     assert "needs a judge model" not in set(judged().filter(metric="helpfulness")["unscored_reason"])
 
 
+def n_calls_planned() -> int:
+    *_, total = json.loads(
+        invoke("run", "--methodology", VERSION, "--judge", "some/model", "--dry-run", "--json").stdout
+    )
+    return int(total["n_calls"])
+
+
 def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for_again(
     root: Path, model: Model
 ) -> None:
@@ -130,16 +137,24 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     assert failures["cluster_id"].null_count() == 0
 
     del model.answers["every name"]
+    n_planned = n_calls_planned()
     assert run()[0] == 0
-    assert 1 <= (n_again := model.n_asked()) <= before.height
+    assert model.n_asked() == n_planned == -(-before.height // 5)
     named = clusters()
     assert set(named["named_by"]) == {"some/model"}
     assert named["naming_problem"].null_count() == named.height
     assert Project.open().table("failures").equals(failures)
-    assert "Nothing was stale" in run()[1]
+    assert ("Nothing was stale" in run()[1], n_calls_planned()) == (True, 0)
+
     bill = Project.open().table("judge_cache")["cost_usd"].sum()
     assert bill == pytest.approx(n_calls * (USAGE.cost_usd or 0))  # as many names as were lost before
-    assert n_again < n_calls
+
+    (root / "agent_eval.toml").write_text('taxonomy = "trail"\n')
+    n_sorting = n_calls_planned()
+    assert (run()[0], model.n_asked()) == (0, n_sorting)
+    assert n_sorting >= 1
+    assert set(clusters()["category_by"]) == {"some/model"}
+    assert n_calls_planned() == 0
 
 
 def test_a_cap_in_dollars_needs_a_price(root: Path, model: Model) -> None:

@@ -65,6 +65,8 @@ class ScriptedClient:
             return given
         answer, every = (name_of, "every name") if form.name == "names" else (part, "")
         parts = {m.name: answer(m, self.answers.get(m.name, self.answers.get(every))) for m in form.metrics}
+        if form.name == "categories":
+            parts = {m.name: m.labels[0] for m in form.metrics}
         if form.question_code:
             parts["question_code"] = form.question_code
         return Reply(json.dumps(parts), USAGE)

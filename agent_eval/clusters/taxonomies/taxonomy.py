@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
 
 from agent_eval.clusters.cluster_registry import Space, targets
 from agent_eval.clusters.failures import FAILURE_METRICS
 from agent_eval.clusters.naming import Case, cases_of, shown_texts
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import sanitize, sanitize_line
 from agent_eval.formats.validation_messages import first_problem
 from agent_eval.formats.yaml import YamlError, read_document, read_text
 from agent_eval.metrics.base import NO_FAILURE
@@ -29,8 +30,23 @@ NONE = "none of these"
 """What a model answers if no category describes a cluster."""
 _HERE = Path(__file__).parent
 
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
+Words = Annotated[
+    str,
+    BeforeValidator(lambda value: " ".join(sanitize(value).split()) if isinstance(value, str) else value),
+    StringConstraints(min_length=1, max_length=500),
+]
+
+
+def _is_plain(name: str) -> str:
+    if name != name.strip() or name != sanitize_line(name):
+        raise ValueError(
+            f"{sanitize_line(name)!r} has control characters, line breaks, or blanks at its ends; remove them"
+        )
+    return name
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_is_plain)]
+"""A line that tables, prompts and terminals show as it is; blanks at the ends are refused, as names must stay distinct."""
 Several = Annotated[
     tuple[Name, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
@@ -143,7 +159,7 @@ def read_taxonomy(name: str, root: Path) -> Taxonomy | None:
 
 def _invalid(name: str, line: int | None, reason: str) -> TaxonomyError:
     return TaxonomyError(
-        f"taxonomy {name}{f':{line}' if line else ''}: {reason}. Fix the file and run again."
+        f"taxonomy {name}{f':{line}' if line else ''}: {reason}{'' if reason.endswith('?') else '.'} Fix the file and run again."
     )
 
 

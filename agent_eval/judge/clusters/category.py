@@ -4,7 +4,7 @@ Up to five clusters with the same candidates share a call. The key of an answer 
 cluster and on the candidates with their meanings, so another taxonomy asks only about clusters with other candidates.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from agent_eval.clusters.naming import Case
 from agent_eval.clusters.taxonomies.taxonomy import NONE
 from agent_eval.formats.hashing import digest
-from agent_eval.judge.clusters.naming import PER_CALL, first_model, hidden, shown_case
+from agent_eval.judge.clusters.naming import PER_CALL, first_model, hidden, keys_by_cluster, shown_case
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence
 from agent_eval.judge.llm.panel import Panel
@@ -133,10 +133,8 @@ def categories_of(
         withheld: Names to hide from the model, of all agents.
         watch: Callback that receives the progress.
     """
-    blinded = [hidden(case, list(withheld)) for case in cases]
-    asked = list(_batches(blinded, candidates))
-    keys = {name: key for question in asked for name, key in question.keys.items()}
-    sequences = [QuestionSequence([question]) for question in asked]
+    sequences = category_questions(cases, candidates, withheld)
+    keys = keys_by_cluster(sequences)
     given = first_model(panel).answers(
         sequences, lookup(keys.values()), prompt_format=SortingFormat, watch=watch
     )
@@ -144,13 +142,21 @@ def categories_of(
     return {name: str(answer.label) for name, answer in answers.items() if isinstance(answer, Scored)}
 
 
-def _batches(cases: Iterable[Case], candidates: Mapping[str, Mapping[str, str]]) -> Iterator[Sorting]:
+def category_questions(
+    cases: Sequence[Case],
+    candidates: Mapping[str, Mapping[str, str]],
+    withheld: Iterable[BlindedTerms] = (),
+) -> list[QuestionSequence]:
+    """Return the questions for the categories of the clusters, up to five clusters with the same candidates each."""
     same: dict[tuple[tuple[str, str], ...], list[Case]] = {}
     for case in cases:
-        same.setdefault(tuple(candidates[case.cluster_id].items()), []).append(case)
-    for of_candidates, held in same.items():
-        for i in range(0, len(held), PER_CALL):
-            yield Sorting.of(held[i : i + PER_CALL], dict(of_candidates))
+        blinded = hidden(case, list(withheld))
+        same.setdefault(tuple(candidates[case.cluster_id].items()), []).append(blinded)
+    return [
+        QuestionSequence([Sorting.of(blinded[i : i + PER_CALL], dict(of_candidates))])
+        for of_candidates, blinded in same.items()
+        for i in range(0, len(blinded), PER_CALL)
+    ]
 
 
 def category_prompt(cases: Sequence[Case], anchors: Mapping[str, str], secret: bytes) -> Prompt:

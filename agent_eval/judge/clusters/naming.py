@@ -159,10 +159,8 @@ def names_of(
         withheld: Names to hide from the model. Clusters span agents, so these are the names of all agents.
         watch: Callback that receives the progress.
     """
-    blinded = [hidden(case, list(withheld)) for case in cases]
-    asked = [Naming.of(blinded[i : i + PER_CALL]) for i in range(0, len(blinded), PER_CALL)]
-    keys = {name: key for question in asked for name, key in question.keys.items()}
-    sequences = [QuestionSequence([question]) for question in asked]
+    sequences = naming_questions(cases, withheld)
+    keys = keys_by_cluster(sequences)
     given = first_model(panel).answers(
         sequences, lookup(keys.values()), prompt_format=NamingFormat, watch=watch
     )
@@ -171,6 +169,18 @@ def names_of(
         {name: _name(answer) for name, answer in answers.items() if isinstance(answer, Scored)},
         {n: f"{a.reason}: {a.detail}" for n, a in answers.items() if isinstance(a, Unscored)},
     )
+
+
+def naming_questions(cases: Sequence[Case], withheld: Iterable[BlindedTerms] = ()) -> list[QuestionSequence]:
+    """Return the questions for the names of the clusters, five clusters each."""
+    blinded = [hidden(case, list(withheld)) for case in cases]
+    parts = (blinded[i : i + PER_CALL] for i in range(0, len(blinded), PER_CALL))
+    return [QuestionSequence([Naming.of(part)]) for part in parts]
+
+
+def keys_by_cluster(sequences: Iterable[QuestionSequence]) -> dict[str, str]:
+    """Return the question key by cluster id of questions about clusters."""
+    return {name: key for s in sequences for question in s.questions for name, key in question.keys.items()}
 
 
 def first_model(panel: Panel) -> Panel:

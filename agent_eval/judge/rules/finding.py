@@ -171,5 +171,4 @@ SHOULD_HAVE = {
 
 def general_cause(metric: Metric, label: str) -> Cause:
     """Return the cause of a failure that a rule found: the description of its label in the metric."""
-    described = {**metric.anchors, **metric.by_rule}
-    return Cause(label, described.get(label), SHOULD_HAVE.get(label))
+    return Cause(label, metric.described.get(label), SHOULD_HAVE.get(label))
