@@ -240,11 +240,15 @@ def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
         "agent_id": "a",
         "examples": ["c#0"],
         "first_seen": date(2026, 5, 1),
+        "since_day": date(2026, 4, 1),
     }
     clusters = pl.DataFrame(
-        [{**known, "cluster_id": "E-1", "title": "Wrong."}, {**known, "cluster_id": "E-2", "title": "Worse.", "severity": "critical"}]
+        [{**known, "title": "Worse.", "severity": "critical"}, {**known, "title": "Wrong."}]
     )  # fmt: skip
-    assert worst_of(clusters) == "Worst error (critical): Worse – a, c#0, since 2026-05-01"
+    assert worst_of(clusters) == "Worst error (critical), a, since 2026-04-01: Worse – c#0"
+    untimed = clusters.with_columns(since_day=pl.lit(None, pl.Date))
+    imported = "first found on 2026-05-01 (its conversations have no times)"
+    assert worst_of(untimed) == f"Worst error (critical), a, {imported}: Worse – c#0"
     assert worst_of(clusters.clear()) == ""
     gates = pl.DataFrame({"agent_id": ["a", "b"], "result": ["unknown", "passed"]})
     assert gates_answer(gates) == "All gates passed by b"

@@ -52,10 +52,11 @@ def board_page(
     changes: pl.DataFrame,
     logs: pl.DataFrame,
     gates: pl.DataFrame,
-    clusters: pl.DataFrame,
+    worst: pl.DataFrame,
 ) -> dict[str, Any]:
     """Return the content of a version's board; the frames may contain other versions too.
 
+    `worst` is the worst error cluster of the version with the day of `first_days`; no row without errors.
     Agents in table log_leaderboard (`logs`) are listed in a separate section, not among agents with a composite.
     """
     of_version = pl.col("methodology_version") == version
@@ -64,7 +65,6 @@ def board_page(
     rows = in_reading_order(on_board.join(of_logs, on="agent_id", how="anti", maintain_order="left"))
     standings = tuple(standing(row, paths) for row in rows.to_dicts())
     of_gates = gates.filter(of_version)
-    of_clusters = clusters.filter(of_version)
     of_board = changes.filter(of_version).sort("changed_at", descending=True, maintain_order=True)
     return {
         "version": version,
@@ -72,7 +72,7 @@ def board_page(
         "standings": standings,
         "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
-        "worst": worst_of(of_clusters),
+        "worst": worst_of(worst),
         "gates": gates_answer(of_gates),
         "picture": _picture(standings),
         "outcomes": words.outcomes(in_reading_order(on_board)),

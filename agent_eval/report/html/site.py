@@ -8,10 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.clusters.worst import worst_clusters
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import in_version_order
 from agent_eval.report import about
 from agent_eval.report.calibration import calibration_page
+from agent_eval.report.conclusions import with_first_day
 from agent_eval.report.downloads import csv_text, json_text
 from agent_eval.report.html import agent, methodology
 from agent_eval.report.html import board_pages as board
@@ -265,10 +267,16 @@ def _board_pages(
             changes=boards["board_changes"],
             logs=boards["log_leaderboard"],
             gates=site.gates,
-            clusters=site.read("error_clusters", pl.DataFrame({"methodology_version": [version]})),
+            worst=_worst(site, version),
         )
         for path in wanted:
             yield path, templates[path], content
+
+
+def _worst(site: Site, version: str) -> pl.DataFrame:
+    """Return the worst error cluster of a version, with its first day; no row without errors."""
+    clusters = site.read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
+    return with_first_day(site.read, worst_clusters(clusters, 1), clusters)
 
 
 def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], version: str) -> Page:
