@@ -27,7 +27,14 @@ from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters, decide_proposals, proposals
 from agent_eval.project.report import reader
 from agent_eval.report.asset_pages.clusters import most_severe_first
-from agent_eval.report.conclusions import changes_since, clusters_answer, first_days, since_when
+from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
+from agent_eval.report.conclusions import (
+    changes_since,
+    clusters_answer,
+    failing_tools,
+    first_days,
+    since_when,
+)
 from agent_eval.simulate.case_formats import (
     CaseFormat,
     failure_line,
@@ -92,7 +99,8 @@ def errors(
         print_json(rows.drop("since_day"))
         return
     _print(rows, out, version, since, of_version)
-    for line in notes:
+    calls = project.store.counts(table("tool_calls"), pairs.select("agent_id"), columns=CALLS)
+    for line in filter(None, (failing_tools(tool_counts(calls)), *notes)):
         out.print(line, markup=False)
 
 

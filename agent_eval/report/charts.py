@@ -282,6 +282,8 @@ def _labelled(points: Sequence[ScatterPoint]) -> tuple[ScatterPoint, ...]:
         right = left + _LETTER * len(name)
         for step in (0, 1, -1, 2, -2, 3, -3):
             y = round(point.y + 4 + step * _LINE, 1)
+            if not 10 <= y <= Scatter.bottom:
+                continue
             if not any(a < right and left < b and abs(y - other) < _LINE for a, b, other in taken):
                 taken.append((left, right, y))
                 labelled.append(replace(point, label=(name, at, y)))

@@ -89,9 +89,12 @@ def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:
 def clusters_answer(rows: pl.DataFrame) -> str:
     """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
 
+    Clusters with all their findings in another one are not counted.
+
     Args:
         rows: Rows of table error_clusters with the column of `first_days`, most severe first.
     """
+    rows = rows.filter(pl.col("same_as").is_null())
     if rows.is_empty():
         return "No failure was found."
     counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
@@ -111,6 +114,27 @@ def since_when(cluster: Mapping[str, Any]) -> str:
     if cluster["since_day"] is None:
         return f"first found on {cluster['first_seen']} (its conversations have no times)"
     return f"since {cluster['since_day']}"
+
+
+def failing_tools(calls: pl.DataFrame) -> str:
+    """Return which tools failed most often, e.g. 'Failed tool calls: search 9 of 21, book 2 of 40.'; empty without calls.
+
+    Args:
+        calls: Rows of `asset_pages.ingest.tool_counts`; the agents of a tool are added up.
+    """
+    counted = calls.group_by("name").agg(pl.col("n", "n_errors", "n_unknown").sum())
+    if counted.is_empty():
+        return ""
+    failing = counted.filter(pl.col("n_errors") > 0).sort(
+        "n_errors", pl.col("n_errors") / pl.col("n"), "name", descending=[True, True, False]
+    )
+    tools = [
+        f"{_cut(one_line(row['name']))} {row['n_errors']:,} of {row['n']:,}" for row in failing.to_dicts()
+    ]
+    n, n_unknown = counted["n"].sum(), counted["n_unknown"].sum()
+    failed = _listed(tools) if tools else f"none of {n:,}"
+    silent = f"; of {n_unknown:,} no result says whether they failed" if n_unknown else ""
+    return f"Failed tool calls: {failed}{silent}."
 
 
 def first_days(read: Callable[..., pl.DataFrame], clusters: pl.DataFrame) -> pl.DataFrame:
