@@ -89,12 +89,12 @@ def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:
 def clusters_answer(rows: pl.DataFrame) -> str:
     """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
 
-    Clusters with all their findings in another one are not counted.
+    Clusters with all their findings in another one, and those that the agent no longer has, are not counted.
 
     Args:
         rows: Rows of table error_clusters with the column of `first_days`, most severe first.
     """
-    rows = rows.filter(pl.col("same_as").is_null())
+    rows = rows.filter(pl.col("same_as").is_null(), pl.col("n_turns") > 0)
     if rows.is_empty():
         return "No failure was found."
     counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
@@ -201,6 +201,13 @@ def unknown(
         )
     parts += [f"{count_of(n_refused, 'record')} rejected"] if n_refused else []
     return f"{'; '.join(parts)}."
+
+
+def next_steps(agent: str, n_unasked: int = 0) -> str:
+    """Return the commands to continue with: for this agent, and for questions that no judge was asked."""
+    judge = "agent-eval run --judge MODEL --dry-run · " if n_unasked else ""
+    of_agent = f"--agent {one_line(agent)}"
+    return f"Next: {judge}agent-eval summary {of_agent} · agent-eval errors {of_agent} · agent-eval gate"
 
 
 def gates_counts(gates: pl.DataFrame) -> str:

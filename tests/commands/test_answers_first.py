@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.project import Project
-from agent_eval.report.asset_pages.ingest import tool_counts
+from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
 from agent_eval.report.conclusions import (
+    clusters_answer,
     comparison,
     failing_tools,
     gates_answer,
@@ -141,7 +142,7 @@ def test_ratings_of_one_are_not_a_hundred_percent() -> None:
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
     "command",
-    ["summary --since yesterday", "compare harbor-desk quill-help --difference 3", "compare harbor-desk"],
+    ["compare harbor-desk quill-help --difference 3", "compare harbor-desk"],
 )
 def test_an_option_that_would_have_no_effect_is_refused(command: str) -> None:
     assert CliRunner().invoke(app, command.split()).exit_code == 2
@@ -235,6 +236,19 @@ def test_a_comparison_says_the_verdict_and_how_much_would_tell(
     assert comparison(ROW | changes, needed, width) == said
 
 
+def test_errors_that_are_gone_or_have_two_labels_are_not_counted() -> None:
+    known = {"agent_id": "a", "examples": ["c#0"], "since_day": date(2026, 4, 1), "severity": "high"}
+    rows = pl.DataFrame(
+        [
+            {**known, "cluster_id": "E-1", "title": "Gone", "n_turns": 0, "same_as": None, "severity": "critical"},
+            {**known, "cluster_id": "E-2", "title": "Here", "n_turns": 2, "same_as": None},
+            {**known, "cluster_id": "E-3", "title": "Here too", "n_turns": 2, "same_as": "E-2"},
+        ]
+    )  # fmt: skip
+    assert clusters_answer(rows) == "1 error cluster: 1 high. Worst: Here, a, c#0, since 2026-04-01."
+    assert clusters_answer(rows[:1]) == "No failure was found."
+
+
 def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
     known = {
         "severity": "high",
@@ -270,7 +284,7 @@ def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
                 ("a", "bo\nok\x1b[31m", True, 2),
                 ("a", "ask", True, 1),
             ],
-            "Failed tool calls: bo ok[31m 2 of 2, find 2 of 6, ask 1 of 1.",
+            "Failed tool calls: bo ok�[31m 2 of 2, find 2 of 6, ask 1 of 1.",
         ),
         (
             [("a", name, True, n) for n, name in enumerate("defgh", start=1)],
@@ -283,7 +297,7 @@ def test_the_tool_that_fails_most_comes_first(
 ) -> None:
     counted = pl.DataFrame(calls, {"agent_id": pl.String, "name": pl.String, "is_error": pl.Boolean, "n": pl.Int64}, orient="row")  # fmt: skip
     assert failing_tools(tool_counts(counted)) == said
-    each = counted.select(pl.exclude("n").repeat_by("n")).explode(pl.all())
+    each = counted.select(pl.exclude("n").repeat_by("n")).explode(CALLS)
     assert tool_counts(each).equals(tool_counts(counted))
 
 

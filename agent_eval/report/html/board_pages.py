@@ -9,7 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
 from agent_eval.report.charts import IntervalMark, RankedAgent, Scatter, scatter, span
-from agent_eval.report.conclusions import gates_answer, worst_of
+from agent_eval.report.conclusions import gates_answer, leader, next_steps, unknown, worst_of
 from agent_eval.report.html.summary import Badge, badge, log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -71,11 +71,15 @@ def board_page(
         "methodology": methodologies[version],
         "standings": standings,
         "logs": log_rows(of_logs, paths),
-        "leads": words.leads(rows),
+        "leads": words.leads(rows) or [leader(rows, of_logs)],
         "worst": worst_of(worst),
         "gates": gates_answer(of_gates),
         "picture": _picture(standings),
-        "outcomes": words.outcomes(in_reading_order(on_board)),
+        "outcomes": [
+            unknown(rows, of_gates, 0, 0),
+            *words.outcomes(in_reading_order(on_board)),
+            *_next(worst, rows, of_logs),
+        ],
         "templates": sorted({s.row["template"] or "no template" for s in standings}),
         "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
         "n_ranked": rows["rank"].count(),
@@ -84,6 +88,13 @@ def board_page(
         "changes": words.readable_changes(of_board.head(CHANGES)).rows(),
         "n_changes": of_board.height,
     }
+
+
+def _next(worst: pl.DataFrame, rows: pl.DataFrame, logs: pl.DataFrame) -> list[str]:
+    """Return the commands to continue with, for the agent with the worst error, else for the first one."""
+    agents = pl.concat([frame.select("agent_id") for frame in (worst, rows, logs)])
+    is_unasked = logs["n_unasked"].sum() > 0 and logs["n_scored"].sum() == 0
+    return [next_steps(agents["agent_id"][0], is_unasked)] if agents.height else []
 
 
 def _picture(standings: Sequence[Standing]) -> Scatter | None:
