@@ -272,7 +272,10 @@ def scatter(agents: Sequence[RankedAgent]) -> Scatter:
 
 
 def _labelled(points: Sequence[ScatterPoint]) -> tuple[ScatterPoint, ...]:
-    """Return the points with their labels, none of which covers another one; a label moves up or down by three lines."""
+    """Return the points with their labels, none of which covers another one or, where there is room, another point.
+
+    A label moves up or down by at most three lines.
+    """
     taken: list[tuple[float, float, float]] = []  # left, right, y
     labelled = []
     for point in points:
@@ -280,14 +283,19 @@ def _labelled(points: Sequence[ScatterPoint]) -> tuple[ScatterPoint, ...]:
         at = point.x + (-9 if point.anchor == "end" else 9)
         left = at - _LETTER * len(name) if point.anchor == "end" else at
         right = left + _LETTER * len(name)
-        for step in (0, 1, -1, 2, -2, 3, -3):
-            y = round(point.y + 4 + step * _LINE, 1)
-            if not 10 <= y <= Scatter.bottom:
-                continue
-            if not any(a < right and left < b and abs(y - other) < _LINE for a, b, other in taken):
-                taken.append((left, right, y))
-                labelled.append(replace(point, label=(name, at, y)))
-                break
+        ys = [round(point.y + 4 + step * _LINE, 1) for step in (0, 1, -1, 2, -2, 3, -3)]
+        free = [
+            y
+            for y in ys
+            if 10 <= y <= Scatter.bottom
+            and not any(a < right and left < b and abs(y - other) < _LINE for a, b, other in taken)
+        ]
+        clear = [
+            y for y in free if not any(left - 5 < p.x < right + 5 and abs(y - 5 - p.y) < 10 for p in points)
+        ]
+        if y := next(iter((*clear, *free)), None):
+            taken.append((left, right, y))
+            labelled.append(replace(point, label=(name, at, y)))
         else:
             labelled.append(point)
     return tuple(labelled)
