@@ -22,11 +22,13 @@ N_QUOTES = 100
 def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
     """Return the first `n` rows of error_clusters by severity and then by number of turns, one per cluster.
 
-    Equal ones are in the order of agents and cluster ids, whatever the order of the rows.
+    Clusters with all their findings in another one are omitted. Equal ones are in the order of agents and cluster ids,
+    whatever the order of the rows.
     """
     order = [pl.col("severity").cast(SEVERITY), pl.col("n_turns")]
     return (
-        error_clusters.sort(*order, "agent_id", "cluster_id", descending=[True, True, False, False])
+        error_clusters.filter(pl.col("same_as").is_null())
+        .sort(*order, "agent_id", "cluster_id", descending=[True, True, False, False])
         .unique("cluster_id", keep="first", maintain_order=True)
         .head(n)
     )

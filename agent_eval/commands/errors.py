@@ -18,15 +18,23 @@ from agent_eval.clusters import trends
 from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.clusters import N_EXAMPLES
 from agent_eval.clusters.worst import failures_to_quote
-from agent_eval.commands.results.since import days_of, trends_since, without_time
+from agent_eval.commands.results.since import trends_since, without_time
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters, decide_proposals, proposals
+from agent_eval.project.report import reader
 from agent_eval.report.asset_pages.clusters import most_severe_first
-from agent_eval.report.conclusions import changes_since, clusters_answer, since_when
+from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
+from agent_eval.report.conclusions import (
+    changes_since,
+    clusters_answer,
+    failing_tools,
+    first_days,
+    since_when,
+)
 from agent_eval.simulate.case_formats import (
     CaseFormat,
     failure_line,
@@ -37,7 +45,7 @@ from agent_eval.simulate.case_formats import (
 from agent_eval.simulate.regression import SUITE_OF_REGRESSIONS, NotExportableError, regression
 from agent_eval.simulate.scenarios import SUFFIX
 from agent_eval.tables import table
-from agent_eval.transcripts.days import CONVERSATION, day_of
+from agent_eval.transcripts.days import day_of
 
 WIDTH = 100
 _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
@@ -80,7 +88,9 @@ def errors(
     clusters = project.store.read(table("error_clusters"), pairs)
     compared, notes = _compared(project, version, some, since)
     rows = _joined(clusters, compared, project.store.read(table("error_registry")))
-    rows = rows.join(_first_days(project, pairs), on="cluster_id", how="left", maintain_order="left")
+    rows = rows.join(
+        first_days(reader(project), clusters), on="cluster_id", how="left", maintain_order="left"
+    )
     issues = project.store.read(table("error_issues"), pairs).select(*_CLUSTER, *_OF_ISSUE.values())
     of_issue = issues.rename({old: new for new, old in _OF_ISSUE.items()})
     rows = rows.join(of_issue, on=_CLUSTER, how="left", maintain_order="left")
@@ -89,17 +99,9 @@ def errors(
         print_json(rows.drop("since_day"))
         return
     _print(rows, out, version, since, of_version)
-    for line in notes:
+    calls = project.store.counts(table("tool_calls"), pairs.select("agent_id"), columns=CALLS)
+    for line in filter(None, (failing_tools(tool_counts(calls)), *notes)):
         out.print(line, markup=False)
-
-
-def _first_days(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the first day on which each cluster occurred, `since_day`; null if its conversations have no times."""
-    failures = project.store.read(table("failures"), pairs)
-    where = failures.select("methodology_version", *CONVERSATION).unique()
-    days = days_of(project, project.store.read(table("transcripts"), where))
-    located = failures.select("cluster_id", *CONVERSATION).join(days, on=CONVERSATION, how="left")
-    return located.group_by("cluster_id").agg(since_day=pl.col("day").min())
 
 
 def consolidate(project: Project, out: Console) -> None:

@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 from agent_eval.defs.dagster_internals import log_materializations, release_outputs
 from agent_eval.defs.observations import new_observations, observed, report
-from agent_eval.defs.partitions import key_frame
+from agent_eval.defs.partitions import current_last, key_frame
 from agent_eval.defs.resources import is_project_in_hand, project_of_run, scope_of_run
 from agent_eval.formats.spill import Rows, frames_of
 from agent_eval.project import Project
@@ -77,7 +77,8 @@ class TableIO(dg.ConfigurableIOManager):
         if not context.has_asset_partitions:  # the table has no partitions, so rows are only added
             self._store.upsert(target, pl.concat(frames_of(obj)), run_id=context.run_id)
             return
-        keys = context.asset_partition_keys
+        current = [m.version for m in self._project.registry.all() if m.status == "current"]
+        keys = current_last(context.asset_partitions_def, context.asset_partition_keys, current[-1:])
         partitions = key_frame(context.asset_partitions_def, keys)
         self._refuse_edited(partitions)
         record = record_of(self._project, self._found, target.name, obj, partitions)

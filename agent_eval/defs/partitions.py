@@ -92,6 +92,18 @@ def key_frame(partitions: dg.PartitionsDefinition | None, keys: Iterable[str]) -
     return pl.DataFrame({column: list(keys)}, schema=_strings([column]))
 
 
+def current_last(
+    partitions: dg.PartitionsDefinition | None, keys: Iterable[str], current: Collection[str]
+) -> list[str]:
+    """Return partition keys in order, with those of the current methodology version last.
+
+    Dagster gives the keys of a run in no order, and its page of an asset shows the partition that was reported last.
+    """
+    ordered = sorted(keys)
+    of_key = dict(zip(ordered, key_frame(partitions, ordered).to_dicts(), strict=True))
+    return sorted(ordered, key=lambda key: of_key[key].get("methodology_version") in current)
+
+
 def _strings(columns: Iterable[str]) -> dict[str, type[pl.String]]:
     return dict.fromkeys(columns, pl.String)
 

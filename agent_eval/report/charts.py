@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 RADIUS = 100.0
 RATINGS = (1, 2, 3, 4, 5)
@@ -191,6 +191,9 @@ class ScatterPoint:
     is_front: bool
     anchor: str  # SVG text-anchor of the label
     words: str  # the values as text, for screen readers and tooltips
+    label: tuple[str, float, float] | None = (
+        None  # the name, cut, and its place; None where others leave no room
+    )
 
 
 @dataclass(frozen=True)
@@ -204,9 +207,9 @@ class Scatter:
     marks: tuple[tuple[float, str], ...]  # positions and labels on the axis of scores
     unknown: float | None  # position of the agents without a known cost; None if there are none
 
-    width = 640
-    height = 312
-    left, top, right, bottom = 46, 12, 610, 262
+    width = 380
+    height = 400
+    left, top, right, bottom = 40, 12, 362, 346
 
 
 @dataclass(frozen=True)
@@ -259,16 +262,48 @@ def scatter(agents: Sequence[RankedAgent]) -> Scatter:
         (i, sorted((p.x, p.y) for p in points if p.is_front and p.group == i)) for i in range(len(templates))
     )
     return Scatter(
-        points=tuple(points),
+        points=_labelled(points),
         groups=templates,
         fronts=tuple((i, _polygon(front)) for i, front in fronts if len(front) > 1),
-        ticks=tuple((x(most * i / 4), f"${most * i / 4:.3g}") for i in range(5)),
+        ticks=tuple((x(most * i / 2), f"${most * i / 2:.3g}") for i in range(3)),
         marks=tuple((y(score), str(score)) for score in (0, 25, 50, 75, 100)),
         unknown=unknown,
     )
 
 
-_UNKNOWN_COST = 130  # width of the part for agents without a known cost
+def _labelled(points: Sequence[ScatterPoint]) -> tuple[ScatterPoint, ...]:
+    """Return the points with their labels, none of which covers another one or, where there is room, another point.
+
+    A label moves up or down by at most three lines.
+    """
+    taken: list[tuple[float, float, float]] = []  # left, right, y
+    labelled = []
+    for point in points:
+        name = point.name if len(point.name) <= _LONGEST_NAME else f"{point.name[: _LONGEST_NAME - 1]}…"
+        at = point.x + (-9 if point.anchor == "end" else 9)
+        left = at - _LETTER * len(name) if point.anchor == "end" else at
+        right = left + _LETTER * len(name)
+        ys = [round(point.y + 4 + step * _LINE, 1) for step in (0, 1, -1, 2, -2, 3, -3)]
+        free = [
+            y
+            for y in ys
+            if 10 <= y <= Scatter.bottom
+            and not any(a < right and left < b and abs(y - other) < _LINE for a, b, other in taken)
+        ]
+        clear = [
+            y for y in free if not any(left - 5 < p.x < right + 5 and abs(y - 5 - p.y) < 10 for p in points)
+        ]
+        if y := next(iter((*clear, *free)), None):
+            taken.append((left, right, y))
+            labelled.append(replace(point, label=(name, at, y)))
+        else:
+            labelled.append(point)
+    return tuple(labelled)
+
+
+_LONGEST_NAME, _LETTER, _LINE = 20, 8.5, 16
+"""Of a label: the maximum number of characters, the width of one and the height of a line in SVG units."""
+_UNKNOWN_COST = 110  # width of the part for agents without a known cost
 
 
 def _round_up(value: float) -> float:

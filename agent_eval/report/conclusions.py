@@ -1,17 +1,18 @@
 """Say in one line each what a run showed: who leads, the worst finding, what is unknown."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from agent_eval.clusters.worst import worst_clusters
+from agent_eval.clusters.worst import CLUSTER
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.report.board import composite, leads
 from agent_eval.report.quality import headline, interval_of, value_of
 from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.quality import COST
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
+from agent_eval.transcripts.days import CONVERSATION, days_of
 
 UNSCORED = ("incomplete", "invalid")
 """States of a board row without a score."""
@@ -88,9 +89,12 @@ def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:
 def clusters_answer(rows: pl.DataFrame) -> str:
     """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
 
+    Clusters with all their findings in another one, and those that the agent no longer has, are not counted.
+
     Args:
-        rows: Rows of table error_clusters, most severe first.
+        rows: Rows of table error_clusters with the column of `first_days`, most severe first.
     """
+    rows = rows.filter(pl.col("same_as").is_null(), pl.col("n_turns") > 0)
     if rows.is_empty():
         return "No failure was found."
     counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
@@ -103,15 +107,60 @@ def clusters_answer(rows: pl.DataFrame) -> str:
 
 
 def since_when(cluster: Mapping[str, Any]) -> str:
-    """Return since when a cluster occurs: `since_day`, the first day of its conversations, if the row has this column.
+    """Return since when a cluster occurs: `since_day`, the first day of its conversations.
 
     Without a time in its conversations, only the day of the run that first found it is known.
     """
-    if "since_day" not in cluster:
-        return f"since {cluster['first_seen']}"
     if cluster["since_day"] is None:
         return f"first found on {cluster['first_seen']} (its conversations have no times)"
     return f"since {cluster['since_day']}"
+
+
+def failing_tools(calls: pl.DataFrame) -> str:
+    """Return which tools failed most often, e.g. 'Failed tool calls: search 9 of 21, book 2 of 40.'; empty without calls.
+
+    Args:
+        calls: Rows of `asset_pages.ingest.tool_counts`; the agents of a tool are added up.
+    """
+    counted = calls.group_by("name").agg(pl.col("n", "n_errors", "n_unknown").sum())
+    if counted.is_empty():
+        return ""
+    failing = counted.filter(pl.col("n_errors") > 0).sort(
+        "n_errors", pl.col("n_errors") / pl.col("n"), "name", descending=[True, True, False]
+    )
+    tools = [
+        f"{_cut(one_line(row['name']))} {row['n_errors']:,} of {row['n']:,}" for row in failing.to_dicts()
+    ]
+    n, n_unknown = counted["n"].sum(), counted["n_unknown"].sum()
+    failed = _listed(tools) if tools else f"none of {n:,}"
+    silent = f"; of {n_unknown:,} no result says whether they failed" if n_unknown else ""
+    return f"Failed tool calls: {failed}{silent}."
+
+
+def first_days(read: Callable[..., pl.DataFrame], clusters: pl.DataFrame) -> pl.DataFrame:
+    """Return the first day on which each cluster occurred: `cluster_id`, `since_day`.
+
+    `since_day` is null if the cluster's conversations have no times; a cluster without failures has no row.
+
+    Args:
+        read: A function that reads the rows of a stored table that match keys: name, keys, columns.
+        clusters: Rows of table error_clusters.
+    """
+    failures = read("failures", clusters.select(CLUSTER), columns=[*CLUSTER, "conversation_id"])
+    where = failures.select("methodology_version", *CONVERSATION).unique()
+    days = days_of(read, read("transcripts", where))
+    located = failures.select("cluster_id", *CONVERSATION).join(
+        days.unique(CONVERSATION), on=CONVERSATION, how="left"
+    )
+    return located.group_by("cluster_id").agg(since_day=pl.col("day").min())
+
+
+def with_first_day(
+    read: Callable[..., pl.DataFrame], shown: pl.DataFrame, clusters: pl.DataFrame
+) -> pl.DataFrame:
+    """Return rows of table error_clusters (`shown`) with `since_day` of the first one, over all its rows in `clusters`."""
+    of_first = clusters.join(shown.head(1), on="cluster_id", how="semi")
+    return shown.join(first_days(read, of_first), on="cluster_id", how="left", maintain_order="left")
 
 
 def changes_since(rows: pl.DataFrame, since: str) -> str:
@@ -154,6 +203,13 @@ def unknown(
     return f"{'; '.join(parts)}."
 
 
+def next_steps(agent: str, n_unasked: int = 0) -> str:
+    """Return the commands to continue with: for this agent, and for questions that no judge was asked."""
+    judge = "agent-eval run --judge MODEL --dry-run · " if n_unasked else ""
+    of_agent = f"--agent {one_line(agent)}"
+    return f"Next: {judge}agent-eval summary {of_agent} · agent-eval errors {of_agent} · agent-eval gate"
+
+
 def gates_counts(gates: pl.DataFrame) -> str:
     """Return the results of gates in one clause, e.g. 'Gates: 8 failed, 6 unknown, 41 passed'."""
     if gates.is_empty():
@@ -193,14 +249,14 @@ def gates_answer(gates: pl.DataFrame) -> str:
 
 
 def worst_of(clusters: pl.DataFrame) -> str:
-    """Return the worst error with its agent and place, e.g. 'Worst error (high): …'; empty without errors.
+    """Return the worst error with its agent, first day and place, e.g. 'Worst error (high), a, …'; empty without errors.
 
     Args:
-        clusters: Rows of table error_clusters under one version.
+        clusters: Rows of table error_clusters with the column of `first_days`, most severe first.
     """
-    for row in worst_clusters(clusters, 1).to_dicts():
-        place = ", ".join(map(one_line, (row["agent_id"], *row["examples"][:1])))
-        return f"Worst error ({row['severity']}): {_title(row)} – {place}, since {row['first_seen']}"
+    for row in clusters.head(1).to_dicts():
+        place = "".join(f" – {one_line(example)}" for example in row["examples"][:1])
+        return f"Worst error ({row['severity']}), {one_line(row['agent_id'])}, {since_when(row)}: {_title(row)}{place}"
     return ""
 
 

@@ -1,6 +1,7 @@
 """Find the days of conversations, from the times of their messages or the dates of their sessions."""
 
 import datetime
+from collections.abc import Callable
 
 import polars as pl
 
@@ -47,3 +48,16 @@ def conversation_days(
         .join(timed, on=CONVERSATION, how="left", maintain_order="left")
         .select(*CONVERSATION, day=pl.coalesce("time", "session_date"))
     )
+
+
+def days_of(read: Callable[..., pl.DataFrame], conversations: pl.DataFrame) -> pl.DataFrame:
+    """Return the day of each of these conversations (see `conversation_days`).
+
+    Args:
+        read: A function that reads the rows of a stored table that match keys: name, keys, columns.
+        conversations: Columns `agent_id`, `conversation_id` and `session_id`.
+    """
+    sessions = read("sessions", conversations.select("agent_id").unique())
+    keys = conversations.select(CONVERSATION).unique()
+    turns = read("turns", keys, columns=[*CONVERSATION, "messages"])
+    return conversation_days(conversations, sessions, turns)

@@ -12,8 +12,11 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.project import Project
+from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
 from agent_eval.report.conclusions import (
+    clusters_answer,
     comparison,
+    failing_tools,
     gates_answer,
     leader,
     passing,
@@ -70,7 +73,7 @@ def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
         ),
         ("gate", f"FAILED. {GATES}."),
         ("gate --agent concierge-pa", "PASSED. Gates: 7 passed."),
-        ("errors --agent patchwork-dev", "11 error clusters: 6 high, 5 medium. Worst: false information: "),
+        ("errors --agent patchwork-dev", "7 error clusters: 4 high, 3 medium. Worst: false information: "),
         ("explain quill-help", "quill-help under 1.3.0: composite 70.0, published"),
     ],
 )
@@ -139,7 +142,7 @@ def test_ratings_of_one_are_not_a_hundred_percent() -> None:
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
     "command",
-    ["summary --since 2026-01-01", "compare harbor-desk quill-help --difference 3", "compare harbor-desk"],
+    ["compare harbor-desk quill-help --difference 3", "compare harbor-desk"],
 )
 def test_an_option_that_would_have_no_effect_is_refused(command: str) -> None:
     assert CliRunner().invoke(app, command.split()).exit_code == 2
@@ -233,6 +236,19 @@ def test_a_comparison_says_the_verdict_and_how_much_would_tell(
     assert comparison(ROW | changes, needed, width) == said
 
 
+def test_errors_that_are_gone_or_have_two_labels_are_not_counted() -> None:
+    known = {"agent_id": "a", "examples": ["c#0"], "since_day": date(2026, 4, 1), "severity": "high"}
+    rows = pl.DataFrame(
+        [
+            {**known, "cluster_id": "E-1", "title": "Gone", "n_turns": 0, "same_as": None, "severity": "critical"},
+            {**known, "cluster_id": "E-2", "title": "Here", "n_turns": 2, "same_as": None},
+            {**known, "cluster_id": "E-3", "title": "Here too", "n_turns": 2, "same_as": "E-2"},
+        ]
+    )  # fmt: skip
+    assert clusters_answer(rows) == "1 error cluster: 1 high. Worst: Here, a, c#0, since 2026-04-01."
+    assert clusters_answer(rows[:1]) == "No failure was found."
+
+
 def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
     known = {
         "severity": "high",
@@ -240,15 +256,49 @@ def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
         "agent_id": "a",
         "examples": ["c#0"],
         "first_seen": date(2026, 5, 1),
+        "since_day": date(2026, 4, 1),
     }
     clusters = pl.DataFrame(
-        [{**known, "cluster_id": "E-1", "title": "Wrong."}, {**known, "cluster_id": "E-2", "title": "Worse.", "severity": "critical"}]
+        [{**known, "title": "Worse.", "severity": "critical"}, {**known, "title": "Wrong."}]
     )  # fmt: skip
-    assert worst_of(clusters) == "Worst error (critical): Worse – a, c#0, since 2026-05-01"
+    assert worst_of(clusters) == "Worst error (critical), a, since 2026-04-01: Worse – c#0"
+    untimed = clusters.with_columns(since_day=pl.lit(None, pl.Date))
+    imported = "first found on 2026-05-01 (its conversations have no times)"
+    assert worst_of(untimed) == f"Worst error (critical), a, {imported}: Worse – c#0"
     assert worst_of(clusters.clear()) == ""
     gates = pl.DataFrame({"agent_id": ["a", "b"], "result": ["unknown", "passed"]})
     assert gates_answer(gates) == "All gates passed by b"
     assert gates_answer(gates[:1]) == "Gates: 1 unknown"
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ([], ""),
+        ([("a", "find", False, 3)], "Failed tool calls: none of 3."),
+        ([("a", "find", None, 3)], "Failed tool calls: none of 3; of 3 no result says whether they failed."),
+        (
+            [
+                ("a", "find", True, 2),
+                ("b", "find", False, 4),
+                ("a", "bo\nok\x1b[31m", True, 2),
+                ("a", "ask", True, 1),
+            ],
+            "Failed tool calls: bo ok�[31m 2 of 2, find 2 of 6, ask 1 of 1.",
+        ),
+        (
+            [("a", name, True, n) for n, name in enumerate("defgh", start=1)],
+            "Failed tool calls: h 5 of 5, g 4 of 4, f 3 of 3, 2 more.",
+        ),
+    ],
+)
+def test_the_tool_that_fails_most_comes_first(
+    calls: list[tuple[str, str, bool | None, int]], said: str
+) -> None:
+    counted = pl.DataFrame(calls, {"agent_id": pl.String, "name": pl.String, "is_error": pl.Boolean, "n": pl.Int64}, orient="row")  # fmt: skip
+    assert failing_tools(tool_counts(counted)) == said
+    each = counted.select(pl.exclude("n").repeat_by("n")).explode(CALLS)
+    assert tool_counts(each).equals(tool_counts(counted))
 
 
 def test_what_is_not_known_is_counted_in_the_right_number() -> None:

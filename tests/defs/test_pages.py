@@ -1,10 +1,13 @@
 """Every asset says what it is; after a run its page shows how many rows there are, and what is in them."""
 
+from io import StringIO
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from rich.console import Console
 
+from agent_eval.commands.errors import errors
 from agent_eval.definitions import defs
 from agent_eval.defs.partitions import shape_of as partitions_of
 from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
@@ -51,7 +54,8 @@ def test_every_asset_says_what_it_is_whose_it_is_and_what_its_columns_mean(key: 
 def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_own_partition(
     sample_root: Path,
 ) -> None:
-    with at_home(sample_root), dg.DagsterInstance.get() as instance:
+    with at_home(sample_root) as project, dg.DagsterInstance.get() as instance:
+        current = project.registry.current.version
         for key in KEYS:
             if key in OBSERVED | UNSTORED | {dg.AssetKey("judge_audits")}:
                 continue  # observed, or made by a schedule of their own
@@ -59,10 +63,23 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             assert event is not None, key
             assert event.asset_materialization is not None, key
             shown = event.asset_materialization.metadata
+            if partitions_of(GRAPH.get(key).partitions_def).endswith(
+                "version"
+            ):  # the UI opens with this partition
+                assert str(event.asset_materialization.partition).endswith(current), key
             if key == dg.AssetKey("leaderboard"):
                 assert list(shown)[:2] == ["board", "report"]
                 address = str(shown["report"].value).partition("/report/")[2]
                 assert served_page(Project.open(sample_root), address) is not None
+            if key == dg.AssetKey("error_trends"):
+                out = Console(width=1_000, file=StringIO())
+                errors(project, out, version=current, agents=(), since=None, as_json=False)
+                answer = str(shown["answer"].value)
+                assert " ".join(out.file.getvalue().split()).startswith(answer)  # type: ignore[attr-defined]
+                home = (served_page(project, "index.html") or b"").decode()
+                assert (
+                    answer.rpartition(", ")[2].removesuffix(".") in home
+                )  # since when the worst error occurs
             n_rows = shown["dagster/partition_row_count"].value
             assert isinstance(n_rows, int), key
             assert (shown["preview"].value == "no rows") == (n_rows == 0), key

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.defs.partitions import PAIRS, chunks, key_frame, rectangles, stretches
+from agent_eval.defs.partitions import PAIRS, chunks, current_last, key_frame, rectangles, stretches
 from agent_eval.tables.agent_version import AgentVersion
 
 AGENTS = ["a", "b", "c", "d"]
@@ -56,3 +56,16 @@ def test_a_large_agent_is_not_split_by_version_if_it_is_judged() -> None:
     assert versions == [(VERSIONS[0], VERSIONS[-1])]
     split = [pair for pair in rectangles(ALL, AGENTS, VERSIONS, sizes, 12) if pair[0].agent_id == AGENTS[1]]
     assert len(split) == len(VERSIONS)
+
+
+@given(
+    st.permutations([f"{pair.agent_id}|{pair.methodology_version}" for pair in ALL]),
+    st.sampled_from(VERSIONS),
+)
+def test_the_current_version_is_the_last_in_whatever_order_the_keys_come(
+    keys: list[str], current: str
+) -> None:
+    ordered = current_last(PAIRS, keys, [current])
+    assert sorted(ordered) == sorted(keys)
+    assert ordered[-len(AGENTS) :] == [f"{agent}|{current}" for agent in AGENTS]
+    assert current_last(None, ["b", "a"], [current]) == ["a", "b"]

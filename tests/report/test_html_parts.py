@@ -314,23 +314,41 @@ def test_the_line_of_a_history_has_jeffreys_intervals() -> None:
 
 def test_a_scatter_draws_scores_over_costs_and_joins_the_pareto_front_of_each_template() -> None:
     free = RankedAgent("cheap", "t", 50.0, cost_usd=0.0, is_front=True)
-    assert scatter([free]).points[0].x == 46  # costs of nothing have an axis
+    assert scatter([free]).points[0].x == 40  # costs of nothing have an axis
     best = RankedAgent("best", "t", 90.0, 80.0, 100.0, 0.4, is_front=True)
     other = RankedAgent("other", "u", 70.0, cost_usd=0.1, is_front=True)
     plot = scatter([best, free, RankedAgent("bad", "t", 0.0, cost_usd=0.4), other])
     best_point, cheap, bad, _ = plot.points
     assert (cheap.x, cheap.y) == (plot.left, (plot.top + plot.bottom) / 2)
-    assert best_point.x == bad.x == 497.2  # 46 + 0.8 × 564, as the axis ends at 0.5
-    assert (best_point.low, best_point.high, bad.y) == (62.0, plot.top, plot.bottom)
+    assert best_point.x == bad.x == 297.6  # 40 + 0.8 × 322, as the axis ends at 0.5
+    assert (best_point.low, best_point.high, bad.y) == (78.8, plot.top, plot.bottom)
     assert (best_point.anchor, cheap.anchor) == ("end", "start")
     assert plot.fronts == ((0, f"{cheap.x},{cheap.y} {best_point.x},{best_point.y}"),)
     assert plot.groups == ("t", "u")
     assert best_point.words == "best (t): 90.0 (80.0 to 100.0), $0.4000 per conversation"
-    assert [label for _, label in plot.ticks] == ["$0", "$0.125", "$0.25", "$0.375", "$0.5"]
+    assert [label for _, label in plot.ticks] == ["$0", "$0.25", "$0.5"]
     assert plot.unknown is None
     unpriced, priced = scatter([RankedAgent("a", "t", 60.0), free]).points
-    assert unpriced.x < priced.x == 46 + 130
+    assert unpriced.x < priced.x == 40 + 110
     assert unpriced.words == "a (t): 60.0 (no interval), cost unknown"
+
+
+@pytest.mark.parametrize("n", [2, 5, 60])
+def test_names_in_a_scatter_cover_no_other_name(n: int) -> None:
+    agents = [
+        RankedAgent(f"an agent called {i}", "t", 90 + i / n, cost_usd=0.01 + i / 1_000) for i in range(n)
+    ]
+    points = scatter(agents).points
+    labels = [(p.label, p.anchor) for p in points if p.label is not None]
+    boxes = [
+        (x - (8 * len(name) if anchor == "end" else 0), x + (0 if anchor == "end" else 8 * len(name)), y)
+        for (name, x, y), anchor in labels
+    ]
+    for (a, b, y), (c, d, z) in itertools.combinations(boxes, 2):
+        assert b <= c or d <= a or abs(y - z) >= 15
+    assert len(points) == n
+    assert len(labels) >= min(n, 5)
+    assert all(10 <= y <= 400 for _, _, y in boxes)
 
 
 def test_the_mean_of_a_metric_that_labels_correct_is_the_corrected_one() -> None:

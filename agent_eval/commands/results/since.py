@@ -22,10 +22,11 @@ from agent_eval.formats.plain_text import count_of
 from agent_eval.judge.sampling import UNASKED
 from agent_eval.project import Project
 from agent_eval.project.quality import scales, values_of_conversations
+from agent_eval.project.report import reader
 from agent_eval.scores.reliability.trials import trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
 from agent_eval.tables import table
-from agent_eval.transcripts.days import CONVERSATION, conversation_days, day_of
+from agent_eval.transcripts.days import CONVERSATION, day_of, days_of
 
 
 class Periods(NamedTuple):
@@ -49,7 +50,7 @@ def periods(project: Project, pairs: pl.DataFrame, day: datetime.date) -> Period
         NotFoundError: If one of the periods has no conversation; the message names the days that are known.
     """
     transcripts = project.store.read(table("transcripts"), pairs).filter("is_admitted")
-    days = days_of(project, transcripts)
+    days = days_of(reader(project), transcripts)
     since, before = f"since {day}", f"before {day}"
     period = pl.when(pl.col("day") >= day).then(pl.lit(since)).when(pl.col("day") < day).then(pl.lit(before))
     found = Periods(since, before, days.select(*CONVERSATION, period=period))
@@ -64,14 +65,6 @@ def periods(project: Project, pairs: pl.DataFrame, day: datetime.date) -> Period
             "`timestamp`, or sessions a `date`, or compare runs: agent-eval errors --since RUN."
         )
     return found
-
-
-def days_of(project: Project, conversations: pl.DataFrame) -> pl.DataFrame:
-    """Return the day of each of these conversations (see `conversation_days`)."""
-    sessions = project.store.read(table("sessions"), conversations.select("agent_id").unique())
-    keys = conversations.select(CONVERSATION).unique()
-    turns = project.store.read(table("turns"), keys, columns=[*CONVERSATION, "messages"])
-    return conversation_days(conversations, sessions, turns)
 
 
 def summary_since(

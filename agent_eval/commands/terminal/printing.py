@@ -17,7 +17,7 @@ from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.judge.audits.sampling import disagreements
 from agent_eval.project import Project
-from agent_eval.report.conclusions import leader, unknown, worst_finding
+from agent_eval.report.conclusions import leader, next_steps, unknown, worst_finding
 from agent_eval.tables import table
 
 SHOWN = 20
@@ -77,7 +77,6 @@ def print_run(
     worst = next(findings.iter_rows(named=True), None)
     agent = worst["agent_id"] if worst else (report.agents or project.known_agents())[0]
     n_unasked = int(logs["n_unasked"].sum()) if project.own_judge is None else 0
-    judge_next = "agent-eval run --judge MODEL --dry-run · " if n_unasked else ""
     for line in (
         leader(board, logs),
         worst_finding(worst, n_unasked),
@@ -89,7 +88,7 @@ def print_run(
             report.n_replaced,
         ),
         f"Spent: {report.spent or 'nothing; no judge model was called'}.",
-        f"Next: {judge_next}agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · agent-eval gate",
+        next_steps(agent, n_unasked),
     ):
         out.print(one_line(line), markup=False, soft_wrap=not out.is_terminal)
     if is_whole:

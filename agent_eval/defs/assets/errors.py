@@ -22,7 +22,7 @@ from agent_eval.defs.instance import REGISTERED
 from agent_eval.defs.partitions import PAIRS, key_frame
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.clusters import most_severe_first, trends_page
-from agent_eval.report.conclusions import clusters_answer
+from agent_eval.report.conclusions import clusters_answer, with_first_day
 from agent_eval.tables import table
 from agent_eval.tables.frames import (
     Agents,
@@ -98,8 +98,11 @@ def _trends_metadata(
     project: Project, version: str, clusters: pl.DataFrame, compared: pl.DataFrame
 ) -> dict[str, dg.MetadataValue[Any] | str]:
     """Return the metadata of a version's trends: the answer, the link to its page of errors, and the clusters."""
+    from agent_eval.project.report import reader  # slow to load, so it is imported only when needed
+
+    worst_first = with_first_day(reader(project), most_severe_first(clusters, "n_turns"), clusters)
     return {
-        "answer": clusters_answer(most_severe_first(clusters, "n_turns")),
+        "answer": clusters_answer(worst_first),
         "report": report_link(project, f"boards/{version}/errors.html"),
         "clusters": dg.MetadataValue.md(trends_page(clusters, compared)),
     }

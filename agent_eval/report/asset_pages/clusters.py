@@ -78,7 +78,8 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
         pl.format("{}: {}", "agent_id", change()).sort_by("agent_id").str.join("; ").alias("trend")
     )
     counted = (
-        error_clusters.sort("agent_id")
+        error_clusters.filter(pl.col("same_as").is_null())
+        .sort("agent_id")
         .group_by("cluster_id", maintain_order=True)
         .agg(
             pl.first("severity", "title"),

@@ -6,6 +6,8 @@ from agent_eval.report.markdown import markdown_table
 from agent_eval.report.svg import AMBER, GREEN, GREY, RED, Bar, BarPart, bars
 
 MOST = 25  # maximum number of rows in a table
+CALLS = ("agent_id", "name", "is_error")
+"""The columns of table tool_calls by which calls are counted."""
 _AGENT = "agent_id"
 _PAIR = ["agent_id", "methodology_version"]
 
@@ -90,11 +92,21 @@ def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per agent and tool, most called first: calls, errors, and calls with unknown result."""
+    """Return one row per agent and tool, most called first: calls, errors, and calls with unknown result.
+
+    Args:
+        tool_calls: Rows of table tool_calls, or `n`, the number of these, by the columns `CALLS`.
+    """
+    n = pl.col("n") if "n" in tool_calls.columns else pl.lit(1)
     is_error = pl.col("is_error").fill_null(value=False)
     return (
-        tool_calls.group_by(_AGENT, "name")
-        .agg(n=pl.len(), n_errors=is_error.sum(), n_unknown=pl.col("is_error").is_null().sum())
+        tool_calls.with_columns(n=n.cast(pl.Int64))
+        .group_by(_AGENT, "name")
+        .agg(
+            pl.col("n").sum(),
+            n_errors=pl.col("n").filter(is_error).sum(),
+            n_unknown=pl.col("n").filter(pl.col("is_error").is_null()).sum(),
+        )
         .sort(_AGENT, "n", "name", descending=[False, True, False])
     )
 

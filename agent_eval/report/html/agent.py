@@ -10,6 +10,7 @@ import polars as pl
 from agent_eval.clusters.failures import n_findings
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
+from agent_eval.report.asset_pages.ingest import tool_counts
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.history import (
@@ -45,8 +46,9 @@ LISTED = (
 class Frames:
     """Hold the stored rows of one agent under all versions; boards may contain other agents too.
 
-    Since an agent can have millions of judgments, two frames contain only counts (`n`): `answers` counts the judgments
-    that enter means by the columns `ANSWERS`, and `turn_ratings` counts scored judgments of turns by the columns `RATINGS`.
+    Since an agent can have millions of judgments, three frames contain only counts (`n`): `answers` counts the judgments
+    that enter means by the columns `ANSWERS`, `turn_ratings` counts scored judgments of turns by the columns `RATINGS`, and
+    `tool_calls` counts calls by the columns `CALLS`.
     """
 
     leaderboard: pl.DataFrame
@@ -68,6 +70,7 @@ class Frames:
     log_leaderboard: pl.DataFrame
     board_history: pl.DataFrame
     gates: pl.DataFrame
+    tool_calls: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
         """Return the frames with the rows of one version; frames without a version column are not filtered."""
@@ -201,6 +204,9 @@ def agent_page(
             lambda _, conversation: conversation in has_page,
             paths,
         ),
+        "tools": tool_counts(frames.tool_calls)
+        .sort("n_errors", "n", "name", descending=[True, True, False])
+        .to_dicts(),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
             for r in frames.reliability.to_dicts()

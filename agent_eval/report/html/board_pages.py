@@ -9,7 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
 from agent_eval.report.charts import IntervalMark, RankedAgent, Scatter, scatter, span
-from agent_eval.report.conclusions import gates_answer, worst_of
+from agent_eval.report.conclusions import gates_answer, leader, next_steps, unknown, worst_of
 from agent_eval.report.html.summary import Badge, badge, log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -52,10 +52,11 @@ def board_page(
     changes: pl.DataFrame,
     logs: pl.DataFrame,
     gates: pl.DataFrame,
-    clusters: pl.DataFrame,
+    worst: pl.DataFrame,
 ) -> dict[str, Any]:
     """Return the content of a version's board; the frames may contain other versions too.
 
+    `worst` is the worst error cluster of the version with the day of `first_days`; no row without errors.
     Agents in table log_leaderboard (`logs`) are listed in a separate section, not among agents with a composite.
     """
     of_version = pl.col("methodology_version") == version
@@ -64,18 +65,21 @@ def board_page(
     rows = in_reading_order(on_board.join(of_logs, on="agent_id", how="anti", maintain_order="left"))
     standings = tuple(standing(row, paths) for row in rows.to_dicts())
     of_gates = gates.filter(of_version)
-    of_clusters = clusters.filter(of_version)
     of_board = changes.filter(of_version).sort("changed_at", descending=True, maintain_order=True)
     return {
         "version": version,
         "methodology": methodologies[version],
         "standings": standings,
         "logs": log_rows(of_logs, paths),
-        "leads": words.leads(rows),
-        "worst": worst_of(of_clusters),
+        "leads": words.leads(rows) or [leader(rows, of_logs)],
+        "worst": worst_of(worst),
         "gates": gates_answer(of_gates),
         "picture": _picture(standings),
-        "outcomes": words.outcomes(in_reading_order(on_board)),
+        "outcomes": [
+            unknown(rows, of_gates, 0, 0),
+            *words.outcomes(in_reading_order(on_board)),
+            *_next(worst, rows, of_logs),
+        ],
         "templates": sorted({s.row["template"] or "no template" for s in standings}),
         "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
         "n_ranked": rows["rank"].count(),
@@ -84,6 +88,13 @@ def board_page(
         "changes": words.readable_changes(of_board.head(CHANGES)).rows(),
         "n_changes": of_board.height,
     }
+
+
+def _next(worst: pl.DataFrame, rows: pl.DataFrame, logs: pl.DataFrame) -> list[str]:
+    """Return the commands to continue with, for the agent with the worst error, else for the first one."""
+    agents = pl.concat([frame.select("agent_id") for frame in (worst, rows, logs)])
+    is_unasked = logs["n_unasked"].sum() > 0 and logs["n_scored"].sum() == 0
+    return [next_steps(agents["agent_id"][0], is_unasked)] if agents.height else []
 
 
 def _picture(standings: Sequence[Standing]) -> Scatter | None:

@@ -8,10 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.clusters.worst import worst_clusters
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import in_version_order
 from agent_eval.report import about
+from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
 from agent_eval.report.calibration import calibration_page
+from agent_eval.report.conclusions import failing_tools, with_first_day
 from agent_eval.report.downloads import csv_text, json_text
 from agent_eval.report.html import agent, methodology
 from agent_eval.report.html import board_pages as board
@@ -265,10 +268,16 @@ def _board_pages(
             changes=boards["board_changes"],
             logs=boards["log_leaderboard"],
             gates=site.gates,
-            clusters=site.read("error_clusters", pl.DataFrame({"methodology_version": [version]})),
+            worst=_worst(site, version),
         )
         for path in wanted:
             yield path, templates[path], content
+
+
+def _worst(site: Site, version: str) -> pl.DataFrame:
+    """Return the worst error cluster of a version, with its first day; no row without errors."""
+    clusters = site.read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
+    return with_first_day(site.read, worst_clusters(clusters, 1), clusters)
 
 
 def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], version: str) -> Page:
@@ -310,6 +319,7 @@ def _errors_page(
     version: str,
 ) -> Page:
     content = errors_page(version, _names(agents), site.read, boards["error_trends"], has_page, paths)
+    content |= {"failed_calls": failing_tools(tool_counts(site.count("tool_calls", columns=CALLS)))}
     return paths.errors(version), "errors.html", content
 
 
@@ -363,6 +373,7 @@ def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     rows["board_history"] = site.read("board_history", keys, columns=_HISTORY)
     answers = pl.concat(site.count(name, keys, columns=agent.ANSWERS) for name in _JUDGMENTS)
+    rows["tool_calls"] = site.count("tool_calls", keys.select("agent_id").unique(), columns=CALLS)
     rows["answers"] = answers.filter(enters_means(answers))
     scored = keys.with_columns(status=pl.lit("scored"))
     rows["turn_ratings"] = site.count("turn_judgments", scored, columns=agent.RATINGS)

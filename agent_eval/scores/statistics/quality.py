@@ -299,10 +299,14 @@ def log_leaderboard(
 
 
 def top_errors(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the first `n` clusters of each agent and version, sorted by severity and then by number of turns."""
+    """Return the first `n` clusters of each agent and version, sorted by severity and then by number of turns.
+
+    Clusters with all their findings in another one are omitted.
+    """
     order = pl.col("severity").replace_strict({name: i for i, name in enumerate(_SEVERITIES)}, default=9)
     return (
-        error_clusters.sort(order, -pl.col("n_turns"), "cluster_id", maintain_order=True)
+        error_clusters.filter(pl.col("same_as").is_null())
+        .sort(order, -pl.col("n_turns"), "cluster_id", maintain_order=True)
         .group_by(_PAIR, maintain_order=True)
         .head(n)
     )
