@@ -20,12 +20,14 @@ from agent_eval.transcripts.scenario_names import gated_scenario
 class MeanEstimate(NamedTuple):
     """Hold the mean of a metric with the lower end of its 95 % interval; for failures, the shares without one.
 
-    `n_labels` is the number of labels that correct the mean, 0 if it is the judge's.
+    `n_labels` is the number of labels that correct the mean, 0 if it is the judge's, and `n_too_few` the number of drawn
+    labels that are too few to correct it. `value` is null if neither labels nor `confidence` require it.
     """
 
-    value: float
+    value: float | None
     low: float | None
     n_labels: int
+    n_too_few: int = 0
 
 
 MeanEstimates = Mapping[tuple[str, str | None], MeanEstimate]
@@ -63,7 +65,7 @@ def mean_estimates(
 ) -> dict[AgentVersion, dict[tuple[str, str | None], MeanEstimate]]:
     """Return the estimates of each pair, by metric and scenario.
 
-    Means that no label corrects are included only with `with_lower_end`; their interval is over sessions, or over tasks
+    Means without drawn labels are included only with `with_lower_end`; their interval is over sessions, or over tasks
     or conversations if there is a single session.
 
     Args:
@@ -89,6 +91,7 @@ def _estimate(
     parts: pl.DataFrame, bounds: tuple[float, float], *, is_failure: bool, with_lower_end: bool
 ) -> MeanEstimate | None:
     mean = corrected(parts, "part", bounds)
+    n_too_few = 0 if mean is not None else parts.drop_nulls(["human", "weight"]).height
     if mean is not None:
         value, low, high, n_labels = mean[0].value, mean[0].low, mean[0].high, mean[0].n_drawn
     elif with_lower_end:
@@ -98,10 +101,10 @@ def _estimate(
         value, n_labels = sum(values) / len(values), 0
         low, high = (None, None) if interval is None else (interval.low, interval.high)
     else:
-        return None
+        return MeanEstimate(None, None, 0, n_too_few) if n_too_few else None
     if is_failure:
-        return MeanEstimate(1 - value, None if high is None else 1 - high, n_labels)
-    return MeanEstimate(value, low, n_labels)
+        return MeanEstimate(1 - value, None if high is None else 1 - high, n_labels, n_too_few)
+    return MeanEstimate(value, low, n_labels, n_too_few)
 
 
 def score_lower_ends(

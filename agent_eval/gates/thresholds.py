@@ -241,8 +241,9 @@ def threshold_findings(
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         ends = None if rules.confidence == "point" else (lower_ends or {}).get(name, {})
-        of_name = ((bounds or {}).get(name, {}), (n_labels or {}).get(name, {}))
-        yield from _of_score(name, limit, scores, *of_name, ends)
+        labels = dict.fromkeys((n_labels or {}).get("pass_at_1", {}) if name.startswith("pass_") else {}, 0)
+        labels |= (n_labels or {}).get(name, {})
+        yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}), labels, ends)
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
@@ -271,7 +272,7 @@ def of_mean(
 ) -> GateFinding:
     """Return the finding of a limit on a mean, or on the corrected mean of `estimate`."""
     allowed = rules.max_unscored_share
-    if estimate is not None and estimate.n_labels:
+    if estimate is not None and estimate.n_labels and estimate.value is not None:
         mean = Mean(_near(estimate.value) * mean.n, mean.n, mean.n_open, mean.doubted)
     n_all = mean.n + mean.n_open
     if mean.n == 0:
@@ -290,7 +291,8 @@ def of_mean(
     evidence = (
         f"{mean_of(name)} {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
     )
-    evidence += _by_labels(None if estimate is None else estimate.n_labels)
+    if estimate is not None:
+        evidence += _by_labels(estimate.n_labels, estimate.n_too_few)
     result: Result = "passed" if value >= limit else "failed"
     if rules.confidence == "lower":
         result, end = _of_lower_end(None if estimate is None else estimate.low, limit)
@@ -307,8 +309,10 @@ def of_mean(
     return GateFinding(gate, result, evidence, subject, value, limit)
 
 
-def _by_labels(n_labels: int | None) -> str:
-    return f"; corrected by {count_of(n_labels, 'label')} of people" if n_labels else ""
+def _by_labels(n_labels: int | None, n_too_few: int = 0) -> str:
+    if n_labels:
+        return f"; corrected by {count_of(n_labels, 'label')} of people"
+    return f"; {count_of(n_too_few, 'drawn label')} of people, too few to correct it" if n_too_few else ""
 
 
 def _of_lower_end(low: float | None, limit: Fraction) -> tuple[Result, str]:
@@ -341,6 +345,7 @@ def _of_score(
     for of, value in sorted(values.items()):
         subject = f"{name} on {of}" if of else name
         evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required{_by_labels(n_labels.get(of))}"
+        evidence += "; the labels of people do not correct it" if n_labels.get(of) == 0 else ""
         result: Result = "passed" if value >= limit else "failed"
         if lower_ends is not None:
             result, end = _of_lower_end(lower_ends.get(of), limit)

@@ -98,7 +98,13 @@ def _own_labels(row: Mapping[str, Any]) -> str:
 
 
 def _alone(row: Mapping[str, Any]) -> str:
-    return f"judge alone {value_of(row, 'mean_of_judge')}"
+    before = value_of(row, "mean_of_judge")
+    n = row.get("n_labels_own")
+    return (
+        f"before them {before}, with {count_of(n, 'part')} decided by people"
+        if n
+        else f"judge alone {before}"
+    )
 
 
 def name_of(row: Mapping[str, Any]) -> str:

@@ -189,8 +189,8 @@ def _notes(rows: pl.DataFrame) -> list[str]:
             if row[f"{side}value_of_judge"] is not None:
                 alone = number(row[f"{side}value_of_judge"])
                 notes.append(
-                    f"{row['quantity']} of {row[name]}: corrected by {row[f'{side}n_labels_drawn']} labels of people; judge "
-                    f"alone {alone}."
+                    f"{row['quantity']} of {row[name]}: corrected by {row[f'{side}n_labels_drawn']} labels of people; "
+                    f"before them {alone}."
                 )
         if row["reason"] and not row["verdict"].endswith(" better"):  # otherwise covered by `_of_one_session`
             notes.append(f"{of}: {row['reason']}.")

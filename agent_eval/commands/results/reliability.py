@@ -193,7 +193,7 @@ def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame)
 def _corrected(rows: pl.DataFrame) -> Iterator[str]:
     """Yield pass@1 corrected for the judge's errors by agent and task set, or the reason why it is not corrected."""
     is_told = pl.any_horizontal(pl.col("corrected", "correction_refused").is_not_null())
-    known = rows.filter(is_told, pl.col("n_labels_drawn").is_null())
+    known = rows.filter(is_told, pl.col("n_labels_drawn").is_null().all().over("agent_id", "task_set"))
     for row in known.unique(["agent_id", "task_set"], maintain_order=True).iter_rows(named=True):
         of = f"{row['agent_id']} on {row['task_set']}: pass@1"
         if row["corrected"] is None:

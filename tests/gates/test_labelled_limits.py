@@ -1,0 +1,31 @@
+"""Limits on means and pass rates say what people's labels do to them."""
+
+from fractions import Fraction
+
+import pytest
+
+from agent_eval.gates.estimates import MeanEstimate
+from agent_eval.gates.thresholds import Mean, of_mean, threshold_findings
+from agent_eval.settings.gate_spec import Rules
+
+
+@pytest.mark.parametrize(
+    ("estimate", "words"),
+    [
+        (MeanEstimate(0.3, None, 6), "mean 0.3 over 10 of 10 answers, at least 0.4 required; corrected by 6 labels of people"),
+        (MeanEstimate(None, None, 0, 4), "mean 1 over 10 of 10 answers, at least 0.4 required; 4 drawn labels of people, too few to correct it"),
+    ],
+)  # fmt: skip
+def test_a_limit_says_how_many_labels_of_people_correct_the_mean_or_are_too_few(
+    estimate: MeanEstimate, words: str
+) -> None:
+    found = of_mean("overall", "m", "m", Fraction(2, 5), Mean(Fraction(10), 10), Rules(), estimate)
+    assert found.evidence == words
+
+
+def test_a_pass_rate_of_several_trials_says_that_labels_do_not_correct_it() -> None:
+    rules = Rules(thresholds={"pass_hat_2": Fraction(1, 2), "pass_at_1": Fraction(1, 2)})
+    scores = {"pass_hat_2": {"tau": Fraction(3, 5)}, "pass_at_1": {"tau": Fraction(1, 4)}}
+    found = {f.subject: f for f in threshold_findings(rules, {}, scores, n_labels={"pass_at_1": {"tau": 7}})}
+    assert found["pass_hat_2 on tau"].evidence.endswith("; the labels of people do not correct it")
+    assert found["pass_at_1 on tau"].evidence.endswith("; corrected by 7 labels of people")
