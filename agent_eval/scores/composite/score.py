@@ -542,7 +542,7 @@ def _runs(
                 pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by"),
                 pl.when(is_same)
                 .then(pl.lit(", which has the same date and a later name"))
-                .when(pl.col("day").is_null())
+                .when(pl.col("day").is_null() & pl.col("latest").is_not_null())
                 .then(pl.lit(", because no session of the former has a date"))
                 .otherwise(pl.lit("")),
             )
