@@ -110,7 +110,7 @@ def test_attachments_follow_the_prompt_if_the_judge_reads_them_and_are_counted_i
     where = ("--agent", "seer", "--metric", "helpfulness")
     assert "needs a multimodal judge" in refusal(*where)
     estimated = ["run", "--agent", "seer", "--judge", "openai/m", "--dry-run", "--json"]
-    [_, _, whole] = json.loads(CliRunner().invoke(app, estimated).output)
+    [*_, whole] = json.loads(CliRunner().invoke(app, estimated).output)
     assert (whole["n_calls"], whole["n_unreadable"] > 0) == (0, True)
     (root / "agent_eval.toml").write_text("judge_multimodal = true\n")
     assert prompt(*where)["attachments"] == [url]

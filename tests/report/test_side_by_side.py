@@ -70,7 +70,9 @@ def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> No
     ]
     names = ("conversation_id", "rating_1to5", "judge", "is_effective", "is_counted", "n")
     ratings = pl.DataFrame(counts, schema=names, orient="row")
-    failures = pl.DataFrame({"conversation_id": ["c3", "c3"]})
+    failures = pl.DataFrame(
+        {"conversation_id": ["c3"] * 3, "finding_id": ["a", "b", "b"], "failure_id": ["1", "2", "3"]}
+    )
     composite = {"session_ids": ["x"], "session_scores": [80.0]}
     y, x = session_history(sessions, conversations, transcripts, ratings, failures, composite)
     assert (y.session_id, y.date, y.composite, y.n_correct, y.n_known) == ("y", date(2026, 5, 1), None, 0, 1)
