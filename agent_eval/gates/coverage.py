@@ -43,6 +43,7 @@ class Asked:
     reasons: tuple[str, ...] = ()
     n_open: int = 0  # questions that wait for a model or person, or on which people disagree; put to no model
     n_settled: int = 0
+    n_earlier: int = 0  # questions put to a model that are answered in an earlier wording
 
     def __add__(self, other: "Asked") -> "Asked":
         """Return the counts of both parts of a pair's conversations."""
@@ -52,6 +53,7 @@ class Asked:
             tuple(sorted({*self.reasons, *other.reasons})),
             self.n_open + other.n_open,
             self.n_settled + other.n_settled,
+            self.n_earlier + other.n_earlier,
         )
 
     @property
@@ -83,7 +85,7 @@ def put_to_a_model(
     """
     columns = [
         *(*PAIR, "conversation_id", "turn_index", "metric"),
-        *("judge", "status", "unscored_reason", "seen_share", "label"),
+        *("judge", "status", "unscored_reason", "seen_share", "label", "earlier_profile", "is_effective"),
     ]
     turns = turn_judgments.select(columns)
     whole = conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64)).select(columns)
@@ -107,6 +109,7 @@ def put_to_a_model(
             reason=said.filter(put).drop_nulls().min(),
             is_open=is_disputed.any() | (waits.any() & ~is_scored.any()),
             is_settled=is_scored.any(),
+            is_earlier=(pl.col("is_effective") & pl.col("earlier_profile").is_not_null()).any(),
         )
     )
     is_put, is_open = pl.col("is_put"), pl.col("is_open") & ~pl.col("is_put")
@@ -117,10 +120,11 @@ def put_to_a_model(
         pl.col("reason").filter(is_lost).drop_nulls().unique().sort(),
         is_open.sum(),
         (pl.col("is_settled") & ~is_put & ~is_open).sum(),
+        (is_put & pl.col("is_earlier")).sum().alias("n_earlier"),
     )
     return {
-        AgentVersion(agent, version): Asked(n, lost, tuple(why), n_open, settled)
-        for version, agent, n, lost, why, n_open, settled in per_pair.iter_rows()
+        AgentVersion(agent, version): Asked(n, lost, tuple(why), n_open, settled, earlier)
+        for version, agent, n, lost, why, n_open, settled, earlier in per_pair.iter_rows()
     }
 
 
@@ -150,6 +154,8 @@ def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
         f"{n_asked - n_unscored} of {n_asked} questions scored, {rounded(share * 100)} % unscored{why}; "
         f"allowed {rounded(allowed * 100)} %"
     )
+    if asked.n_earlier:
+        evidence = f"{evidence}; {asked.n_earlier:,} of them in an earlier wording"
     if n_unscored == n_asked:
         return GateFinding("coverage", "unknown", evidence)
     return GateFinding("coverage", "failed" if share > allowed else "passed", evidence)

@@ -59,7 +59,7 @@ INPUTS = (
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label",
     "further_labels", "status", "unscored_reason", "is_effective", "is_counted", "label_weight", "seen_share",
-    "response_model",
+    "response_model", "earlier_profile",
 )  # fmt: skip
 COLUMNS: Mapping[str, Sequence[str]] = {
     "turn_judgments": (*_ANSWER, "turn_index"),

@@ -119,20 +119,24 @@ def since_when(cluster: Mapping[str, Any]) -> str:
 def failing_tools(calls: pl.DataFrame) -> str:
     """Return which tools failed most often, e.g. 'Failed tool calls: search 9 of 21, book 2 of 40.'; empty without calls.
 
+    Calls whose result does not say whether they failed are in no share; their number is stated.
+
     Args:
         calls: Rows of `asset_pages.ingest.tool_counts`; the agents of a tool are added up.
     """
-    counted = calls.group_by("name").agg(pl.col("n", "n_errors", "n_unknown").sum())
-    if counted.is_empty():
+    of_tool = calls.group_by("name").agg(pl.col("n", "n_errors", "n_unknown").sum())
+    if of_tool.is_empty():
         return ""
+    counted = of_tool.with_columns(n_known=pl.col("n") - pl.col("n_unknown"))
     failing = counted.filter(pl.col("n_errors") > 0).sort(
-        "n_errors", pl.col("n_errors") / pl.col("n"), "name", descending=[True, True, False]
+        "n_errors", pl.col("n_errors") / pl.col("n_known"), "name", descending=[True, True, False]
     )
     tools = [
-        f"{_cut(one_line(row['name']))} {row['n_errors']:,} of {row['n']:,}" for row in failing.to_dicts()
+        f"{_cut(one_line(row['name']))} {row['n_errors']:,} of {row['n_known']:,}"
+        for row in failing.to_dicts()
     ]
-    n, n_unknown = counted["n"].sum(), counted["n_unknown"].sum()
-    failed = _listed(tools) if tools else f"none of {n:,}"
+    n_known, n_unknown = counted["n_known"].sum(), counted["n_unknown"].sum()
+    failed = _listed(tools) if tools else f"none of {n_known:,}" if n_known else "unknown"
     silent = f"; of {n_unknown:,} no result says whether they failed" if n_unknown else ""
     return f"Failed tool calls: {failed}{silent}."
 

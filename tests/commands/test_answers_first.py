@@ -276,7 +276,15 @@ def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
     [
         ([], ""),
         ([("a", "find", False, 3)], "Failed tool calls: none of 3."),
-        ([("a", "find", None, 3)], "Failed tool calls: none of 3; of 3 no result says whether they failed."),
+        ([("a", "find", None, 3)], "Failed tool calls: unknown; of 3 no result says whether they failed."),
+        (
+            [("a", "find", None, 3), ("a", "find", True, 1), ("a", "ask", False, 2)],
+            "Failed tool calls: find 1 of 1; of 3 no result says whether they failed.",
+        ),
+        (
+            [("a", "find", None, 3), ("a", "ask", False, 2)],
+            "Failed tool calls: none of 2; of 3 no result says whether they failed.",
+        ),
         (
             [
                 ("a", "find", True, 2),

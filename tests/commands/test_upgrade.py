@@ -27,7 +27,7 @@ def reword_the_stored_answers(monkeypatch: pytest.MonkeyPatch) -> int:
         rubric, profile = EARLIER[row["metric"]]
         key = question_key(row["content_hash"], row["turn_index"], row["metric"], str(rubric), profile)
         reworded = {"question_key": key, "rubric_hash": rubric, "profile_version": profile}
-        rows.append(row | reworded | {"cache_key": cache_key(key, row["model"], {})})
+        rows.append(row | reworded | {"cache_key": cache_key(key, row["model"], {}, row["repeat"] or 0)})
     store.delete(_CACHE, stored.select(_CACHE.key))
     store.upsert(_CACHE, _CACHE.frame(rows), run_id="earlier")
     monkeypatch.setattr("agent_eval.project.data_versions.PROFILE_VERSION", "of the new release")
@@ -40,9 +40,11 @@ def board() -> dict[str, object]:
     return row.select(columns).row(0, named=True)
 
 
+@pytest.mark.parametrize("n_repeats", [1, 2])
 def test_a_capped_run_after_an_upgrade_keeps_the_row_of_the_board_marked_until_the_rest_is_asked(
-    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch, n_repeats: int
 ) -> None:
+    (root / "agent_eval.toml").write_text(f"judge_repeats = {n_repeats}\n")
     assert run()[0] == 0
     before, n_asked = board(), model.n_asked()
     n_reworded = reword_the_stored_answers(monkeypatch)
@@ -53,6 +55,8 @@ def test_a_capped_run_after_an_upgrade_keeps_the_row_of_the_board_marked_until_t
     capped = board()
     assert capped | {"n_earlier_wording": None} == before
     assert 0 < int(str(capped["n_earlier_wording"])) <= n_reworded
+    gates = Project.open().table("gate_results").filter(agent_id=AGENT, methodology_version=VERSION)
+    assert gates.filter(gate="coverage")["evidence"].str.contains("of them in an earlier wording").all()
     assert run()[0] == 0
     assert 0 < model.n_asked() <= n_asked - 2
     assert board() == before

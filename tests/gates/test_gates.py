@@ -106,6 +106,14 @@ def test_a_question_that_does_not_apply_is_not_put_to_a_model() -> None:
     assert evidence(mixed, "coverage") == "nothing to ask a model: 1 question is settled"
 
 
+def test_answers_to_an_earlier_wording_are_named() -> None:
+    frame = evaluated(turns=[turn(0) | {"earlier_profile": "1"}, turn(1)])
+    assert coverage(frame) == (
+        "passed",
+        "2 of 2 questions scored, 0.0 % unscored; allowed 5.0 %; 1 of them in an earlier wording",
+    )
+
+
 def test_a_question_on_which_people_disagree_is_not_settled() -> None:
     disputed = turn(0, judge="human") | {"status": "disputed"}
     frame = evaluated(turns=[disputed, turn(1, judge="human")])

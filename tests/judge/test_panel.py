@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from agent_eval.judge.llm.budget import Budget, Price, Usage
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
-from agent_eval.judge.llm.ensemble import combined
+from agent_eval.judge.llm.ensemble import combined, repeated
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Progress
 from agent_eval.judge.llm.redaction import HIDDEN, kept_secret, redact
@@ -24,6 +25,7 @@ from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.llm.write_behind import AnswerWriter
 from agent_eval.judge.protocol import Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
+from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -306,3 +308,17 @@ def test_where_no_slot_is_idle_each_conversation_goes_on_in_order() -> None:
         name = str(prompt.turns[0].user_message).split()[0]
         asked.setdefault(name, []).append(prompt.turns[-1].turn_index)
     assert asked == {f"c{i}": [0, 1, 2, 3, 4] for i in range(8)}
+
+
+@pytest.mark.parametrize("metric", [HELPFULNESS, FAILURE])
+@pytest.mark.parametrize("combine", [lambda m, a: combined(m, dict(zip("ab", a, strict=True))), repeated])
+def test_what_marks_one_of_the_combined_answers_marks_the_combination(
+    metric: Metric, combine: Callable[[Metric, Sequence[Scored]], Verdict]
+) -> None:
+    label = None if metric is HELPFULNESS else "repetition"
+    whole = Scored("why", rating_1to5=None if label else 4, label=label)
+    marked = replace(whole, earlier_profile="1", seen_share=0.3)
+    for answers in ((whole, marked), (marked, whole)):
+        made = combine(metric, answers)
+        assert isinstance(made, Scored)
+        assert (made.earlier_profile, made.seen_share) == ("1", 0.3)

@@ -23,6 +23,7 @@ from agent_eval.judge.sampling import UNASKED
 from agent_eval.project import Project
 from agent_eval.project.quality import scales, values_of_conversations
 from agent_eval.project.report import reader
+from agent_eval.scores.labelled_parts import labelled_metrics
 from agent_eval.scores.reliability.trials import trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
 from agent_eval.tables import table
@@ -113,6 +114,8 @@ def summary_since(
             out.print(f"{agent}: nothing to compare; one of the periods has no known value.", markup=False)
             continue
         print_comparison(out, main_row_first(of_agent), version, scales(project))
+    if labelled := labelled_metrics(known.turn_judgments, known.conversation_judgments):
+        out.print(f"Labels of people do not correct these figures: {', '.join(labelled)}.", markup=False)
     for line in without_time(split):
         out.print(line, markup=False)
 

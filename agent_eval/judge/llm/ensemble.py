@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.spec import Combine
@@ -21,7 +22,8 @@ def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = 
     """Return the verdict that combines the verdicts of several judges.
 
     `disagreement` is the highest rating or value minus the lowest; for labels, it is the share of judges with another
-    main label. The combined verdict has no cost and tokens, which are stored with the verdicts of the judges.
+    main label. The combined verdict has no cost and tokens, which are stored with the verdicts of the judges. It was shown
+    the smallest share of the evidence that a judge was shown, and answers an earlier wording if a judge did.
 
     Args:
         metric: The metric of the question.
@@ -56,7 +58,6 @@ def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
         return answers[0]
     usages = (Usage(v.n_tokens_in, v.n_tokens_out, v.n_tokens_cached, v.cost_usd) for v in given)
     paid = sum(usages, Usage())
-    shares = [v.seen_share for v in given if v.seen_share is not None]
     return replace(
         given[0],
         rationale=made.rationale,
@@ -73,8 +74,21 @@ def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
         n_tokens_in=paid.n_in,
         n_tokens_out=paid.n_out,
         n_tokens_cached=paid.n_cached,
-        seen_share=min(shares, default=None),
+        **_marks(given),
     )
+
+
+class _Marks(TypedDict):
+    """Define what is true of a combined answer if it is true of one of its parts."""
+
+    seen_share: float | None
+    earlier_profile: str | None
+
+
+def _marks(given: Sequence[Scored]) -> _Marks:
+    shares = [v.seen_share for v in given if v.seen_share is not None]
+    earlier = next((v.earlier_profile for v in given if v.earlier_profile is not None), None)
+    return {"seen_share": min(shares, default=None), "earlier_profile": earlier}
 
 
 def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) -> Scored:
@@ -99,6 +113,7 @@ def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) ->
         item_verdicts=voice.item_verdicts,
         answered_by=_names(given),
         answered_at=_last(given),
+        **_marks(given),
         disagreement=max(values) - min(values) if values else 1 - counts[winner] / len(votes),
     )
 
@@ -117,6 +132,7 @@ def _by_middle(metric: Metric, given: Sequence[Scored], combine: Combine, said: 
         item_verdicts=voice.item_verdicts,
         answered_by=_names(given),
         answered_at=_last(given),
+        **_marks(given),
         disagreement=max(numbers) - min(numbers),
     )
 
