@@ -14,20 +14,23 @@ from agent_eval.scores.statistics.clustered import clustered_interval
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.judging import HUMAN
 from agent_eval.transcripts.scenario_names import gated_scenario
 
 
 class MeanEstimate(NamedTuple):
     """Hold the mean of a metric with the lower end of its 95 % interval; for failures, the shares without one.
 
-    `n_labels` is the number of labels that correct the mean, 0 if it is the judge's, and `n_too_few` the number of drawn
-    labels that are too few to correct it. `value` is null if neither labels nor `confidence` require it.
+    `n_labels` is the number of labels that correct the mean, 0 if it is the judge's, `n_too_few` the number of drawn
+    labels that are too few to correct it, and `n_own` the number of parts that people decided without a draw. `value` is
+    null if neither labels nor `confidence` require it.
     """
 
     value: float | None
     low: float | None
     n_labels: int
     n_too_few: int = 0
+    n_own: int = 0
 
 
 MeanEstimates = Mapping[tuple[str, str | None], MeanEstimate]
@@ -92,6 +95,7 @@ def _estimate(
 ) -> MeanEstimate | None:
     mean = corrected(parts, "part", bounds)
     n_too_few = 0 if mean is not None else parts.drop_nulls(["human", "weight"]).height
+    n_own = parts.filter(pl.col("weight").is_null(), judge=HUMAN).height
     if mean is not None:
         value, low, high, n_labels = mean[0].value, mean[0].low, mean[0].high, mean[0].n_drawn
     elif with_lower_end:
@@ -101,10 +105,10 @@ def _estimate(
         value, n_labels = sum(values) / len(values), 0
         low, high = (None, None) if interval is None else (interval.low, interval.high)
     else:
-        return MeanEstimate(None, None, 0, n_too_few) if n_too_few else None
+        return MeanEstimate(None, None, 0, n_too_few, n_own) if n_too_few or n_own else None
     if is_failure:
-        return MeanEstimate(1 - value, None if high is None else 1 - high, n_labels, n_too_few)
-    return MeanEstimate(value, low, n_labels, n_too_few)
+        return MeanEstimate(1 - value, None if high is None else 1 - high, n_labels, n_too_few, n_own)
+    return MeanEstimate(value, low, n_labels, n_too_few, n_own)
 
 
 def score_lower_ends(

@@ -140,7 +140,7 @@ def gates(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
     bounds_of = score_bounds(given["reliability"])
-    n_labels = labels_of_rates(given["reliability"])
+    labels = labels_of_rates(given["reliability"])
     demands = any(layer.confidence == "lower" for _, layer in spec.layers())
     lower_ends = score_lower_ends(composites, given["reliability"]) if demands else {}
     parts = pl.concat(facts.parts) if facts.parts else None
@@ -174,7 +174,7 @@ def gates(
             row.get("n_refused") or 0,
             estimates.get(pair),
             lower_ends.get(pair),
-            n_labels.get(pair),
+            labels.get(pair),
         )
         of_conversations = scenarios_of(given["transcripts"].filter(of_pair))
         several += threshold_findings_of_scenarios(

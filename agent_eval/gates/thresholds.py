@@ -19,6 +19,7 @@ from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import HARNESS_ERROR, NO_FAILURE, NO_TURNS, UNANSWERED, UNEXPLAINED_ERROR
 from agent_eval.metrics.metric_set import mean_of
 from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.scores.labelled_parts import labels_said
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.compared_values import DECLARED, is_left_out
 from agent_eval.scores.statistics.exact import from_text, rounded
@@ -164,15 +165,23 @@ def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict
     return found
 
 
-def labels_of_rates(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, int]]]:
-    """Return the number of labels that correct the pass rates of every pair, by name and task set."""
-    counts: dict[AgentVersion, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-    labelled = reliability.filter(pl.col("n_labels_drawn").is_not_null(), estimator="unbiased")
+def labels_of_rates(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, str]]]:
+    """Return what people's labels do to the pass rates of every pair, by name and task set, e.g. 'corrected by 9 labels of people'."""
+    texts: dict[AgentVersion, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    is_labelled = pl.col("n_labels_drawn", "n_labels_own").is_not_null()
+    of_set = ["agent_id", "methodology_version", "task_set"]
+    labelled = reliability.filter(estimator="unbiased").filter(
+        pl.any_horizontal(is_labelled).any().over(of_set)
+    )
     for row in labelled.iter_rows(named=True):
-        of_pair = counts[AgentVersion(row["agent_id"], row["methodology_version"])]
+        n_drawn, n_own = row["n_labels_drawn"], row["n_labels_own"]
+        said = labels_said(n_drawn, n_own, is_corrected=n_drawn is not None, n_parts=row["n_known"])
+        of_pair = texts[AgentVersion(row["agent_id"], row["methodology_version"])]
         for kind in ("at", "hat"):
-            of_pair[f"pass_{kind}_{row['k']}"][row["task_set"]] = row["n_labels_drawn"]
-    return counts
+            of_pair[f"pass_{kind}_{row['k']}"][row["task_set"]] = (
+                said or "the labels of people do not correct it"
+            )
+    return texts
 
 
 _PassRate = tuple[AgentVersion, str, str, float | None, float | None, float | None]
@@ -201,7 +210,7 @@ def threshold_findings(
     n_refused: int = 0,
     estimates: MeanEstimates | None = None,
     lower_ends: Mapping[str, Mapping[str, float]] | None = None,
-    n_labels: Mapping[str, Mapping[str, int]] | None = None,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[GateFinding]:
     """Yield one finding per threshold and scenario, and one per threshold for the agent as a whole.
 
@@ -221,7 +230,7 @@ def threshold_findings(
             completion for the agent as a whole.
         estimates: Estimates of the pair, from `mean_estimates`: corrected means, and lower ends if the rules require them.
         lower_ends: Lower ends of the pair's scores, from `score_lower_ends`.
-        n_labels: Labels that correct the pair's pass rates, from `labels_of_rates`.
+        labels: What labels do to the pair's pass rates, from `labels_of_rates`.
     """
     made = estimates or {}
     for name, limit in _said(rules.thresholds):
@@ -241,9 +250,9 @@ def threshold_findings(
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         ends = None if rules.confidence == "point" else (lower_ends or {}).get(name, {})
-        labels = dict.fromkeys((n_labels or {}).get("pass_at_1", {}) if name.startswith("pass_") else {}, 0)
-        labels |= (n_labels or {}).get(name, {})
-        yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}), labels, ends)
+        yield from _of_score(
+            name, limit, scores, (bounds or {}).get(name, {}), (labels or {}).get(name, {}), ends
+        )
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
@@ -292,7 +301,9 @@ def of_mean(
         f"{mean_of(name)} {_shown(value)} over {n} of {n_all} answers, at least {_shown(limit)} required"
     )
     if estimate is not None:
-        evidence += _by_labels(estimate.n_labels, estimate.n_too_few)
+        n_drawn, is_corrected = estimate.n_labels or estimate.n_too_few, estimate.n_labels > 0
+        labels = labels_said(n_drawn, estimate.n_own, is_corrected=is_corrected, n_parts=mean.n)
+        evidence += f"; {labels}" if labels else ""
     result: Result = "passed" if value >= limit else "failed"
     if rules.confidence == "lower":
         result, end = _of_lower_end(None if estimate is None else estimate.low, limit)
@@ -307,12 +318,6 @@ def of_mean(
             f"{evidence}; {count_of(mean.n_open, 'answer')} open, too many to decide",
         )
     return GateFinding(gate, result, evidence, subject, value, limit)
-
-
-def _by_labels(n_labels: int | None, n_too_few: int = 0) -> str:
-    if n_labels:
-        return f"; corrected by {count_of(n_labels, 'label')} of people"
-    return f"; {count_of(n_too_few, 'drawn label')} of people, too few to correct it" if n_too_few else ""
 
 
 def _of_lower_end(low: float | None, limit: Fraction) -> tuple[Result, str]:
@@ -336,7 +341,7 @@ def _of_score(
     limit: Fraction,
     scores: Scores,
     bounds: Mapping[str, Bounds],
-    n_labels: Mapping[str, int],
+    labels: Mapping[str, str],
     lower_ends: Mapping[str, float] | None,
 ) -> Iterator[GateFinding]:
     values = scores.get(name, {})
@@ -344,8 +349,8 @@ def _of_score(
         yield GateFinding("score", "unknown", f"{name} is not known", name, None, limit)
     for of, value in sorted(values.items()):
         subject = f"{name} on {of}" if of else name
-        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required{_by_labels(n_labels.get(of))}"
-        evidence += "; the labels of people do not correct it" if n_labels.get(of) == 0 else ""
+        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required"
+        evidence += f"; {labels[of]}" if of in labels else ""
         result: Result = "passed" if value >= limit else "failed"
         if lower_ends is not None:
             result, end = _of_lower_end(lower_ends.get(of), limit)

@@ -20,7 +20,7 @@ from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.project.calibration import standings, with_judge_error
 from agent_eval.project.judgments import judgments_in_parts
 from agent_eval.project.project import Project
-from agent_eval.project.quality import drawn_metrics, scales
+from agent_eval.project.quality import metrics_with_labels, scales
 from agent_eval.settings.gate_spec import Baseline, Rules, ScenarioGates
 from agent_eval.simulate.scenarios import SUFFIX, BenchmarkScenario, LoadedSuite, line_in
 from agent_eval.tables import table
@@ -51,7 +51,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
     classes = project.store.read(table("conversations"), pairs.select("agent_id").unique(), columns=_CLASSES)
     transcripts = frames["transcripts"].join(classes, on=_CLASSES[:2], how="left", maintain_order="left")
     failure_metrics = _failure_metrics(project)
-    estimates_of = estimated_metrics(rules, drawn_metrics(project, pairs))
+    estimates_of = estimated_metrics(rules, metrics_with_labels(project, pairs))
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             part,

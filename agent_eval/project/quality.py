@@ -38,7 +38,7 @@ def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.D
 
 
 def labelled_parts_of(project: Project, known: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return the parts of the metrics with labels that rating sheets drew (see `placed_parts`).
+    """Return the parts of the metrics that people answered (see `placed_parts`).
 
     `outcomes` is the result of `trial_outcomes`.
     """
@@ -66,11 +66,11 @@ def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -
         failures=_failures(project),
         unanswered=UNANSWERED,
     )
-    drawn = drawn_metrics(project, pairs)
+    labelled_names = metrics_with_labels(project, pairs)
     metrics, labelled, answers, parts = [], [], [], []
     for part in judgments_in_parts(project, pairs, _COLUMNS):
         turns, whole = part["turn_judgments"], part["conversation_judgments"]
-        parts.append(parts_of(turns, whole, drawn, facts.failures, NO_FAILURE))
+        parts.append(parts_of(turns, whole, labelled_names, facts.failures, NO_FAILURE))
         metrics.append(conversation_metrics(turns, whole, UNASKED))
         labelled.append(turns.filter(pl.col("metric").is_in(facts.failures), pl.col("label").is_not_null()))
         answers.append(quality.answer_counts(turns, whole, facts))
@@ -80,10 +80,10 @@ def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -
     return quality.quality_summary(values, outcomes, known.conversations, pl.concat(answers), facts, placed)
 
 
-def drawn_metrics(project: Project, pairs: pl.DataFrame) -> list[str]:
-    """Return the metrics of these pairs with labels of people that a rating sheet drew."""
+def metrics_with_labels(project: Project, pairs: pl.DataFrame) -> list[str]:
+    """Return the metrics of these pairs that people answered."""
     people = pairs.select("agent_id", "methodology_version").unique().with_columns(judge=pl.lit(HUMAN))
-    columns = ["metric", "label_weight"]
+    columns = ["metric", "judge"]
     return labelled_metrics(*(project.store.read(table(name), people, columns=columns) for name in _COLUMNS))
 
 

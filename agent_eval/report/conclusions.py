@@ -8,7 +8,7 @@ import polars as pl
 from agent_eval.clusters.worst import CLUSTER
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.report.board import composite, leads
-from agent_eval.report.quality import headline, interval_of, value_of
+from agent_eval.report.quality import headline, headline_interval, value_of
 from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.quality import COST
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
@@ -334,7 +334,7 @@ def score_rows(board: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
 
 def _interval(row: Mapping[str, Any]) -> str:
     """Return the interval of a figure inside a sentence, e.g. 'no interval: only one session'."""
-    return interval_of(row).replace("none: ", "no interval: ")
+    return headline_interval(row).replace("none: ", "no interval: ")
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent_eval.formats.plain_text import count_of
 from agent_eval.metrics.metric_set import best_answer
+from agent_eval.scores.labelled_parts import labels_said
 from agent_eval.scores.statistics.quality import COST, HEADLINES, by_rule
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
 from agent_eval.tables.judging import HUMAN
@@ -38,7 +38,14 @@ def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
 def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     """Return a main figure of log_leaderboard in the layout of quality_summary: quantity, scale, mean, low, high."""
     ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
-    ends |= {"mean_of_judge": row.get(f"{column}_of_judge"), "n_labels_own": row.get(f"{column}_labels_own")}
+    ends |= {
+        name: row.get(f"{column}_{end}")
+        for name, end in (
+            ("mean_of_judge", "of_judge"),
+            ("n_labels_drawn", "labels_drawn"),
+            ("n_labels_own", "labels_own"),
+        )
+    }
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
     by_rule = row.get(f"{column.partition('_')[0]}_by_rule")
@@ -72,38 +79,19 @@ def interval_of(row: Mapping[str, Any]) -> str:
 
 
 def headline_interval(row: Mapping[str, Any]) -> str:
-    """Return the interval of a main figure, with the figure of the judge alone or the parts that people decided."""
-    labels = _own_labels(row) if row["mean_of_judge"] is None else _alone(row)
-    return f"{interval_of(row)}; {labels}" if labels else interval_of(row)
+    """Return the interval of a main figure, with what people's labels do to it."""
+    return f"{interval_of(row)}; {labels}" if (labels := labels_text(row)) else interval_of(row)
 
 
 def labels_text(row: Mapping[str, Any]) -> str:
     """Return what people's labels do to a mean of quality_summary; empty without labels."""
-    n_drawn = row.get("n_labels_drawn")
-    if n_drawn and row["mean_of_judge"] is None:
-        few = f"{count_of(n_drawn, 'drawn label')}, too few to correct the judge"
-        return f"{few}; {own}" if (own := _own_labels(row)) else few
-    return (
-        f"corrected by {count_of(n_drawn, 'label')} of people, {_alone(row)}" if n_drawn else _own_labels(row)
-    )
-
-
-def _own_labels(row: Mapping[str, Any]) -> str:
-    n = row.get("n_labels_own")
-    if not n:
-        return ""
-    is_by_judge = "judges" not in row or bool({*row["judges"]} - _NO_JUDGES)
-    rest = ", the rest not checked" if is_by_judge and n < row.get("n_scored", n + 1) else ""
-    return f"{count_of(n, 'part')} decided by people{rest}"
-
-
-def _alone(row: Mapping[str, Any]) -> str:
-    before = value_of(row, "mean_of_judge")
-    n = row.get("n_labels_own")
-    return (
-        f"before them {before}, with {count_of(n, 'part')} decided by people"
-        if n
-        else f"judge alone {before}"
+    return labels_said(
+        row.get("n_labels_drawn"),
+        row.get("n_labels_own"),
+        is_corrected=row.get("mean_of_judge") is not None,
+        judge_alone=value_of(row, "mean_of_judge") if row.get("mean_of_judge") is not None else "",
+        n_parts=row.get("n_scored"),
+        is_by_judge="judges" not in row or bool({*row["judges"]} - _NO_JUDGES),
     )
 
 

@@ -10,6 +10,7 @@ from agent_eval.scores.labelled_parts import Corrected, corrected
 from agent_eval.scores.statistics.compared_values import PASS_AT_1
 from agent_eval.scores.statistics.intervals import LEVEL
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
+from agent_eval.tables.judging import HUMAN
 
 _SIDES = ("", "other_")
 _POWER_REACH = 0.8416  # standard errors beyond significance for a power of 80 %
@@ -47,9 +48,9 @@ def with_labels(
     sides = [_side(of.filter(agent_id=row[name]), row, scales) for name in ("agent_id", "other_agent_id")]
     a, b = sides
     of_labels = [(side, s) for side, s in zip(_SIDES, sides, strict=True) if s and s.mean.n_drawn]
+    compared = {**row, **_label_counts(row, of)}
     if not of_labels:
-        return dict(row)
-    compared = {**row, **{f"{side}n_labels_drawn": s.mean.n_drawn for side, s in of_labels}}
+        return compared
     for side, s in of_labels:
         compared |= {f"{side}value": s.mean.value, f"{side}value_of_judge": s.mean.of_judge}
     if a is None or b is None:
@@ -58,6 +59,22 @@ def with_labels(
         untested = {"difference": compared["value"] - compared["other_value"], **dict.fromkeys(_TESTED)}
         return compared | untested | {"cases": {}, "verdict_limit": only}
     return (compared := compared | _difference(a, b, is_paired=row["unit"] == "tasks")) | _in_cases(compared)
+
+
+def _label_counts(row: Mapping[str, Any], parts: pl.DataFrame) -> dict[str, int | None]:
+    """Return the number of labels that sheets drew, and of parts that people decided without a draw, of each agent."""
+    n_drawn, n_own = (
+        pl.col("human", "weight").is_not_null(),
+        pl.col("weight").is_null() & (pl.col("judge") == HUMAN),
+    )
+    counts = parts.group_by("agent_id").agg(n_drawn=pl.all_horizontal(n_drawn).sum(), n_own=n_own.sum())
+    of_agent = {agent: (drawn or None, own or None) for agent, drawn, own in counts.iter_rows()}
+    sides = [(side, of_agent.get(row[f"{side}agent_id"], (None, None))) for side in _SIDES]
+    return {
+        f"{side}n_labels_{kind}": n
+        for side, of in sides
+        for kind, n in zip(("drawn", "own"), of, strict=True)
+    }
 
 
 def _side(

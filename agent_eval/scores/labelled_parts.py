@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
 from agent_eval.tables.judging import HUMAN, enters_means
@@ -19,13 +20,14 @@ PARTS = pl.Schema(
     {
         **dict.fromkeys((*TRIAL, "quantity", "judge"), pl.String),
         "turn_index": pl.Int64,
-        **dict.fromkeys(("value", "human", "weight"), pl.Float64),
+        **dict.fromkeys(("value", "human", "weight", "judged"), pl.Float64),
     }
 )
-"""Columns of parts: the answer that enters the mean, people's answer, and how many parts the label represents.
+"""Columns of parts: the answer that enters the mean, people's answer, how many parts the label represents, and the
+answer without people's labels.
 
 `human` is null for a part that only the judge answered. `weight` is null for a part that a rule decided, or that people
-decided without a draw; `human` then repeats the answer.
+decided without a draw; `human` then repeats the answer. `judged` is null where only people answered.
 """
 _DIGITS = 12  # beyond them are errors of rounding
 _STEP = 1.0  # between ratings, and between the two values of a rate; other numbers may differ by less
@@ -39,17 +41,47 @@ class Corrected(NamedTuple):
     value: float
     low: float | None
     high: float | None
-    of_judge: float  # the mean of the answers before the labels correct it
+    of_judge: float | None  # the mean of the answers without people's labels, null if there is none
     n_drawn: int  # labels that sheets drew
     n_own: int  # parts that rules decided, or people without a draw
 
 
+def labels_said(
+    n_drawn: int | None,
+    n_own: int | None,
+    *,
+    is_corrected: bool,
+    judge_alone: str = "",
+    n_parts: int | None = None,
+    is_by_judge: bool = True,
+) -> str:
+    """Return what people's labels do to a value, e.g. 'corrected by 20 labels of people'; empty without labels.
+
+    Args:
+        n_drawn: Labels that sheets drew.
+        n_own: Parts that people decided without a draw.
+        is_corrected: Whether the drawn labels correct the value, or are too few.
+        judge_alone: The value of the judge alone, if it is not shown elsewhere.
+        n_parts: All parts of the value, if known.
+        is_by_judge: Whether a judge decided the other parts.
+    """
+    said = []
+    if n_drawn and is_corrected:
+        alone = f", judge alone {judge_alone}" if judge_alone else ""
+        said = [f"corrected by {count_of(n_drawn, 'label')} of people{alone}"]
+    elif n_drawn:
+        said = [f"{count_of(n_drawn, 'drawn label')} of people, too few to correct the judge"]
+    if n_own:
+        is_checked = is_corrected or not is_by_judge or n_parts == n_own
+        said.append(
+            f"{count_of(n_own, 'part')} decided by people{'' if is_checked else ', the rest not checked'}"
+        )
+    return "; ".join(said)
+
+
 def labelled_metrics(*judgments: pl.DataFrame) -> list[str]:
-    """Return the metrics with labels that a rating sheet drew, sorted."""
-    weighted = [frame for frame in judgments if "label_weight" in frame.columns]
-    return sorted(
-        {m for frame in weighted for m in frame.filter(pl.col("label_weight").is_not_null())["metric"]}
-    )
+    """Return the metrics that people answered, sorted."""
+    return sorted({m for frame in judgments for m in frame.filter(judge=HUMAN)["metric"]})
 
 
 def parts_of(
@@ -61,8 +93,9 @@ def parts_of(
 ) -> pl.DataFrame:
     """Return the answers of these metrics that enter means, with people's labels (columns PARTS), one row per part.
 
-    The label of a part with several raters is the one that counts, or their mean if they dispute it. A failure is 1 and
-    its absence 0; turns in which only a rule looked for a failure are omitted, because rules label only failing turns.
+    The label of a part with several raters is the one that counts. If they dispute it, it is the mean of the labels that
+    sheets drew: without them, a label that somebody chose would remove one that was drawn. A failure is 1 and its absence
+    0; turns in which only a rule looked for a failure are omitted, because rules label only failing turns.
 
     Args:
         turn_judgments: Answers about turns.
@@ -96,11 +129,18 @@ def parts_of(
             weight=pl.col("label_weight").mean(),
         )
     )
+    of_judge = (
+        rows.filter(pl.col("judge") != HUMAN)
+        .sort(pl.col("judge") == RULE, "judge")
+        .unique(_PART, keep="first", maintain_order=True)
+        .select(*_PART, judged="answer")
+    )
     looked_at = rows.filter(pl.col("judge") != RULE).select(_PART).unique()
     is_decided = pl.col("judge").is_in([HUMAN, RULE])
     return (
         rows.filter(enters_means(rows))
         .join(labels, on=_PART, how="left", nulls_equal=True)
+        .join(of_judge, on=_PART, how="left", nulls_equal=True)
         .join(looked_at.with_columns(is_looked_at=True), on=_PART, how="left", nulls_equal=True)
         .filter(~is_failure | pl.col("is_looked_at").fill_null(value=False))
         .with_columns(
@@ -125,7 +165,7 @@ def success_parts(outcomes: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
         parts: From `parts_of`.
     """
     goals = parts.filter(quantity=GOAL_METRIC).select(
-        *TRIAL, "human", "weight", goal_judge="judge", goal_value="value"
+        *TRIAL, "human", "weight", goal_judge="judge", goal_value="value", goal_judged="judged"
     )
     is_by_goal = pl.col("source") == GOAL_METRIC
     value = pl.col("is_correct").cast(pl.Float64)
@@ -141,6 +181,7 @@ def success_parts(outcomes: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
             turn_index=pl.lit(None, pl.Int64),
             human=pl.when(is_by_goal).then("human").otherwise(value),
             weight=pl.when(is_by_goal).then("weight"),
+            judged=pl.when(is_by_goal).then("goal_judged").otherwise(value),
         )
         .select(list(PARTS))
     )
@@ -175,7 +216,7 @@ def placed_parts(parts: pl.DataFrame, outcomes: pl.DataFrame, metrics: pl.DataFr
 
 
 def goal_parts(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return goal completion of every conversation as parts, if a rating sheet drew labels of it; else no rows."""
+    """Return goal completion of every conversation as parts, if people answered it; else no rows."""
     of_goals = conversation_judgments.filter(metric=GOAL_METRIC)
     no_turns = of_goals.clear().with_columns(turn_index=pl.lit(None, pl.Int64))
     return parts_of(no_turns, of_goals, labelled_metrics(of_goals), (), "")
@@ -252,8 +293,17 @@ def corrected(
         round(estimate.value, _DIGITS),
         low if has_interval else None,
         high if has_interval else None,
-        round(float(sample.shares @ sample.judge), _DIGITS),
+        _without_people(rows),
         n_drawn,
         int(sample.is_decided.sum()),
     )
     return mean, pl.Series(estimate.predicted)
+
+
+def _without_people(parts: pl.DataFrame) -> float | None:
+    """Return the mean of the answers without people's labels, over the parts that have one."""
+    judged = parts.drop_nulls("judged")
+    if judged.is_empty():
+        return None
+    shares = judged["share"].to_numpy()
+    return round(float(shares @ judged["judged"].to_numpy() / shares.sum()), _DIGITS)

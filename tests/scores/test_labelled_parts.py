@@ -34,7 +34,7 @@ def parts(
 ) -> pl.DataFrame:
     """Parts of one quantity, `per` of them in a conversation."""
     rows = [
-        ("1.3.0", "a", f"c{i // per}", "q", "gpt", i, value, said, None if said is None else weight)
+        ("1.3.0", "a", f"c{i // per}", "q", "gpt", i, value, said, None if said is None else weight, value)
         for i, (value, said) in enumerate(zip(values, human, strict=True))
     ]
     found = pl.DataFrame(rows, schema=PARTS, orient="row")
@@ -168,14 +168,28 @@ def test_a_drawn_label_is_shown_and_the_judges_answer_enters_means() -> None:
     both = (found.turn_judgments, found.conversation_judgments)
     assert labelled_metrics(*both) == ["agent_behavior_failure", "goal_completion"]
     rows = parts_of(*both, labelled_metrics(*both), ["agent_behavior_failure"], "no failure")
-    answers = (
-        rows.sort("quantity", "turn_index").select("quantity", "judge", "value", "human", "weight").rows()
-    )
+    answers = rows.sort("quantity", "turn_index").select("judge", "value", "human", "weight", "judged").rows()
     assert answers == [
-        ("failure rate: agent_behavior_failure", "scripted", 0.0, 1.0, 3.0),
-        ("failure rate: agent_behavior_failure", "human", 1.0, 1.0, None),
-        ("goal_completion", "scripted", 1.0, 0.0, 3.0),
+        ("scripted", 0.0, 1.0, 3.0, 0.0),
+        ("human", 1.0, 1.0, None, 0.0),
+        ("scripted", 1.0, 0.0, 3.0, 1.0),
     ]
+
+
+def test_the_mean_of_the_judge_alone_has_no_answer_of_people() -> None:
+    labelled = parts(
+        [1.0] * 10, [0.0] * 6 + [1.0] * 4
+    ).with_row_index()  # the last two labels were chosen, not drawn
+    labelled = labelled.with_columns(
+        weight=pl.when(pl.col("index") < 8).then(1.0),
+        value=pl.when(pl.col("index") < 8).then("value").otherwise(0.0),
+    )
+    labelled = labelled.with_columns(human=pl.when(pl.col("index") < 8).then("human").otherwise(0.0))
+    assert rate_of(labelled).of_judge == 1.0
+    only_people = labelled.with_columns(
+        judged=pl.when(pl.col("index") < 8).then(pl.col("index") % 2).cast(pl.Float64)
+    )
+    assert rate_of(only_people).of_judge == 0.5
 
 
 def test_without_a_judge_a_drawn_label_decides_its_own_part() -> None:

@@ -19,6 +19,7 @@ from agent_eval.project.calibration import with_judge_error
 from agent_eval.project.quality import labelled_parts_of, scales, values_of_conversations
 from agent_eval.report.conclusions import comparison
 from agent_eval.report.quality import DIRECTION
+from agent_eval.scores.labelled_parts import labels_said
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
@@ -186,12 +187,13 @@ def _notes(rows: pl.DataFrame) -> list[str]:
                 bounds = f"{row[f'{side}value_worst']:.3f} to {row[f'{side}value_best']:.3f}"
                 notes.append(f"{row['quantity']} of {row[name]}: {lacking}; worst to best case {bounds}.")
         for side, name in (("", "agent_id"), ("other_", "other_agent_id")):
-            if row[f"{side}value_of_judge"] is not None:
-                alone = number(row[f"{side}value_of_judge"])
-                notes.append(
-                    f"{row['quantity']} of {row[name]}: corrected by {row[f'{side}n_labels_drawn']} labels of people; "
-                    f"before them {alone}."
-                )
+            alone = row[f"{side}value_of_judge"]
+            labels = labels_said(
+                *(row[f"{side}n_labels_{kind}"] for kind in ("drawn", "own")),
+                is_corrected=alone is not None,
+                judge_alone="" if alone is None else number(alone),
+            )
+            notes += [f"{row['quantity']} of {row[name]}: {labels}."] if labels else []
         if row["reason"] and not row["verdict"].endswith(" better"):  # otherwise covered by `_of_one_session`
             notes.append(f"{of}: {row['reason']}.")
     return notes

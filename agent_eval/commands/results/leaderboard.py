@@ -28,7 +28,7 @@ from agent_eval.report.board import (
 )
 from agent_eval.report.conclusions import score_rows
 from agent_eval.report.markdown import escape, markdown_table
-from agent_eval.report.quality import headline, interval_of, value_of
+from agent_eval.report.quality import headline, interval_of, labels_text, value_of
 from agent_eval.scores.composite.history import board_at
 from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
 from agent_eval.scores.composite.ratings import grouped
@@ -299,6 +299,11 @@ def print_short_board(
                 f"{row['n_conversations']:,}",
             )
         console.print(grid)
+        for row in logs.to_dicts() if slotted.height else ():  # else the first line of the run says it
+            if labels := labels_text(headline(row, "success_rate")):
+                console.print(
+                    sanitize_line(f"{row['name'] or row['agent_id']}: success {labels}."), markup=False
+                )
     lacking = outcomes(board)
     more = (
         [f"… and {count_of(len(lacking) - MOST_LINES, 'more line')}: --all"]

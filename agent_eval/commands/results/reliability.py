@@ -14,6 +14,7 @@ from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.scores.corrected_rates import REFUSED
 from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.reliability.labelled import labels_of_rate
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
 from agent_eval.scores.reliability.ranking import NOT_RATED
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -73,7 +74,7 @@ def reliability(
         "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
     )
     out.print(_table(shown, version))
-    for note in (*_corrected(shown), *_notes(shown), *_without_task(project, pairs)):
+    for note in (*_labelled(shown), *_corrected(shown), *_notes(shown), *_without_task(project, pairs)):
         out.print(note, markup=False)
 
 
@@ -204,6 +205,14 @@ def _corrected(rows: pl.DataFrame) -> Iterator[str]:
                 f"{of} of the judge {row['judge_rate']:.3f}, corrected for its errors {row['corrected']:.3f} "
                 f"({low:.3f}–{high:.3f}, 95 %), by {row['corrected_by']}."
             )
+
+
+def _labelled(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield what people's labels do to the rates of each agent and task set that has some."""
+    for row in rows.iter_rows(named=True):
+        if labels := labels_of_rate(row):
+            of = f"{row['agent_id']} on {row['task_set']}, k = {row['k']} ({row['estimator']})"
+            yield sanitize_line(f"{of}: {labels}.")
 
 
 def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:

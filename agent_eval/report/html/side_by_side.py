@@ -12,7 +12,7 @@ from agent_eval.methodology.models import SCENARIOS
 from agent_eval.report import board as words
 from agent_eval.report.html.tables import Row, by_key
 from agent_eval.report.names import Paths
-from agent_eval.report.quality import interval_of, name_of, reading_order, value_of
+from agent_eval.report.quality import headline_interval, name_of, reading_order, value_of
 
 MOST = 60  # maximum number of agents, ranked agents first; `agent-eval compare` compares any two
 
@@ -91,7 +91,8 @@ def _plain(name: str, rows: Sequence[Row], column: str, places: int) -> Figure:
 
 def _note(row: Row) -> str:
     """Return the interval of a mean and, if answers or costs are unknown, their number."""
-    return f"{interval_of(row)} ({row['n_unscored']:,} unknown)" if row["n_unscored"] else interval_of(row)
+    interval = headline_interval(row)
+    return f"{interval} ({row['n_unscored']:,} unknown)" if row["n_unscored"] else interval
 
 
 def _of_conversations(quality: Sequence[Mapping[str, Row]]) -> Iterator[Figure]:

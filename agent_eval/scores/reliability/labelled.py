@@ -1,8 +1,11 @@
 """Correct pass@1 with the labels of people that rating sheets drew."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
-from agent_eval.scores.labelled_parts import corrected_rates_of, goal_parts, success_parts
+from agent_eval.scores.labelled_parts import corrected_rates_of, goal_parts, labels_said, success_parts
 from agent_eval.scores.reliability.trials import GOAL_METRIC, GROUP, TRIAL, TrialTables
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.tables.judging import HUMAN, deciding_answers
@@ -15,7 +18,7 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
 
     The rows with k = 1 of the estimators unbiased and plug_in are corrected, and `pass_at_1` of every row. pass^k for
     k of 2 or more, and posteriors, are those of the judge alone, unless people labelled every trial: then their labels
-    decided the trials, and so every row. The worst case counts the unknown trials as failed and
+    decided the trials, and so every row. Rows name the trials that people decided without a draw (`n_labels_own`). The worst case counts the unknown trials as failed and
     the best case as passed, with the failures that ended in an error of unknown cause, as shares of the planned trials.
 
     Args:
@@ -30,8 +33,22 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
     places = outcomes.select(*TRIAL, "task_set", "session_id", "task", cluster=pl.coalesce(family, "task"))
     parts = success_parts(outcomes, goals).join(places, on=list(TRIAL))
     rates = corrected_rates_of(parts, GROUP, "task")
-    of_row = rows.join(rates, on=list(GROUP), how="left", maintain_order="left").join(
-        _decided_by_people(tables.conversation_judgments), on=GROUP[:2], how="left", maintain_order="left"
+    own = (
+        success_parts(outcomes, goals)
+        .filter(pl.col("weight").is_null(), judge=HUMAN)
+        .join(places, on=list(TRIAL))
+    )
+    of_row = (
+        rows.join(rates, on=list(GROUP), how="left", maintain_order="left")
+        .join(
+            own.group_by(GROUP).agg(n_labels_own=pl.len().cast(pl.Int64)),
+            on=list(GROUP),
+            how="left",
+            maintain_order="left",
+        )
+        .join(
+            _decided_by_people(tables.conversation_judgments), on=GROUP[:2], how="left", maintain_order="left"
+        )
     )
     is_group = pl.col("value").is_not_null()
     is_row = is_group & (pl.col("k") == 1) & pl.col("estimator").is_in(["unbiased", "plug_in"])
@@ -64,8 +81,31 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
         .then(pl.format("{}; decided by {} labels of people", "interval", "n_drawn"))
         .when(is_group)
         .then(pl.format("{}; of the judge alone, which labels do not correct", "interval"))
+        .when(pl.col("n_labels_own") < pl.col("n_known"))
+        .then(
+            pl.format(
+                "{}; {} of {} trials decided by people, the rest not checked",
+                "interval",
+                "n_labels_own",
+                "n_known",
+            )
+        )
         .otherwise("interval"),
     ).drop(*rates.columns[len(GROUP) :], "is_census")
+
+
+def labels_of_rate(row: Mapping[str, Any]) -> str:
+    """Return what people's labels do to a row of table reliability; empty without labels."""
+    alone = row["pass_at_1_of_judge"]
+    labels = labels_said(
+        row["n_labels_drawn"],
+        row["n_labels_own"],
+        is_corrected=row["n_labels_drawn"] is not None,
+        judge_alone="" if alone is None else f"pass@1 {alone:.3f}",
+        n_parts=row["n_known"],
+    )
+    of_judge = "of the judge alone" if alone is not None and row["n_labels_drawn"] is None else ""
+    return "; ".join(text for text in (of_judge, labels) if text)
 
 
 def _decided_by_people(conversation_judgments: pl.DataFrame) -> pl.DataFrame:

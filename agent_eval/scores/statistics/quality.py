@@ -26,6 +26,7 @@ HEADLINES = {
     "cost_usd_per_conversation": COST,
 }
 """The quantity of each column of table log_leaderboard."""
+_LABELS = (("mean_of_judge", "of_judge"), ("n_labels_drawn", "labels_drawn"), ("n_labels_own", "labels_own"))
 _PAIR = ["methodology_version", "agent_id"]
 _QUANTITY = [*_PAIR, "quantity"]
 _COUNTS = ("n_scored", "n_unscored", "n_unasked")
@@ -276,7 +277,7 @@ def log_leaderboard(
             *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high")),
             *(
                 pl.col(name).alias(f"{column}_{end}")
-                for name, end in (("mean_of_judge", "of_judge"), ("n_labels_own", "labels_own"))
+                for name, end in _LABELS
                 if quantity != COST
             ),
         )  # fmt: skip
