@@ -10,6 +10,7 @@ from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RA
 from agent_eval.tables.judging import HUMAN
 
 _NO_JUDGES = {HUMAN, RULE, "outcome"}  # what decides a part without a judge
+NOT_CHECKED = "not checked by people"
 DIRECTION = "Higher is better, except for failures and cost."
 HEADINGS = {
     "success_rate": "success",
@@ -84,15 +85,17 @@ def headline_interval(row: Mapping[str, Any]) -> str:
 
 
 def labels_text(row: Mapping[str, Any]) -> str:
-    """Return what people's labels do to a mean of quality_summary; empty without labels."""
-    return labels_said(
+    """Return what people's labels do to a mean of quality_summary; without labels, that the judge is not checked."""
+    is_by_judge = bool({*(row.get("judges") or ())} - _NO_JUDGES)
+    labels = labels_said(
         row.get("n_labels_drawn"),
         row.get("n_labels_own"),
         is_corrected=row.get("mean_of_judge") is not None,
         judge_alone=value_of(row, "mean_of_judge") if row.get("mean_of_judge") is not None else "",
         n_parts=row.get("n_scored"),
-        is_by_judge="judges" not in row or bool({*row["judges"]} - _NO_JUDGES),
+        is_by_judge="judges" not in row or is_by_judge,
     )
+    return labels or (NOT_CHECKED if is_by_judge and row["mean"] is not None else "")
 
 
 def name_of(row: Mapping[str, Any]) -> str:

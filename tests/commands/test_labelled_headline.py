@@ -2,15 +2,19 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from agent_eval.project import Project
+from agent_eval.report.asset_pages.quality import logs_table, summary_table
+from agent_eval.report.asset_pages.scoring import reliability_plot
 from tests.commands.conftest import Model, invoke, use
 
 pytestmark = pytest.mark.slow
+OWN_LABEL = re.compile(r"1\s+(part|of 10 trials)\s+decided\s+by\s+people")
 VERSION, N = "1.3.0", 10
 GATES = "\n[gates.overall]\ngoal_completion = 0.4\n"
 
@@ -76,6 +80,33 @@ def test_drawn_labels_correct_the_headline_everywhere_and_other_labels_only_thei
     assert invoke("run", "--judge", "scripted").exit_code in (0, 1)
     assert set(shown("alpha").values()) == {1.0}
     before = Project.open().table("quality_summary")
+
+    # a label that no sheet drew counts for its own part, and every surface says so
+    (root / "own.csv").write_text(
+        "agent,conversation,metric,rater,label\nalpha,alpha-0,goal_completion,carl,0\n"
+    )
+    assert invoke("labels", "import", str(root / "own.csv")).exit_code == 0
+    said = invoke("run", "--judge", "scripted").stdout
+    assert set(shown("alpha").values()) == {0.9}
+    assert invoke("report", "--out", str(root / "report")).exit_code == 0
+    alpha = {"agent_id": "alpha", "methodology_version": VERSION}
+    project = Project.open()
+    pages = [page.read_text() for page in (root / "report").rglob("alpha*.html")]
+    surfaces = {
+        "run": said,
+        "summary": invoke("summary", "--agent", "alpha").stdout,
+        "compare": invoke("compare", "alpha", "beta", "--notes").stdout,
+        "reliability": invoke("reliability", "--agent", "alpha").stdout,
+        "gate": invoke("gate", "--agent", "alpha", "--json").stdout,
+        "report": max(pages, key=lambda page: page.count("decided by people")),
+        "Dagster, logs": logs_table(project.table("log_leaderboard")),
+        "Dagster, summary": summary_table(project.table("quality_summary").filter(**alpha)),
+        "Dagster, reliability": reliability_plot(project.table("reliability").filter(**alpha)),
+    }
+    missing = [name for name, text in surfaces.items() if not OWN_LABEL.search(text)]
+    assert not missing, {name: surfaces[name] for name in missing}
+    (label,) = (root / "data" / "ratings").glob("*.csv")
+    label.unlink()
 
     assert invoke("labels", "sheet", "--n", "12", "--metric", "goal_completion").exit_code == 0
     fill(root, "0")

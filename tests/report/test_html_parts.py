@@ -355,5 +355,5 @@ def test_the_mean_of_a_metric_that_labels_correct_is_the_corrected_one() -> None
     answers = pl.DataFrame(
         {"metric": ["goal_completion"] * 2, "status": "scored", "value": [1.0, 0.0], "n": [5, 5]}
     ).with_columns(rating_1to5=pl.lit(None, pl.Int64), label=pl.lit(None, pl.String), unscored_reason=pl.lit(None, pl.String))  # fmt: skip
-    [spread] = spreads(answers, {"goal_completion": 0.0})
-    assert (spread.mean, spread.labels) == (0.0, [("yes", 5), ("no", 5)])
+    [spread] = spreads(answers, {"goal_completion": (0.0, True)})
+    assert (spread.mean, spread.is_corrected, spread.labels) == (0.0, True, [("yes", 5), ("no", 5)])

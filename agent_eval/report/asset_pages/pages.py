@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.formats.spill import Rows, frames_of, in_memory
 from agent_eval.report.asset_pages import ingest, judging, quality, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
+from agent_eval.report.board import calibration
 from agent_eval.report.conclusions import leader, score_rows
 from agent_eval.report.links import with_pages
 from agent_eval.report.markdown import markdown_table
@@ -279,13 +280,22 @@ def first_rows(contract: Table, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.head(N_ROWS)
 
 
+def _in_words(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with one column on the judges' agreement with people in place of its figures."""
+    figures = [name for name in rows.columns if "calibrat" in name]
+    if "calibration" not in figures:
+        return rows
+    agreement = pl.Series("agreement", [calibration(row) for row in rows.iter_rows(named=True)], pl.String)
+    return rows.drop(figures).with_columns(agreement)
+
+
 def preview(contract: Table, rows: pl.DataFrame) -> str:
     """Return the first rows of the table in its `ORDER`, as a Markdown table.
 
     The partition columns and columns that are null in all of these rows are omitted. If a row belongs to a
     conversation, its conversation id links to the report.
     """
-    first = first_rows(contract, rows)
+    first = _in_words(first_rows(contract, rows))
     shown = [c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height]
     if "conversation_id" not in shown or "agent_id" not in first.columns:
         return markdown_table(first.select(shown), limit=120)

@@ -9,7 +9,17 @@ from agent_eval.metrics.metric_set import directed
 from agent_eval.report.asset_pages.clusters import clusters_page
 from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
-from agent_eval.report.quality import DIRECTION, answers_of, interval_of, name_of, reading_order, value_of
+from agent_eval.report.quality import (
+    DIRECTION,
+    HEADINGS,
+    answers_of,
+    headline,
+    interval_of,
+    labels_text,
+    name_of,
+    reading_order,
+    value_of,
+)
 from agent_eval.report.svg import BLUE, RED, IntervalBar, spans
 from agent_eval.scores.statistics.quality import HEADLINES, top_errors
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
@@ -77,6 +87,7 @@ def logs_table(board: pl.DataFrame) -> str:
         pl.col("cost_usd_per_conversation").round(4).alias("US dollars per conversation"),
         pl.col("top_error").alias("most severe error"),
         "judges",
+        pl.Series("labels of people", [_labels(row) for row in board.iter_rows(named=True)], dtype=pl.String),
         pl.Series(
             "_page",
             [
@@ -87,3 +98,9 @@ def logs_table(board: pl.DataFrame) -> str:
         ),
     )
     return markdown_table(shown, limit=80, links={"agent": "_page"})
+
+
+def _labels(row: dict[str, Any]) -> str:
+    """Return what labels do to the main figures of a row of log_leaderboard, e.g. 'success: corrected by 9 labels of people'."""
+    figures = ((name, labels_text(headline(row, column))) for column, name in HEADINGS.items())
+    return "; ".join(f"{name}: {labels}" for name, labels in figures if labels)

@@ -124,6 +124,7 @@ class Spread:
     n_eligible: int
     bar: tuple[StackPart, ...]  # of ratings
     mean: float | None  # of ratings or values
+    is_corrected: bool  # whether drawn labels corrected the mean
     labels: Sequence[tuple[str, int]]  # failure labels; yes and no of a 0/1 metric
     gaps: Sequence[tuple[str, int]]  # reasons for missing values, with counts
 
@@ -332,15 +333,24 @@ def _label(slot: Row) -> str:
     return str(slot["slot"]).replace("_", " ") if slot["slot"] else str(slot["conversation_id"])
 
 
-def _given_means(summary: pl.DataFrame, version: str) -> dict[str, float | None]:
-    """Return the means that the answers do not show: those with labels by people, or none because rules alone answered."""
+def _given_means(summary: pl.DataFrame, version: str) -> dict[str, tuple[float | None, bool]]:
+    """Return the means that the answers do not show, and whether labels corrected them.
+
+    These are those with labels by people, or none because rules alone answered.
+    """
     has_labels = pl.col("n_labels_drawn").is_not_null() | (pl.col("n_labels_own") > 0)
     is_given = pl.col("mean").is_null() | has_labels
     rows = summary.filter(pl.col("methodology_version") == version, is_given)
-    return dict(rows.select("quantity", "mean").iter_rows())
+    is_corrected = pl.col("mean_of_judge").is_not_null()
+    return {
+        quantity: (mean, by)
+        for quantity, mean, by in rows.select("quantity", "mean", is_corrected).iter_rows()
+    }
 
 
-def spreads(answers: pl.DataFrame, means: Mapping[str, float | None] | None = None) -> list[Spread]:
+def spreads(
+    answers: pl.DataFrame, means: Mapping[str, tuple[float | None, bool]] | None = None
+) -> list[Spread]:
     """Return the distribution of the judgments that enter means, per metric; judgments without a value are counted by reason.
 
     A metric in `means` has this mean instead of that of its answers. Scored, unscored and disputed judgments are
@@ -349,7 +359,8 @@ def spreads(answers: pl.DataFrame, means: Mapping[str, float | None] | None = No
     metrics = answers.partition_by("metric", as_dict=True)
     found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
     given = means or {}
-    found = [replace(one, mean=given.get(one.metric, one.mean)) for one in found]
+    of = {one.metric: given.get(one.metric, (one.mean, False)) for one in found}
+    found = [replace(one, mean=of[one.metric][0], is_corrected=of[one.metric][1]) for one in found]
     return sorted(found, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
 
 
@@ -362,6 +373,7 @@ def _spread(metric: str, rows: pl.DataFrame) -> Spread:
         n_eligible=int(rows.filter(pl.col("status").is_in(["scored", "unscored", "disputed"]))["n"].sum()),
         bar=stacked(dict(ratings)),
         mean=_mean(ratings or values),
+        is_corrected=False,
         labels=[*_counted(scored, "label"), *_yes_and_no(dict(values))],
         gaps=_counted(rows, "unscored_reason"),
     )
