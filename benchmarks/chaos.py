@@ -2,7 +2,7 @@
 
 `python -m benchmarks.chaos [KIND …]` prints a line for each disturbance that did harm, a line per kind, and `n of n`.
 A project is disturbed, then one plain run follows: it must exit with 0, all tables must equal those of an undisturbed
-project, and a judge may be paid again for no more calls than were under way. `short()` is the form for CI.
+project, and a judge may be paid again for no more calls than were under way.
 """
 
 import contextlib

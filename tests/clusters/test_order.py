@@ -1,6 +1,5 @@
 """Clusters, ids, names and severities depend on the runs, not on the order or the parts in which they are registered."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,7 +123,7 @@ def test_what_people_decided_stays_when_an_earlier_run_is_added(splits: bool) ->
         assert row["title"] == "Ours"
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_thirty_nights_move_no_id(order: tuple[int, ...]) -> None:
     nights = [
         in_run(f"2026-01-{n:02}", *(f"{w} {WORDS[n % 8]} {'so ' * (n % 5)}" for w in WORDS))

@@ -92,7 +92,6 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(
 
     assert "Nothing was stale" in invoke("run", "--methodology", "1.2.0").output
     edit_a_session(two_agents_copy)
-    agent_eval("run", "--methodology", "1.2.0")
     agent_eval("run")
     assert differing(both) == []  # the judged boards too: their models' answers stand
     assert read("board_changes").height == n_changes + len(AGENTS)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from agent_eval.defs.assets.ingest import INGESTED
@@ -32,10 +33,10 @@ def test_files_of_a_command_and_of_a_run_that_dagster_started_are_private(tmp_pa
     assert [str(path) for path in made if path.stat().st_mode & 0o077] == []
 
     (tmp_path / ".dagster").mkdir(mode=0o700)
-    add = "import dagster as dg; dg.DagsterInstance.get().add_dynamic_partitions('agent', ['bot'])"
+    with dg.DagsterInstance.from_config(str(tmp_path / ".dagster")) as instance:
+        instance.add_dynamic_partitions("agent", ["bot"])
     wanted = ["--select", ",".join(INGESTED), "--partition", "bot", "-m", "agent_eval.definitions"]
-    for command in (["-c", add], ["-m", "dagster", "asset", "materialize", *wanted]):
-        ran(command, tmp_path)
+    ran(["-m", "dagster", "asset", "materialize", *wanted], tmp_path)
     assert (tmp_path / "data" / "agent_eval.duckdb").is_file()
     made = [path for path in (tmp_path / "data").rglob("*") if path.stat().st_mode & 0o077]
     assert [str(path) for path in made if not path.name.startswith("agent_eval.duckdb.lock")] == []

@@ -108,11 +108,17 @@ def test_a_run_and_its_estimate_are_refused_in_one_line_until_the_edit_is_undone
 
 
 def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edited: Path) -> None:
+    """It also names an unknown version of a session by file and line."""
+    (session,) = (edited / "data" / "sessions" / "harbor-desk").glob("*/session.yaml")
+    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.9.0\n"))
+    line = session.read_text().splitlines().index("- 1.9.0") + 1
     project = Project.open()
     before = project.table("leaderboard")
     report = run(project, versions=("1.3.0",), boards=True)
     assert report.exit_code == 0
     assert any("1.4.0 was published with hash" in warning for warning in report.warnings)
+    said = f"harbor-desk/{session.parent.name}/session.yaml:{line}: methodology_versions names 1.9.0, which does not exist"
+    assert [text for text in report.warnings if text.startswith(said)]
     after = project.table("leaderboard")
     assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
 
@@ -183,16 +189,6 @@ def test_a_changed_record_does_not_release_a_version_with_scores(edited: Path, r
     assert row["methodology_edited"] is True
     edit(edited, "points: 6\n", "points: 5\n")
     assert list(Project.open().registry.edited()) == ["1.4.0"] * (record == "with the new hash")
-
-
-def test_an_unknown_version_of_a_session_is_named_by_file_and_line(edited: Path) -> None:
-    edit(edited, "points: 6\n", "points: 5\n")
-    (session,) = (edited / "data" / "sessions" / "harbor-desk").glob("*/session.yaml")
-    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.9.0\n"))
-    line = session.read_text().splitlines().index("- 1.9.0") + 1
-    warnings = run(Project.open(), agents=("harbor-desk",), versions=("1.3.0",)).warnings
-    said = f"harbor-desk/{session.parent.name}/session.yaml:{line}: methodology_versions names 1.9.0, which does not exist"
-    assert [text for text in warnings if text.startswith(said)]
 
 
 def test_an_edited_packaged_version_is_refused_too(

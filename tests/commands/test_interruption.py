@@ -1,7 +1,8 @@
-"""Runs that meet each other, Ctrl-C and `kill -9`: the next run does the rest, and nothing shows that it happened."""
+"""Runs that meet each other, Ctrl-C and `kill -9`: a store that cannot grow: the next run does the rest, and nothing shows that it happened."""
 
 import random
 import re
+import resource
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +58,16 @@ def test_the_run_after_a_broken_one_does_the_rest(
     assert process.returncode == 0, err
     assert_same_tables(root, undisturbed)
     assert runs_under_way(root) == []
+
+
+def test_the_run_after_one_whose_files_could_not_grow_does_the_rest(undisturbed: Path, root: Path) -> None:
+    size = (undisturbed / "data" / "agent_eval.duckdb").stat().st_size // 4  # of its store, and of the events
+    resource.prlimit((full := start(root)).pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    _, err = full.communicate(timeout=300)
+    assert full.returncode != 0, err
+    _, err = (process := start(root, command())).communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert_same_tables(root, undisturbed)
 
 
 def test_two_runs_at_once_take_turns(undisturbed: Path, root: Path) -> None:

@@ -57,13 +57,22 @@ def reasons(root: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudge) -> None:
+def test_automation_asks_no_paid_judge_without_a_cap(
+    root: Path, judge: MockJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n, said = ran(root, judge, **AUTOMATION)
     assert n == 0, said
     (why,) = reasons(root)
     assert "automation does not call judge models that cost money (openai/mock) without a cap" in why
-    assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 5
-    assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 0
+    cap = AUTOMATION | {"AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY": "5"}
+    assert ran(root, judge, **cap)[0] == 5
+    for name, value in (PRICED | judge.environment | cap).items():
+        monkeypatch.setenv(name, value)
+    again = Project.open(root).judge_runtime.budget.begin_call("openai/mock")
+    assert again is not None
+    assert "automation_max_calls_per_day" in again
+    for name in cap:
+        monkeypatch.delenv(name)
     assert ran(root, judge)[0] > 5  # by hand
     spent = Project.open(root).table("spending")
     assert spent.filter(started_by="automation")["n_calls"].sum() == 5

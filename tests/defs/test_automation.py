@@ -45,7 +45,18 @@ def test_reconcile_passes_the_versions_on_and_leaves_the_place_for_runs_to_the_p
         done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, run_config=run_config)
         assert done.success
     assert started[0] == (["run", "--methodology", "1.1.0", "--methodology", "1.3.0"], [])
-    assert started[1][1] == []
+    assert started[1] == (["run", "--boards"], [])
+
+
+def test_the_nightly_schedule_runs_reconcile_with_boards_at_the_time_of_the_settings() -> None:
+    nightly = automation.nightly
+    assert (nightly.job_name, nightly.cron_schedule) == (
+        "reconcile",
+        automation.project_settings().nightly_cron,
+    )
+    assert nightly.default_status is dg.DefaultScheduleStatus.RUNNING
+    [request] = nightly.evaluate_tick(dg.build_schedule_context()).run_requests or ()
+    assert request.run_config == {}  # with which the job makes the boards
 
 
 def test_reconcile_fails_when_the_run_could_not_do_it_and_the_failure_hook_gets_the_cause(

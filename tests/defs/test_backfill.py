@@ -1,4 +1,4 @@
-"""A backfill of everything, started as the UI starts it, does what `agent-eval run` does."""
+"""A backfill of everything, started as the UI starts it, and the nightly schedule do what `agent-eval run` does."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ from agent_eval.project import Project
 from agent_eval.tables import TABLES
 from benchmarks.live import eventually, run_in_process, served
 from tests.conftest import REPOSITORY
-from tests.defs.test_live import is_settled
+from tests.defs.test_live import board, is_settled, make_project
 
 N_AGENTS = 20
 
@@ -58,3 +58,17 @@ def test_a_backfill_of_twenty_agents_equals_a_run(tmp_path: Path) -> None:
         assert made.equals(expected[name]), name
     assert expected["leaderboard"].height == 4 * N_AGENTS
     assert "Nothing was stale" in run_in_process(by_ui)
+
+
+def test_the_nightly_schedule_repairs_what_was_missed(tmp_path: Path) -> None:
+    """What the schedule is to repair, automation may not see."""
+    make_project(root := tmp_path / "live")
+    run_in_process(root)
+    with served(root) as ui:
+        ui.stop_sensor("redo_stale")
+        shutil.rmtree(root / "data" / "sessions" / "quill-help")
+        assert "quill-help" in board(root)
+        (root / "agent_eval.toml").write_text('nightly_cron = "* * * * *"\n')
+        ui.reload()
+        eventually(lambda: "quill-help" not in board(root), "the nightly run saw it", log=ui.log)
+        eventually(lambda: is_settled(root), "run_state knows", log=ui.log)

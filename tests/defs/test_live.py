@@ -95,7 +95,6 @@ def test_a_live_ui(root: Path) -> None:
         if CHROMIUM.exists():
             the_ui_by_clicks_only(ui)
         changes_of_files_and_weights_reach_the_boards_and_move_nothing_else(root, ui)
-        the_nightly_schedule_repairs_what_was_missed(root, ui)
     if not CHROMIUM.exists():
         pytest.skip(f"all but the clicks passed: {CHROMIUM} is absent: apt-get install chromium")
 
@@ -129,17 +128,6 @@ def changes_of_files_and_weights_reach_the_boards_and_move_nothing_else(root: Pa
     eventually(
         lambda: "quill-old" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"], "its partition is gone"
     )
-
-
-def the_nightly_schedule_repairs_what_was_missed(root: Path, ui: Ui) -> None:
-    """What the schedule is to repair, automation may not see."""
-    ui.stop_sensor("redo_stale")
-    shutil.rmtree(root / "data" / "sessions" / "quill-help")
-    assert "quill-help" in board(root)
-    (root / "agent_eval.toml").write_text('nightly_cron = "* * * * *"\n')
-    ui.reload()
-    eventually(lambda: "quill-help" not in board(root), "the nightly run saw it", log=ui.log)
-    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
 
 
 def add_agent(root: Path, agent: str, like: str) -> None:

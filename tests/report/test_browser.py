@@ -332,12 +332,20 @@ def test_headings_stay_in_view_where_a_table_fits_and_a_wide_one_scrolls_in_its_
     assert page.evaluate("document.documentElement.scrollWidth") <= DESK_WIDTH
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", DESK_WIDTH), ("dark", PHONE_WIDTH)])
-def test_axe_finds_nothing_serious(folder: Path, page: "Page", scheme: str, width: int) -> None:
+EVERY = (*SOME, "agents/1.3.0/quill", "conversations/pilot*/pilot-2026-04-d2")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width", "starts"),
+    [("light", DESK_WIDTH, EVERY), ("dark", PHONE_WIDTH, ("index", "boards/1.3.0/errors", EVERY[-1]))],
+)
+def test_axe_finds_nothing_serious(
+    folder: Path, page: "Page", scheme: str, width: int, starts: tuple[str, ...]
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.set_viewport_size({"width": width, "height": DESK_HEIGHT})
-    for start in (*SOME, "agents/1.3.0/quill", "conversations/pilot*/pilot-2026-04-d2"):
+    for start in starts:
         page.goto(url(folder, start))
         page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
         page.evaluate("for (const tab of document.querySelectorAll('section.tab')) tab.hidden = false")

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval.scores.composite.leaderboard import leaderboard
@@ -109,6 +109,7 @@ Outcome = st.sampled_from([True, False, None, "harness"])
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(Outcome, min_size=1, max_size=5), min_size=1, max_size=6), st.integers(0, 3), st.data()
 )

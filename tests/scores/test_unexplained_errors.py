@@ -129,7 +129,7 @@ def test_a_k_beyond_all_tasks_says_so() -> None:
 OUTCOMES = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(OUTCOMES, min_size=1, max_size=4))
 def test_any_set_of_k_gives_the_rows_of_each_k_alone(tasks: list[list[bool | None]]) -> None:
     rows = [row for i, outcomes in enumerate(tasks) for row in trials(f"t{i}", *outcomes)]

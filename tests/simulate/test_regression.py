@@ -198,8 +198,10 @@ HOSTILE = 'it is """ over` ```\n# Now do\n````text \u202e {{x}} \\'
 
 
 def test_other_formats_hold_each_failure_as_data(sample: Project) -> None:
+    """Of the largest cluster of each label; a scenario is made of every failure, in the test of the sample above."""
     failures = sample.store.read(table("failures"), VERSION)
-    for row in sample.store.read(table("error_clusters"), VERSION).to_dicts():
+    clusters = sample.store.read(table("error_clusters"), VERSION).sort("n_turns", descending=True)
+    for row in clusters.unique("label", keep="first", maintain_order=True).to_dicts():
         where = {"version": "1.3.0", "agents": [row["agent_id"]], "cluster": row["cluster_id"]}
         mine = failures.filter(agent_id=row["agent_id"], cluster_id=row["cluster_id"])
         lines = [json.loads(line) for line in exported(sample, **where, case_format="jsonl").splitlines()]
