@@ -10,6 +10,7 @@ registered: if a run is registered after a later one, the texts of the later one
 depend only on the runs. An id without texts redirects to the cluster of the text that it was created for.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,8 +30,9 @@ from agent_eval.formats.hashing import digest
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 
-LONGEST_TITLE = 110  # characters
+LONGEST_TITLE = 140  # characters
 SHORTEST_EXAMPLE = 24  # characters of a quote after the cause
+_SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[^\W\d_a-z])")
 CAUSE_SHARE = 0.89  # share of the radius within which causes, which are short and general, share a cluster
 Block = tuple[str, str | None]
 Vectors64 = npt.NDArray[np.float64]
@@ -196,7 +198,7 @@ class ClusterRegistryBuilder:
         minted = self._unused(block, str(seed_text["text_hash"]))
         known = seed_text["cause"] or cause
         quote = str(seed_text["quote"] or seed_text["reason"] or "")
-        named = title or rule_title(*block, quote, str(known or ""))
+        named = title or rule_title(*block, quote, str(known or ""), str(seed_text["reason"] or ""))
         cause = known or seed_text["reason"]
         self._add(minted, block, named, seed_text["text_hash"], cause)
         self._described[minted] = named, cause
@@ -268,25 +270,35 @@ class ClusterRegistryBuilder:
         )
 
 
-def rule_title(label: str, tool: str | None, quote: str, cause: str = "") -> str:
-    """Return the title 'label · tool: cause, e.g. “quote”' on one line and truncated, without what is unknown.
+def rule_title(label: str, tool: str | None, quote: str, cause: str = "", reason: str = "") -> str:
+    """Return the title 'label · tool: cause, e.g. example' on one line and truncated, without what is unknown.
 
-    A cause that is only the description of the label is left out, because it does not distinguish clusters; so is the quote
-    if the cause leaves no room for it.
+    A cause that is only the description of the label is left out, because it does not distinguish clusters. Without a
+    cause, the first sentence of the judge's reason says what went wrong, else the quote. The example is the quote, in
+    quotation marks; it is left out if there is no room for it.
     """
     name = label if tool is None else f"{label} · {tool}"
-    cause, quote = (" ".join(text.split()) for text in (cause, quote))
+    cause, quote, reason = (" ".join(text.split()) for text in (cause, quote, reason))
     room = max(LONGEST_TITLE - len(name), 20)
-    if not cause or (quote and cause == DEFAULT.descriptions.get(label)):
+    is_general = cause == DEFAULT.descriptions.get(label)
+    what = cause if cause and not is_general else _SENTENCE.split(reason, maxsplit=1)[0]
+    if not what or what == quote != cause:
+        what = "" if quote else cause
+    if not what:
         return f"{name}: “{_cut(quote, room)}”" if quote else name
-    begun = f"{_cut(cause, room).removesuffix('.')}, e.g. "
+    begun = f"{_cut(what, room).removesuffix('.')}, e.g. "
     left = room - len(begun)
-    is_example = quote not in ("", cause) and left >= SHORTEST_EXAMPLE
-    return f"{name}: {begun}“{_cut(quote, left)}”" if is_example else f"{name}: {_cut(cause, room)}"
+    is_example = quote not in ("", what) and left >= SHORTEST_EXAMPLE
+    return f"{name}: {begun}“{_cut(quote, left)}”" if is_example else f"{name}: {_cut(what, room)}"
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """Return a text that is truncated after a word, if there is a space in its last third."""
+    if len(text) <= most:
+        return text
+    kept = text[: most - 1]
+    at = kept.rfind(" ")
+    return (kept[:at] if at > 2 * len(kept) / 3 else kept) + "…"
 
 
 def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
