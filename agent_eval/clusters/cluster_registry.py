@@ -128,6 +128,8 @@ def register(
     compared = _compared(unplaced, members, space)
     for block, new in _blocks(unplaced):
         _grow(builder, block, new, compared)
+        builder.compact()
+    del compared  # the vectors of all new texts
     grown, all_members = builder.tables()
     regrouped = _redirected(grown, all_members, loose) if not loose.is_empty() else grown
     assigned = _assigned(with_texts, all_members, targets(regrouped))
@@ -182,7 +184,8 @@ class ClusterRegistryBuilder:
         } - {*left}
         self._described: dict[str, tuple[str, object]] = {}
         self.new_clusters: list[dict[str, object]] = []
-        self.new_members: list[dict[str, object]] = []
+        self._new_members: list[dict[str, object]] = []
+        self._member_frames: list[pl.DataFrame] = []
 
     def has_members(self, cluster: str) -> bool:
         """Return whether a cluster has texts or was merged into another cluster."""
@@ -216,7 +219,7 @@ class ClusterRegistryBuilder:
     ) -> None:
         """Add a text to the members of a cluster."""
         label, tool = block
-        self.new_members.append(
+        self._new_members.append(
             {
                 **row,
                 "label": label,
@@ -227,10 +230,16 @@ class ClusterRegistryBuilder:
             }
         )
 
+    def compact(self) -> None:
+        """Hold the members added so far as a frame, which takes a fraction of the memory."""
+        self._member_frames.append(_MEMBERS.frame(self._new_members))
+        self._new_members = []
+
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return error_registry and error_members with the additions, sorted by key."""
+        self.compact()
         registry = pl.concat([_renamed(self.registry, self._described), _REGISTRY.frame(self.new_clusters)])
-        members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
+        members = pl.concat([self.members, *self._member_frames])
         return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
 
     def _unused(self, block: Block, seed_text: str) -> str:
@@ -450,9 +459,8 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
     wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
     if wanted.is_empty():
         return space
-    rows = dict(zip(wanted["text_hash"], range(wanted.height), strict=True))
-    vectors = space.vectors(wanted)
-    return replace(space, vectors=lambda some: vectors[[rows[name] for name in some["text_hash"]]])
+    hashes, vectors = wanted["text_hash"], space.vectors(wanted)
+    return replace(space, vectors=lambda some: vectors[hashes.search_sorted(some["text_hash"]).to_numpy()])
 
 
 def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:
