@@ -27,6 +27,7 @@ from agent_eval.clusters.severity import severity_of
 from agent_eval.clusters.texts import BLOCK, with_text
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import shortened
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 
@@ -294,20 +295,11 @@ def rule_title(label: str, tool: str | None, quote: str, cause: str = "", reason
     if not what or what == quote != cause:
         what = "" if quote else cause
     if not what:
-        return f"{name}: “{_cut(quote, room)}”" if quote else name
-    begun = f"{_cut(what, room).removesuffix('.')}, e.g. "
+        return f"{name}: “{shortened(quote, room)}”" if quote else name
+    begun = f"{shortened(what, room).removesuffix('.')}, e.g. "
     left = room - len(begun)
     is_example = quote not in ("", what) and left >= SHORTEST_EXAMPLE
-    return f"{name}: {begun}“{_cut(quote, left)}”" if is_example else f"{name}: {_cut(what, room)}"
-
-
-def _cut(text: str, most: int) -> str:
-    """Return a text that is truncated after a word, if there is a space in its last third."""
-    if len(text) <= most:
-        return text
-    kept = text[: most - 1]
-    at = kept.rfind(" ")
-    return (kept[:at] if at > 2 * len(kept) / 3 else kept) + "…"
+    return f"{name}: {begun}“{shortened(quote, left)}”" if is_example else f"{name}: {shortened(what, room)}"
 
 
 def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
