@@ -10,6 +10,7 @@ registered: if a run is registered after a later one, the texts of the later one
 depend only on the runs. An id without texts redirects to the cluster of the text that it was created for.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,11 +27,13 @@ from agent_eval.clusters.severity import severity_of
 from agent_eval.clusters.texts import BLOCK, with_text
 from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import shortened
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 
-LONGEST_TITLE = 110  # characters
+LONGEST_TITLE = 140  # characters
 SHORTEST_EXAMPLE = 24  # characters of a quote after the cause
+_SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[^\W\d_a-z])")
 CAUSE_SHARE = 0.89  # share of the radius within which causes, which are short and general, share a cluster
 Block = tuple[str, str | None]
 Vectors64 = npt.NDArray[np.float64]
@@ -126,6 +129,8 @@ def register(
     compared = _compared(unplaced, members, space)
     for block, new in _blocks(unplaced):
         _grow(builder, block, new, compared)
+        builder.compact()
+    del compared  # the vectors of all new texts
     grown, all_members = builder.tables()
     regrouped = _redirected(grown, all_members, loose) if not loose.is_empty() else grown
     assigned = _assigned(with_texts, all_members, targets(regrouped))
@@ -180,7 +185,8 @@ class ClusterRegistryBuilder:
         } - {*left}
         self._described: dict[str, tuple[str, object]] = {}
         self.new_clusters: list[dict[str, object]] = []
-        self.new_members: list[dict[str, object]] = []
+        self._new_members: list[dict[str, object]] = []
+        self._member_frames: list[pl.DataFrame] = []
 
     def has_members(self, cluster: str) -> bool:
         """Return whether a cluster has texts or was merged into another cluster."""
@@ -196,7 +202,7 @@ class ClusterRegistryBuilder:
         minted = self._unused(block, str(seed_text["text_hash"]))
         known = seed_text["cause"] or cause
         quote = str(seed_text["quote"] or seed_text["reason"] or "")
-        named = title or rule_title(*block, quote, str(known or ""))
+        named = title or rule_title(*block, quote, str(known or ""), str(seed_text["reason"] or ""))
         cause = known or seed_text["reason"]
         self._add(minted, block, named, seed_text["text_hash"], cause)
         self._described[minted] = named, cause
@@ -214,7 +220,7 @@ class ClusterRegistryBuilder:
     ) -> None:
         """Add a text to the members of a cluster."""
         label, tool = block
-        self.new_members.append(
+        self._new_members.append(
             {
                 **row,
                 "label": label,
@@ -225,10 +231,16 @@ class ClusterRegistryBuilder:
             }
         )
 
+    def compact(self) -> None:
+        """Hold the members added so far as a frame, which takes a fraction of the memory."""
+        self._member_frames.append(_MEMBERS.frame(self._new_members))
+        self._new_members = []
+
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return error_registry and error_members with the additions, sorted by key."""
+        self.compact()
         registry = pl.concat([_renamed(self.registry, self._described), _REGISTRY.frame(self.new_clusters)])
-        members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
+        members = pl.concat([self.members, *self._member_frames])
         return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
 
     def _unused(self, block: Block, seed_text: str) -> str:
@@ -268,25 +280,26 @@ class ClusterRegistryBuilder:
         )
 
 
-def rule_title(label: str, tool: str | None, quote: str, cause: str = "") -> str:
-    """Return the title 'label · tool: cause, e.g. “quote”' on one line and truncated, without what is unknown.
+def rule_title(label: str, tool: str | None, quote: str, cause: str = "", reason: str = "") -> str:
+    """Return the title 'label · tool: cause, e.g. example' on one line and truncated, without what is unknown.
 
-    A cause that is only the description of the label is left out, because it does not distinguish clusters; so is the quote
-    if the cause leaves no room for it.
+    A cause that is only the description of the label is left out, because it does not distinguish clusters. Without a
+    cause, the first sentence of the judge's reason says what went wrong, else the quote. The example is the quote, in
+    quotation marks; it is left out if there is no room for it.
     """
     name = label if tool is None else f"{label} · {tool}"
-    cause, quote = (" ".join(text.split()) for text in (cause, quote))
+    cause, quote, reason = (" ".join(text.split()) for text in (cause, quote, reason))
     room = max(LONGEST_TITLE - len(name), 20)
-    if not cause or (quote and cause == DEFAULT.descriptions.get(label)):
-        return f"{name}: “{_cut(quote, room)}”" if quote else name
-    begun = f"{_cut(cause, room).removesuffix('.')}, e.g. "
+    is_general = cause == DEFAULT.descriptions.get(label)
+    what = cause if cause and not is_general else _SENTENCE.split(reason, maxsplit=1)[0]
+    if not what or what == quote != cause:
+        what = "" if quote else cause
+    if not what:
+        return f"{name}: “{shortened(quote, room)}”" if quote else name
+    begun = f"{shortened(what, room).removesuffix('.')}, e.g. "
     left = room - len(begun)
-    is_example = quote not in ("", cause) and left >= SHORTEST_EXAMPLE
-    return f"{name}: {begun}“{_cut(quote, left)}”" if is_example else f"{name}: {_cut(cause, room)}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    is_example = quote not in ("", what) and left >= SHORTEST_EXAMPLE
+    return f"{name}: {begun}“{shortened(quote, left)}”" if is_example else f"{name}: {shortened(what, room)}"
 
 
 def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
@@ -438,9 +451,8 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
     wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
     if wanted.is_empty():
         return space
-    rows = dict(zip(wanted["text_hash"], range(wanted.height), strict=True))
-    vectors = space.vectors(wanted)
-    return replace(space, vectors=lambda some: vectors[[rows[name] for name in some["text_hash"]]])
+    hashes, vectors = wanted["text_hash"], space.vectors(wanted)
+    return replace(space, vectors=lambda some: vectors[hashes.search_sorted(some["text_hash"]).to_numpy()])
 
 
 def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:

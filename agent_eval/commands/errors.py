@@ -17,6 +17,7 @@ from rich.text import Text
 from agent_eval.clusters import trends
 from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.clusters import N_EXAMPLES
+from agent_eval.clusters.failures import FAILURE_METRICS, RULE
 from agent_eval.clusters.worst import failures_to_quote
 from agent_eval.commands.results.since import trends_since, without_time
 from agent_eval.commands.terminal.output import print_json
@@ -49,6 +50,7 @@ from agent_eval.transcripts.days import day_of
 
 WIDTH = 100
 _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
+_TURN = ("agent_id", "conversation_id", "turn_index")
 CASE_FORMATS: tuple[str, ...] = get_args(CaseFormat)
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
@@ -98,10 +100,36 @@ def errors(
     if as_json:
         print_json(rows.drop("since_day"))
         return
-    _print(rows, out, version, since, of_version)
+    if rows.is_empty():
+        out.print(_without_failures(project, pairs))
+    else:
+        _print(rows, out, version, since, of_version)
     calls = project.store.counts(table("tool_calls"), pairs.select("agent_id"), columns=CALLS)
     for line in filter(None, (failing_tools(tool_counts(calls)), *notes)):
         out.print(line, markup=False)
+
+
+def _without_failures(project: Project, pairs: pl.DataFrame) -> str:
+    """Return whether turns were judged for failures, and by whom, if there is no failure.
+
+    Rules report only failures, so turns that only rules looked at were not judged.
+    """
+    columns = ("metric", "judge", "status", *_TURN)
+    counts = project.store.counts(table("turn_judgments"), pairs, columns=columns)
+    judged = counts.filter(
+        pl.col("metric").is_in(FAILURE_METRICS), pl.col("status") == "scored", pl.col("judge") != RULE
+    )
+    turns = project.store.counts(table("turns"), pairs.select("agent_id"), columns=_TURN).height
+    n = judged.unique(_TURN).height
+    if n:
+        unjudged = f"; {turns - n:,} of {turns:,} turns were not judged" if n < turns else ""
+        return f"No failures were found in {count_of(n, 'judged turn')}{unjudged}."
+    if not turns:
+        return "No turns are stored yet. Next: agent-eval run; before that, agent-eval import auto PATH… --agent ID"
+    return (
+        f"Unknown: no judge was asked about failures in {count_of(turns, 'turn')}, and rules found none. "
+        "Next: agent-eval run --judge MODEL --dry-run"
+    )
 
 
 def consolidate(project: Project, out: Console) -> None:
@@ -343,9 +371,6 @@ def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFra
 def _print(
     rows: pl.DataFrame, out: Console, version: str, since: str | None, of_version: Sequence[str] = ()
 ) -> None:
-    if rows.is_empty():
-        out.print("No failures were found, or no turn was judged for failures. Next: agent-eval run")
-        return
     compared = f" since {since}" if since else ""
     also = rows.filter(pl.col("same_as").is_not_null())
     rows = rows.filter(pl.col("same_as").is_null())

@@ -126,6 +126,15 @@ def one_line(text: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, cut with '…' after a word if there is a space in its last third."""
+    if len(text) <= most:
+        return text
+    kept = text[: most - 1]
+    at = kept.rfind(" ")
+    return (kept[:at] if at > 2 * len(kept) / 3 else kept) + "…"
+
+
 def count_of(n: object, noun: str) -> str:
     """Return a whole number with its noun in the right number, e.g. '1 agent' or '1,252 agents'."""
     number = f"{n:,}" if isinstance(n, int) else str(n)

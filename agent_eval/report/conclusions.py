@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.clusters.worst import CLUSTER
-from agent_eval.formats.plain_text import count_of, one_line
+from agent_eval.formats.plain_text import count_of, one_line, shortened
 from agent_eval.report.board import composite, leads
 from agent_eval.report.quality import headline, headline_interval, value_of
 from agent_eval.scores.statistics.compare import OF_THIS_SIZE
@@ -109,10 +109,10 @@ def clusters_answer(rows: pl.DataFrame) -> str:
 def since_when(cluster: Mapping[str, Any]) -> str:
     """Return since when a cluster occurs: `since_day`, the first day of its conversations.
 
-    Without a time in its conversations, only the day of the run that first found it is known.
+    Without a time in its conversations, the day is unknown; that of the run that found it is another one.
     """
     if cluster["since_day"] is None:
-        return f"first found on {cluster['first_seen']} (its conversations have no times)"
+        return f"since an unknown day (no times in its conversations; found by the run of {cluster['first_seen']})"
     return f"since {cluster['since_day']}"
 
 
@@ -353,4 +353,4 @@ def _listed(texts: Sequence[str], most: int = 3) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[: _LONGEST_QUOTE - 1]}…"
+    return shortened(text, _LONGEST_QUOTE)

@@ -263,7 +263,7 @@ def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
     )  # fmt: skip
     assert worst_of(clusters) == "Worst error (critical), a, since 2026-04-01: Worse – c#0"
     untimed = clusters.with_columns(since_day=pl.lit(None, pl.Date))
-    imported = "first found on 2026-05-01 (its conversations have no times)"
+    imported = "since an unknown day (no times in its conversations; found by the run of 2026-05-01)"
     assert worst_of(untimed) == f"Worst error (critical), a, {imported}: Worse – c#0"
     assert worst_of(clusters.clear()) == ""
     gates = pl.DataFrame({"agent_id": ["a", "b"], "result": ["unknown", "passed"]})

@@ -66,6 +66,34 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return opened
 
 
+@pytest.mark.parametrize(
+    ("judges", "said"),
+    [
+        ((), "No turns are stored yet."),
+        (
+            ("rule", "unscored"),
+            "Unknown: no judge was asked about failures in 2 turns, and rules found none.",
+        ),
+        (("m", "m"), "No failures were found in 2 judged turns."),
+        (("m", "rule"), "No failures were found in 1 judged turn; 1 of 2 turns were not judged."),
+    ],
+)
+def test_without_failures_errors_says_whether_turns_were_judged(
+    project: Project, judges: tuple[str, ...], said: str
+) -> None:
+    place = {"methodology_version": VERSION, "agent_id": "old", "conversation_id": "c"}
+    content = {"messages": "[]", "n_tool_calls": 0, "content_hash": "h"}
+    turns = [place | {"turn_index": i} for i in range(len(judges))]
+    metric = {"metric": "agent_behavior_failure", "label": "no failure", "is_effective": True}
+    judged = [
+        turn | metric | {"judge": judge, "status": "unscored" if judge == "unscored" else "scored"}
+        for turn, judge in zip(turns, judges, strict=True)
+    ]
+    project.store.upsert(table("turns"), table("turns").frame(turn | content for turn in turns), run_id="r")
+    project.store.upsert(table("turn_judgments"), table("turn_judgments").frame(judged), run_id="r")
+    assert said in invoke("--agent", "old")[1].replace("\n", " ")
+
+
 def invoke(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["errors", "--methodology", VERSION, *arguments])
     return result.exit_code, result.output
@@ -126,10 +154,6 @@ def test_what_is_neither_agent_nor_run_is_named_with_what_there_is(project: Proj
     result = CliRunner().invoke(app, ["errors", "--methodology", VERSION, "--agent", "new", "--since", "r9"])
     assert "'r9' is neither an agent nor a run" in str(result.exception)
     assert "Agents: new, old. Runs: r1, r2." in str(result.exception)
-
-
-def test_an_agent_without_failures_is_told_so(project: Project) -> None:
-    assert "No failures" in invoke("--agent", "old")[1]
 
 
 def test_clusters_grow_in_the_store_with_peoples_words_and_a_models(project: Project) -> None:

@@ -30,11 +30,24 @@ def most_severe_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
     )
 
 
+_FOUND = "found by the run of"
+"""Heading of first_seen, which is the day of a run and not that of a conversation."""
+
+
+def _found(day: pl.Expr) -> pl.Expr:
+    return day.alias(_FOUND)
+
+
 def clusters_page(error_clusters: pl.DataFrame) -> str:
     """Return a Markdown table of the fifty most severe clusters of one agent."""
     rate = pl.col("rate_per_100_turns").round(1).alias("per 100 turns")
     return _page(
-        error_clusters, rate, "first_seen", "trend", "examples", pl.col("root_cause").alias("root cause")
+        error_clusters,
+        rate,
+        _found(pl.col("first_seen")),
+        "trend",
+        "examples",
+        pl.col("root_cause").alias("root cause"),
     )
 
 
@@ -84,13 +97,13 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
         .agg(
             pl.first("severity", "title"),
             pl.sum("n_failures", "n_turns"),
-            pl.min("first_seen"),
+            _found(pl.min("first_seen")),
             pl.col("agent_id").alias("agents"),
             pl.format("{} {}", "agent_id", pl.col("examples").list.first()).head(3).alias("examples"),
         )
         .join(changes, on="cluster_id", how="left")
     )
-    return _page(counted, "agents", "first_seen", "trend", "examples")
+    return _page(counted, "agents", _FOUND, "trend", "examples")
 
 
 def change() -> pl.Expr:
