@@ -9,6 +9,7 @@ not make one a copy of the other.
 
 import struct
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -97,14 +98,15 @@ def containment(a: TextSketch, b: TextSketch, *, of_two_agents: bool = False) ->
     """
     shorter, longer = sorted((a, b), key=lambda sketch: sketch.n_shingles)
     known = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
-    among = [h for h in shorter.hashes if h <= known]
-    own = [h for h in among if h not in a.quoted or h not in b.quoted]
+    among = shorter.hashes[: bisect_right(shorter.hashes, known)]
+    both = a.quoted & b.quoted if a.quoted and b.quoted else ()
+    own = tuple(h for h in among if h not in both) if both else among
     if own and len(own) >= _LEAST_OWN * len(among):
         among = own
     elif of_two_agents:
         return 0.0
     least = 1 if a.is_exact and b.is_exact else min(_FEWEST, shorter.n_shingles)
-    return len({*among} & {*longer.hashes}) / max(len(among), least)
+    return len({*among}.intersection(longer.hashes)) / max(len(among), least)
 
 
 def text_sketch(conversation: Conversation) -> str | None:

@@ -185,14 +185,43 @@ def test_a_changed_record_does_not_release_a_version_with_scores(edited: Path, r
     assert list(Project.open().registry.edited()) == ["1.4.0"] * (record == "with the new hash")
 
 
-def test_an_unknown_version_of_a_session_is_named_by_file_and_line(edited: Path) -> None:
+def test_unknown_versions_of_sessions_are_named_by_file_and_line(edited: Path) -> None:
     edit(edited, "points: 6\n", "points: 5\n")
-    (session,) = (edited / "data" / "sessions" / "harbor-desk").glob("*/session.yaml")
-    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.9.0\n"))
-    line = session.read_text().splitlines().index("- 1.9.0") + 1
-    warnings = run(Project.open(), agents=("harbor-desk",), versions=("1.3.0",)).warnings
-    said = f"harbor-desk/{session.parent.name}/session.yaml:{line}: methodology_versions names 1.9.0, which does not exist"
-    assert [text for text in warnings if text.startswith(said)]
+    expected: list[str] = []
+    for agent, version, in_file in (
+        ("harbor-desk", "1.9.0", "- 1.3.0\n- 1.9.0\n"),
+        ("quill-help", "1.31.0", "- 1.3.0\n- '1.31.0'  # 1.9.0\n"),
+    ):
+        (session,) = (edited / "data" / "sessions" / agent).glob("*/session.yaml")
+        session.write_text(session.read_text().replace("- 1.3.0\n", in_file))
+        line = next(i for i, text in enumerate(session.read_text().splitlines(), 1) if version in text)
+        where = f"{agent}/{session.parent.name}/session.yaml:{line}"
+        expected.append(f"{where}: methodology_versions names {version}, which does not exist, so")
+    warnings = run(Project.open(), agents=AGENTS, versions=("1.3.0",)).warnings
+    named = [text for text in warnings if "which does not exist" in text]
+    assert [text.partition(" so")[0] + " so" for text in named] == expected
+
+
+def test_a_packaged_version_that_was_scored_stays_frozen_if_its_file_and_its_record_both_change(
+    published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = Path(shutil.copytree(PACKAGED, tmp_path / "versions"))
+    file = changed / "1.3.0.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("    points: 10", "    points: 4"), "utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "PACKAGED", changed)
+        patch.setattr(registry, "PACKAGED_RECORD", record := tmp_path / "published.yaml")
+        registry._packaged.cache_clear()
+        new = registry.Registry.read()
+        record.write_text("".join(f'"{m.version}": {m.content_hash}\n' for m in new.methodologies))
+        assert not registry.Registry.read().edited()  # nothing to compare with but the store
+        project = Project.open(use(monkeypatch, published_root))
+        said = r"1\.3\.0 was scored in this project with hash \w+, but its content now has hash \w+"
+        with no_table_changes(), pytest.raises(EditedVersionError, match=said):
+            run(project, versions=("1.3.0",))
+        (row, *_) = json.loads(printed("leaderboard", "--json", version="1.3.0").output)
+        assert row["methodology_edited"] is True
+    registry._packaged.cache_clear()
 
 
 def test_an_edited_packaged_version_is_refused_too(

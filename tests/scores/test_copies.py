@@ -305,6 +305,19 @@ def test_copies_are_found_in_linear_time() -> None:
     assert min(m.share for m in found) >= NEAR
 
 
+@pytest.mark.parametrize(("pool", "n_shared"), [(5_000, 0), (2**32, 64)], ids=["few words", "one template"])
+def test_the_texts_of_30_000_conversations_with_much_in_common_are_compared_in_5_seconds(
+    pool: int, n_shared: int
+) -> None:
+    rng = random.Random(1)
+    shared = rng.sample(range(2**20), n_shared)
+    drawn = [sorted({*shared, *rng.choices(range(pool), k=128 - n_shared)}) for _ in range(30_000)]
+    sketches = [TextSketch(140, len(hashes), tuple(hashes)) for hashes in drawn]
+    began = time.process_time()
+    assert near_duplicates(sketches) == []
+    assert time.process_time() - began < 5
+
+
 # Ways to earn a point or a rank that were tried
 
 RUN = {"benchmark_id": "run", "repeatability_tested": True}
