@@ -1,12 +1,13 @@
 """Sketch the text of an agent, so that near-duplicates are found without the text.
 
 A text is compared by its shingles: runs of three words, without case, punctuation, accents and look-alike letters, and
-without numbers, words that look like ids, fillers and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
+without numbers, words that look like ids, fillers, doubled letters and words, and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
 texts and an unbiased sample of long ones (Broder, On the resemblance and containment of documents, 1997). Shingles that the agent
 had before it from a tool, the user, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
 not make one a copy of the other.
 """
 
+import re
 import struct
 import zlib
 from bisect import bisect_right
@@ -14,9 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Self
 
-from agent_eval.formats.plain_text import as_letters, folded_words
+from agent_eval.formats.plain_text import as_letters, shown_words
 from agent_eval.transcripts.models import REASONING_TAGS, Conversation, Message
 
 SHINGLE = 3  # words
@@ -25,6 +27,7 @@ ENOUGH_WORDS = 40
 _LEAST_SPACES = 11  # of a text in a call's arguments that counts as said
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
+_DOUBLED = re.compile(r"(.)\1+")
 _MOST_KNOWN = 100_000  # words whose hashes are kept
 _LONG = 3_000  # characters from which the shingles of a source are kept
 _SHORT = 20_000  # characters of a text whose codes are kept
@@ -159,7 +162,8 @@ def _coded(texts: Iterable[str]) -> tuple[int, list[int]]:
 
 
 def _codes_of(text: str) -> tuple[int, Sequence[int]]:
-    words = list(filter(None, map(_CODES.__getitem__, folded_words(text))))
+    every = filter(None, map(_CODES.__getitem__, shown_words(text)))
+    words = [word for word, _ in groupby(every)]  # a word that is doubled counts once
     return len(words), _without_fillers(words)
 
 
@@ -226,7 +230,8 @@ class _Codes(dict[str, int]):
         if len(self) >= _MOST_KNOWN:
             self.clear()
         letters = as_letters(word)
-        self[word] = code = 0 if letters is None else zlib.crc32(letters.encode("utf-8", "surrogatepass"))
+        once = "" if letters is None else _DOUBLED.sub(r"\1", letters)
+        self[word] = code = zlib.crc32(once.encode("utf-8", "surrogatepass")) if once else 0
         return code
 
 
