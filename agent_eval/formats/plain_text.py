@@ -5,6 +5,7 @@ import sys
 import unicodedata
 from functools import cache
 from html import unescape
+from urllib.parse import unquote
 
 REPLACEMENT = "\ufffd"
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates
@@ -41,6 +42,15 @@ _SIGNS_IN_WORDS = re.compile(r"(?<=[^\W\d_])[@$](?=[^\W\d_])")
 _SIGN_AS_LETTER = {"@": "a", "$": "s"}
 _LEET = str.maketrans("0134578", "oleastb")
 DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}){4,}")
+_ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4}){4,}")
+_HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n[ \t]*(?=[^\W\d_])")
+_SYMBOLS_IN_WORDS = re.compile("(?<=[^\\W\\d_])[\u2600-\u27bf\U0001f000-\U0001faff]+(?=[^\\W\\d_])")
+LONGEST_WORD = 30  # letters; longer ones are several words that were joined, or no words
+_SPACED = re.compile(r"(?<!\w)(?:[^\W\d_] ){2,}[^\W\d_](?!\w)")
+_JOINED = re.compile(rf"(?<![\w-])(?:[^\W\d]|-){{{LONGEST_WORD + 1},}}(?![\w-])")
+_BORDER = re.compile(r"[-_]|(?<=[a-z])(?=[A-Z])")
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _LONGEST_NUMBER = 5  # characters of a word with digits that is not an id
 _ASCII_FOLDED = {i: chr(i).lower() if chr(i).isalnum() else " " for i in range(128)} | dict.fromkeys(
@@ -68,6 +78,29 @@ def folded_words(text: str) -> list[str]:
     for sign in set(text) & table.keys():
         text = text.replace(sign, table[sign])
     return _WORD.findall(text.translate(_WITHIN_WORDS))
+
+
+def shown_words(text: str) -> list[str]:
+    """Return the folded words of a text as a reader sees it, whatever separates its letters and words.
+
+    Comments, symbols within words and hyphens at the end of a line are left out, escapes are read, and letters that are
+    spaced out and words that are joined become words again.
+    """
+    if "<!--" in text:
+        text = _COMMENT.sub("", text)
+    if "%" in text:
+        text = _PERCENT.sub(lambda match: unquote(match[0]), text)
+    if "\\u" in text:
+        text = _ESCAPES.sub(lambda match: "".join(chr(int(c, 16)) for c in match[0].split("\\u")[1:]), text)
+    if "-\n" in text:
+        text = _HYPHENATED.sub("", text)
+    if not text.isascii():
+        text = _SYMBOLS_IN_WORDS.sub("", text)
+    words = folded_words(text)
+    if words and (2 * sum(len(w) == 1 for w in words) > len(words) or max(map(len, words)) > LONGEST_WORD):
+        text = _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
+        words = folded_words(_JOINED.sub(lambda match: _BORDER.sub(" ", match[0]), text))
+    return words
 
 
 def looks_like_id(word: str) -> bool:

@@ -8,8 +8,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from agent_eval.formats.hashing import canonical, digest
-from agent_eval.formats.plain_text import folded_words, looks_like_id
-from agent_eval.transcripts.models import Conversation, Message, Turn, is_blank
+from agent_eval.formats.plain_text import LONGEST_WORD, folded_words, looks_like_id, shown_words
+from agent_eval.transcripts.models import REASONING_TAGS, Conversation, Message, Turn, is_blank
+from agent_eval.transcripts.text_sketch import ENOUGH_WORDS
 
 
 def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
@@ -46,7 +47,9 @@ def session_hash(conversation_hashes: Iterable[str]) -> str:
 
 
 NOTHING_OWN = digest("messages", "nothing of its own")
-"""`messages_hash` of all conversations in which the agent says nothing but numbers and words that it was given."""
+"""`messages_hash` of all conversations in which the agent says nothing but numbers and words that it was given, and
+`own_words_hash` of those in which it says at most one word."""
+_FEWEST_REPEATED = 3  # words of a message that counts as repeated
 
 
 def messages_hash(conversation: Conversation) -> str:
@@ -68,6 +71,39 @@ def messages_hash(conversation: Conversation) -> str:
             for m in said
         ],
     )
+
+
+def own_words_hash(conversation: Conversation) -> str | None:
+    """Return a hash of the agent's calls and of its words without the user's messages that it repeats as a whole.
+
+    It is the same for "You said: Where is it?" and "You said: Send it back." after these messages. It is `NOTHING_OWN` if
+    there are no calls and at most one word, or most letters that the agent was not given form no words (single letters,
+    ids and ASCII words of more than `LONGEST_WORD` letters). It is None if neither applies, so that `messages_hash` counts.
+    """
+    said = [m for m in conversation.messages if m.role == "assistant"]
+    words = [w for m in said for w in shown_words(REASONING_TAGS.sub(" ", m.content or ""))]
+    if not words:
+        return None
+    others = [shown_words(m.content) for m in conversation.messages if m.role != "assistant" and m.content]
+    if not any(m.tool_calls or m.attachments for m in said):
+        spoken = {word for word in words if not word.isnumeric()}
+        own = spoken.difference(*others)
+        n_unreadable = sum(len(word) for word in own if not _is_word(word))
+        is_word = len(spoken) == 1 and max(map(len, spoken)) <= LONGEST_WORD
+        if is_word or 2 * n_unreadable > sum(map(len, own)):
+            return NOTHING_OWN
+    asked = [f" {' '.join(text)} " for text in others if _FEWEST_REPEATED <= len(text) < ENOUGH_WORDS]
+    rest = before = f" {' '.join(words)} "
+    for text in asked:
+        while text in rest:
+            rest = rest.replace(text, " ")
+    calls = [[c.name, [*_leaves(c.arguments)]] for m in said for c in m.tool_calls]
+    return None if rest == before else digest("own words", [rest, calls])
+
+
+def _is_word(word: str) -> bool:
+    """Return whether letters form a word; scripts that are written without spaces have long ones."""
+    return not looks_like_id(word) and (not word.isascii() or 1 < len(word) <= LONGEST_WORD)
 
 
 def _leaves(value: object) -> Iterator[str]:

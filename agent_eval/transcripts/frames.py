@@ -10,7 +10,13 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter
 
 from agent_eval.formats.json_text import dumps
 from agent_eval.tables import table
-from agent_eval.transcripts.content_hash import conversation_hash, messages_hash, opening_hash, turn_hashes
+from agent_eval.transcripts.content_hash import (
+    conversation_hash,
+    messages_hash,
+    opening_hash,
+    own_words_hash,
+    turn_hashes,
+)
 from agent_eval.transcripts.models import Conversation, Message, Turn
 from agent_eval.transcripts.text_sketch import text_sketch
 
@@ -168,6 +174,7 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "cost_usd": _cost(c),
         "metadata": dumps(c.metadata),
         "messages_hash": messages_hash(c) if c.scenario or c.injected_error else None,
+        "own_words_hash": own_words_hash(c) if c.scenario or c.injected_error else None,
         "opening_hash": opening_hash(c),
         "text_sketch": text_sketch(c) if c.scenario or c.injected_error else None,
     }

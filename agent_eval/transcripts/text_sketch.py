@@ -1,21 +1,24 @@
 """Sketch the text of an agent, so that near-duplicates are found without the text.
 
 A text is compared by its shingles: runs of three words, without case, punctuation, accents and look-alike letters, and
-without numbers, words that look like ids, fillers and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
+without numbers, words that look like ids, fillers, doubled letters and words, and reasoning in tags. The sketch holds the smallest hashes of the shingles, so that it is exact for short
 texts and an unbiased sample of long ones (Broder, On the resemblance and containment of documents, 1997). Shingles that the agent
 had before it from a tool, the user, its knowledge or its instructions are marked as quoted: that two agents quote one policy does
 not make one a copy of the other.
 """
 
+import re
 import struct
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Self
 
-from agent_eval.formats.plain_text import as_letters, folded_words
+from agent_eval.formats.plain_text import as_letters, shown_words
 from agent_eval.transcripts.models import REASONING_TAGS, Conversation, Message
 
 SHINGLE = 3  # words
@@ -24,6 +27,7 @@ ENOUGH_WORDS = 40
 _LEAST_SPACES = 11  # of a text in a call's arguments that counts as said
 _BETWEEN = 2**32  # code between two texts, which is not the code of a word
 _MOST = 200_000  # characters that are sketched
+_DOUBLED = re.compile(r"(.)\1+")
 _MOST_KNOWN = 100_000  # words whose hashes are kept
 _LONG = 3_000  # characters from which the shingles of a source are kept
 _SHORT = 20_000  # characters of a text whose codes are kept
@@ -97,14 +101,15 @@ def containment(a: TextSketch, b: TextSketch, *, of_two_agents: bool = False) ->
     """
     shorter, longer = sorted((a, b), key=lambda sketch: sketch.n_shingles)
     known = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
-    among = [h for h in shorter.hashes if h <= known]
-    own = [h for h in among if h not in a.quoted or h not in b.quoted]
+    among = shorter.hashes[: bisect_right(shorter.hashes, known)]
+    both = a.quoted & b.quoted if a.quoted and b.quoted else ()
+    own = tuple(h for h in among if h not in both) if both else among
     if own and len(own) >= _LEAST_OWN * len(among):
         among = own
     elif of_two_agents:
         return 0.0
     least = 1 if a.is_exact and b.is_exact else min(_FEWEST, shorter.n_shingles)
-    return len({*among} & {*longer.hashes}) / max(len(among), least)
+    return len({*among}.intersection(longer.hashes)) / max(len(among), least)
 
 
 def text_sketch(conversation: Conversation) -> str | None:
@@ -157,7 +162,8 @@ def _coded(texts: Iterable[str]) -> tuple[int, list[int]]:
 
 
 def _codes_of(text: str) -> tuple[int, Sequence[int]]:
-    words = list(filter(None, map(_CODES.__getitem__, folded_words(text))))
+    every = filter(None, map(_CODES.__getitem__, shown_words(text)))
+    words = [word for word, _ in groupby(every)]  # a word that is doubled counts once
     return len(words), _without_fillers(words)
 
 
@@ -224,7 +230,8 @@ class _Codes(dict[str, int]):
         if len(self) >= _MOST_KNOWN:
             self.clear()
         letters = as_letters(word)
-        self[word] = code = 0 if letters is None else zlib.crc32(letters.encode("utf-8", "surrogatepass"))
+        once = "" if letters is None else _DOUBLED.sub(r"\1", letters)
+        self[word] = code = zlib.crc32(once.encode("utf-8", "surrogatepass")) if once else 0
         return code
 
 

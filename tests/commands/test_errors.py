@@ -150,6 +150,25 @@ def test_each_cluster_has_its_severity_title_number_label_cause_and_examples_tha
     assert "has no turn 'c d#7'" in str(unknown.exception)
 
 
+def test_two_agents_share_the_heading_of_a_cluster_without_a_cause_and_each_has_up_to_three_examples(
+    project: Project,
+) -> None:
+    registry = project.table("error_registry").with_columns(
+        severity=pl.lit("critical"), title=pl.lit("Leaks a code"), label=pl.lit("unsafe state")
+    )
+    project.store.upsert(table("error_registry"), registry, run_id="r")
+    examples = [f"c{i}#{i}" for i in range(5)]
+    rows = project.table("error_clusters").to_dicts()
+    rows = [r | {"agent_id": a, "examples": examples[:n]} for r in rows for a, n in (("new", 5), ("old", 1))]
+    project.store.upsert(table("error_clusters"), table("error_clusters").frame(rows), run_id="r")
+    lines = [line.strip() for line in invoke()[1].splitlines()]
+    at = lines.index("[critical] Leaks a code (18)")
+    assert lines[at + 1] == "label: unsafe state"
+    assert [line for line in lines if line.startswith("cause:")] == []
+    shown = [shlex.split(line)[2:5] for line in lines if "explain" in line and "--turn" in line]
+    assert shown == [["new", "--turn", example] for example in examples[:3]]
+
+
 def test_what_is_neither_agent_nor_run_is_named_with_what_there_is(project: Project) -> None:
     result = CliRunner().invoke(app, ["errors", "--methodology", VERSION, "--agent", "new", "--since", "r9"])
     assert "'r9' is neither an agent nor a run" in str(result.exception)

@@ -109,16 +109,23 @@ def test_a_run_and_its_estimate_are_refused_in_one_line_until_the_edit_is_undone
 
 def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edited: Path) -> None:
     """It also names an unknown version of a session by file and line."""
-    (session,) = (edited / "data" / "sessions" / "harbor-desk").glob("*/session.yaml")
-    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.9.0\n"))
-    line = session.read_text().splitlines().index("- 1.9.0") + 1
+    expected: list[str] = []
+    for agent, version, in_file in (
+        ("harbor-desk", "1.9.0", "- 1.3.0\n- 1.9.0\n"),
+        ("quill-help", "1.31.0", "- 1.3.0\n- '1.31.0'  # 1.9.0\n"),
+    ):
+        (session,) = (edited / "data" / "sessions" / agent).glob("*/session.yaml")
+        session.write_text(session.read_text().replace("- 1.3.0\n", in_file))
+        line = next(i for i, text in enumerate(session.read_text().splitlines(), 1) if version in text)
+        where = f"{agent}/{session.parent.name}/session.yaml:{line}"
+        expected.append(f"{where}: methodology_versions names {version}, which does not exist")
     project = Project.open()
     before = project.table("leaderboard")
     report = run(project, versions=("1.3.0",), boards=True)
     assert report.exit_code == 0
     assert any("1.4.0 was published with hash" in warning for warning in report.warnings)
-    said = f"harbor-desk/{session.parent.name}/session.yaml:{line}: methodology_versions names 1.9.0, which does not exist"
-    assert [text for text in report.warnings if text.startswith(said)]
+    named = [text for text in report.warnings if "which does not exist" in text]
+    assert [text.partition(", so")[0] for text in named] == expected
     after = project.table("leaderboard")
     assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
 
@@ -189,6 +196,28 @@ def test_a_changed_record_does_not_release_a_version_with_scores(edited: Path, r
     assert row["methodology_edited"] is True
     edit(edited, "points: 6\n", "points: 5\n")
     assert list(Project.open().registry.edited()) == ["1.4.0"] * (record == "with the new hash")
+
+
+def test_a_packaged_version_that_was_scored_stays_frozen_if_its_file_and_its_record_both_change(
+    published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = Path(shutil.copytree(PACKAGED, tmp_path / "versions"))
+    file = changed / "1.3.0.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("    points: 10", "    points: 4"), "utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "PACKAGED", changed)
+        patch.setattr(registry, "PACKAGED_RECORD", record := tmp_path / "published.yaml")
+        registry._packaged.cache_clear()
+        new = registry.Registry.read()
+        record.write_text("".join(f'"{m.version}": {m.content_hash}\n' for m in new.methodologies))
+        assert not registry.Registry.read().edited()  # nothing to compare with but the store
+        project = Project.open(use(monkeypatch, published_root))
+        said = r"1\.3\.0 was scored in this project with hash \w+, but its content now has hash \w+"
+        with no_table_changes(), pytest.raises(EditedVersionError, match=said):
+            run(project, versions=("1.3.0",))
+        (row, *_) = json.loads(printed("leaderboard", "--json", version="1.3.0").output)
+        assert row["methodology_edited"] is True
+    registry._packaged.cache_clear()
 
 
 def test_an_edited_packaged_version_is_refused_too(

@@ -11,6 +11,7 @@ from rich.console import Console
 from agent_eval.commands.methodology import show, show_diff, show_list, validate
 from agent_eval.commands.results.leaderboard import TemplateNotOnBoardError
 from agent_eval.methodology import Registry, UnknownMethodologyError, freeze
+from tests.commands.conftest import invoke
 from tests.methodology.conftest import Write
 
 SUPERSEDES = ("superseded_by: null", 'supersedes: "1.3.0"')
@@ -177,6 +178,24 @@ def test_show_prints_one_template(screen: Console, capsys: pytest.CaptureFixture
     assert [t["slug"] for t in json.loads(capsys.readouterr().out)] == ["research_v1"]
     with pytest.raises(TemplateNotOnBoardError, match="'research' is not in this methodology version"):
         show(Registry.read(), "1.3.0", screen, as_json=False, template="research")
+
+
+@pytest.mark.parametrize(
+    ("version", "template"), [("1.0.0", "coding_development_v1"), ("1.2.0", "personal_assistant_v1")]
+)
+def test_the_command_prints_one_template_of_any_version(version: str, template: str) -> None:
+    command = ["methodology", "show", version, "--template"]
+    text, as_json = (invoke(*command, template, *json_).stdout for json_ in ((), ("--json",)))
+    [shown] = json.loads(as_json)
+    others = {t.slug for t in Registry.read().get(version).templates} - {template}
+    assert shown["slug"] == template
+    assert all(word in " ".join(text.split()) for s in shown["scenarios"] for word in (s["id"], s["name"]))
+    assert [slug for slug in others if slug in text] == []
+    assert len(text.splitlines()) < 100
+    if version == "1.0.0":  # a template of later versions is refused, with those that there are
+        with pytest.raises(TemplateNotOnBoardError, match="'personal_assistant_v1' is not in") as refused:
+            invoke(*command, "personal_assistant_v1")
+        assert all(slug in str(refused.value) for slug in others)
 
 
 def test_weights_that_do_not_give_the_worked_example_are_invalid(failures: Failures) -> None:

@@ -1,5 +1,6 @@
 """Near-duplicates: a text of an agent counts once, in a session, over sessions and over the agents of a board."""
 
+import base64
 import itertools
 import random
 import re
@@ -59,6 +60,17 @@ DISGUISES: dict[str, Disguise] = {
     "digits": lambda said, _: re.sub(
         r"(?<=[a-z])[aeost](?=[a-z])", lambda m: "43057"["aeost".index(m[0])], said
     ),
+    "letters apart": lambda said, _: "   ".join(" ".join(word) for word in said.split()),
+    "joined by hyphens": lambda said, _: "-".join(said.split()),
+    "joined by underscores": lambda said, _: "_".join(said.split()),
+    "joined by capitals": lambda said, _: "".join(map(str.capitalize, said.split())),
+    "words doubled": lambda said, _: " ".join(f"{word} {word}" for word in said.split()),
+    "letters doubled": lambda said, _: re.sub("[aeiou]", r"\g<0>\g<0>", said),
+    "symbols in words": lambda said, _: " ".join(f"{word[:2]}🙂{word[2:]}" for word in said.split()),
+    "comments in words": lambda said, _: " ".join(f"{word[:2]}<!-- x -->{word[2:]}" for word in said.split()),
+    "hyphens at the end of lines": lambda said, _: " ".join(f"{w[:2]}-\n{w[2:]}" for w in said.split()),
+    "escapes": lambda said, _: "".join(f"\\u{ord(c):04x}" for c in said),
+    "percent signs": lambda said, _: "".join(f"%{ord(c):02x}" for c in said),
     "reversed": lambda said, _: f"\u202e{said[::-1]}\u202c",
     "twice as long": lambda said, slot: f"{said} {text(slot, 45)}",
 }
@@ -159,27 +171,64 @@ def test_one_short_reply_in_half_of_the_slots_counts_only_as_the_lowest_rating(
 @pytest.mark.parametrize(
     ("reply", "n", "rating", "status"),
     [
-        ("{}", 8, 5, "provisional"),
-        ("{}.50 €", 4, 5, "provisional"),
+        ("{n}", 8, 5, "provisional"),
+        ("{n}.50 €", 4, 5, "provisional"),
         ("Question of {slot}, question", 8, 5, "provisional"),
-        ("{}", 3, 5, "published"),
-        ("{}", 8, 1, "published"),
-        ("It is {}", 8, 5, "published"),
+        ("You said: {question} What else?", 8, 5, "provisional"),
+        ("{question} {question} Thank you for asking: {question}", 4, 5, "provisional"),
+        ("{word}", 8, 5, "provisional"),
+        ("{word}! {word}", 4, 5, "provisional"),
+        ("Here: {blob}", 8, 5, "provisional"),
+        ("{n}", 3, 5, "published"),
+        ("{n}", 8, 1, "published"),
+        ("You said: {question} What else?", 8, 1, "published"),
+        ("You said: {question} What else?", 3, 5, "published"),
+        ("You said: {question} I have {word} it.", 8, 5, "published"),
+        ("It is {n}", 8, 5, "published"),
+        ("I have {word} it.", 8, 5, "published"),
     ],
 )
-def test_numbers_and_echoes_in_half_of_the_slots_count_only_as_the_lowest_rating(
+def test_numbers_echoes_single_words_and_what_is_no_word_in_half_of_the_slots_count_only_as_the_lowest_rating(
     tmp_path: Path, reply: str, n: int, rating: int, status: str
 ) -> None:
     slots = complete()
     for i, c in enumerate(slots[:n]):
-        c["messages"] = asked(c["scenario"], *(reply.format(n, slot=c["scenario"]) for n in (17 * i, 3 * i)))[
-            "messages"
-        ]
+        word = WORDS[i]
+        blob = base64.b64encode(text(word).encode()).decode()
+        named = {"slot": c["scenario"], "word": word, "blob": blob}
+        shown = (
+            reply.format(n=k, question=f"Question {j} of {c['scenario']}?", **named)
+            for j, k in enumerate((17 * i, 3 * i))
+        )
+        c["messages"] = asked(c["scenario"], *shown)["messages"]
     write(tmp_path, "ada", "s", slots)
     row = only(scored(tmp_path, rated("ada", "s", rating)))
     assert row["status"] == status
     if status == "provisional":
-        assert f"have replies of only numbers or the user's words: {n} of 8" in row["missing"][0]
+        how = (
+            r"repeated reply: .* (have replies of at most one word of their own|but for the user's messages)"
+        )
+        assert [bool(re.fullmatch(f"{how}: {n} of 8 conversations", m)) for m in row["missing"]] == [True]
+
+
+def test_trials_of_one_question_that_are_answered_otherwise_are_no_copies(tmp_path: Path) -> None:
+    slots = [c for c in complete() if c["scenario"] != "D2"]
+    replies = ("Blue.", "Red.", "Blue.", "Green, I think.") * 3  # more conversations than all others together
+    for i, reply in enumerate(replies):
+        messages = [
+            {"role": "user", "content": "Is it blue or red?"},
+            {"role": "assistant", "content": reply},
+        ]
+        slots.append(asked("D2", messages=messages) | {"conversation_id": f"d2-{i}"})
+    write(tmp_path, "ada", "s", slots)
+    d2 = [r for r in rated("ada", "s") if r["target"] == "D2"]
+    more = [
+        r | {"conversation_id": f"d2-{i}", "line": 90 + 3 * i + j}
+        for i in range(12)
+        for j, r in enumerate(d2)
+    ]
+    row = only(scored(tmp_path, [*(r for r in rated("ada", "s") if r["target"] != "D2"), *more]))
+    assert [m for m in row["missing"] if "Green" in m or "repeated reply" in m] == []
 
 
 @pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
@@ -306,6 +355,19 @@ def test_copies_are_found_in_linear_time() -> None:
     assert time.process_time() - began < 5
     assert [(m.number, m.earlier) for m in found] == [(9_000 + i, i) for i in range(1_000)]
     assert min(m.share for m in found) >= NEAR
+
+
+@pytest.mark.parametrize(("pool", "n_shared"), [(5_000, 0), (2**32, 64)], ids=["few words", "one template"])
+def test_the_texts_of_30_000_conversations_with_much_in_common_are_compared_in_5_seconds(
+    pool: int, n_shared: int
+) -> None:
+    rng = random.Random(1)
+    shared = rng.sample(range(2**20), n_shared)
+    drawn = [sorted({*shared, *rng.choices(range(pool), k=128 - n_shared)}) for _ in range(30_000)]
+    sketches = [TextSketch(140, len(hashes), tuple(hashes)) for hashes in drawn]
+    began = time.process_time()
+    assert near_duplicates(sketches) == []
+    assert time.process_time() - began < 5
 
 
 # Ways to earn a point or a rank that were tried

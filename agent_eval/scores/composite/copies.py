@@ -37,6 +37,9 @@ class SlotText(NamedTuple):
     opening: str | None  # hash of the first user message
     sketch: TextSketch | None = None
     counts: bool = True  # whether its session counts under the version
+    own_words: str | None = (
+        None  # hash of what is left without the user's messages; None if nothing was repeated
+    )
 
     @property
     def is_long(self) -> bool:
@@ -148,16 +151,20 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
     Trials of a slot that all say the same are not named.
-    If that text is too short to be compared as a copy, the entry begins with `REPEATED`.
+    If that text is too short to be compared as a copy, the entry begins with `REPEATED`; the user's messages
+    do not count in it.
     """
     for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
         of_session = [item for item in group if item[0].exact is not None]
         half = max(len(of_session), 3) / 2
-        n_exact = Counter(one.exact for one, _ in of_session if not one.is_long)
+        n_own = Counter(one.own_words or one.exact for one, _ in of_session)
         by_text: dict[object, list[tuple[SlotText, TextOrigin]]] = defaultdict(list)
         for one, origin in of_session:
-            of_short = (one.exact, None if n_exact[one.exact] >= half else one.opening)
-            by_text[origin.key if one.is_long else of_short].append((one, origin))
+            own = one.own_words or one.exact
+            if n_own[own] >= half and (one.own_words or not one.is_long):
+                by_text[own].append((one, origin))
+            else:
+                by_text[origin.key if one.is_long else (one.exact, one.opening)].append((one, origin))
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for alike in by_text.values():
             for parts, n_alike in Counter(one.parts for one, _ in alike).items():
@@ -166,19 +173,29 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
             first = alike[0][0]
             others = [i for i in alike[1:] if i[0].parts != first.parts and i[1].share >= CLOSE]
             is_half = len(others) + 1 >= half
-            copied = others if is_half else [i for i in alike[1:] if i[0].opening == first.opening]
+            copied = (
+                others
+                if is_half
+                else [
+                    i
+                    for i in alike[1:]
+                    if i[0].opening == first.opening and (first.is_long or i[0].exact == first.exact)
+                ]
+            )
             if {one.parts for one, _ in copied} == {first.parts} and len(sizes[first.parts]) == 1:
                 continue  # trials: each conversation of the slot was held equally often, so that no mean changes
             if not copied:
                 continue
             names = ", ".join("/".join(one.parts) for one, _ in copied)
             n = f"{len(copied) + 1} of {len(of_session)} conversations"
-            if is_half and not first.is_long and any(one.opening != first.opening for one, _ in copied):
+            says_nothing = NOTHING_OWN in (first.own_words, first.exact)
+            is_other = any(one.opening != first.opening for one, _ in copied)
+            if is_half and (first.own_words or not first.is_long) and is_other:
                 same = f"have the reply of {'/'.join(first.parts)}: {n}"
-                if first.exact == NOTHING_OWN:
-                    same = (
-                        f"and {'/'.join(first.parts)} have replies of only numbers or the user's words: {n}"
-                    )
+                if says_nothing:
+                    same = f"and {'/'.join(first.parts)} have replies of at most one word of their own: {n}"
+                elif any(one.exact != first.exact for one, _ in copied):
+                    same = f"have the reply of {'/'.join(first.parts)} but for the user's messages: {n}"
                 yield session_id, f"{REPEATED}{names} of session {session_id} {same}"
                 continue
             share = min(origin.share for _, origin in copied)

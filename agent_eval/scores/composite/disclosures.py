@@ -289,7 +289,13 @@ def _spoken(
         transcripts.join(counting.select(*key, counts=pl.lit(value=True)), on=key, how="left")
         .join(
             conversations.select(
-                "agent_id", "conversation_id", "scenario", "opening_hash", "text_sketch", said
+                "agent_id",
+                "conversation_id",
+                "scenario",
+                "opening_hash",
+                "own_words_hash",
+                "text_sketch",
+                said,
             ),
             on=["agent_id", "conversation_id"],
             how="left",
@@ -307,6 +313,7 @@ def _spoken(
             "task_id",
             "opening_hash",
             "said",
+            "own_words_hash",
             "text_sketch",
         )
     )
@@ -323,6 +330,7 @@ def _spoken(
         task,
         opening,
         said_hash,
+        own_words,
         sketch,
     ) in rows.iter_rows():
         texts, asked = found.setdefault(
@@ -336,7 +344,7 @@ def _spoken(
                 of_session[part].add((task, opening))
         if parts:
             known = None if sketch is None or said_hash in (None, NOTHING_OWN) else TextSketch.read(sketch)
-            texts.append(SlotText(session, parts, said_hash, opening, known, bool(counts)))
+            texts.append(SlotText(session, parts, said_hash, opening, known, bool(counts), own_words))
     for pair, (texts, _) in found.items():
         agent = pair.agent_id
         texts.sort(

@@ -979,3 +979,31 @@ def test_a_format_is_one_registered_module_and_every_list_of_formats_names_it() 
     listed = re.search(r"Other values: (.*?)\.\"", cli.read_text(encoding="utf-8"), re.DOTALL)
     assert listed
     assert {*re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", listed[1])} == names
+
+
+def a_response(own: str, before: str, said: str) -> dict[str, Any]:
+    output = [{"type": "message", "role": A, "content": [{"type": "output_text", "text": f"Re {said}"}]}]
+    request = {"previous_response_id": before, "input": [{"role": U, "content": said}]}
+    return {"id": own, "object": "response", "status": "completed", "model": "m", "output": output, **request}
+
+
+def a_claude_line(own: str, before: str, said: str) -> dict[str, Any]:
+    message = {"role": U, "content": said}
+    line = {"type": U, "uuid": own, "parentUuid": before, "sessionId": "S", "message": message}
+    return line | {
+        "timestamp": "2026-02-01T10:00:00Z",
+        "cwd": "/w",
+        "version": "1.0.90",
+        "isSidechain": False,
+    }
+
+
+@pytest.mark.parametrize("made", [a_response, a_claude_line])
+@pytest.mark.parametrize("circle", ["ab", "abc"])
+def test_an_order_that_is_a_circle_is_refused_by_name(made: Any, circle: str, tmp_path: Path) -> None:
+    rows = [
+        made(own, before, f"Say {own}") for own, before in zip(circle, circle[-1] + circle[:-1], strict=True)
+    ]
+    found = read("".join(f"{json.dumps(row)}\n" for row in rows).encode(), tmp_path)
+    assert [item for item in found if isinstance(item, Conversation)] == []
+    assert any("its order is a circle" in str(item) for item in found)

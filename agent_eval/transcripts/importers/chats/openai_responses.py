@@ -126,6 +126,11 @@ class _Chains:
         while at is not None and at in self._before and at not in seen:
             seen.add(at)
             at = self._before[at]
+        if at in seen:  # a circle: its responses have one key, so that their order is refused
+            circle = [at]
+            while (before := self._before[circle[-1]]) != at:
+                circle.append(before)
+            at = min(circle)
         return at
 
 

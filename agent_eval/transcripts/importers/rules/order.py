@@ -112,7 +112,11 @@ def time_of(record: Mapping[str, JsonValue]) -> JsonValue:
 def parents_first(
     items: Sequence[_Item], own: Callable[[_Item], str | None], parent: Callable[[_Item], str | None]
 ) -> list[_Item]:
-    """Return the items so that each one follows its parent; otherwise their order is unchanged."""
+    """Return the items so that each one follows its parent; otherwise their order is unchanged.
+
+    Raises:
+        NotThisFormatError: If an item comes after itself.
+    """
     names = [own(item) for item in items]
     known = {*names} - {None}
     waiting: dict[str, list[tuple[_Item, str | None]]] = {}
@@ -130,8 +134,11 @@ def parents_first(
             if name is not None:
                 done.add(name)
                 ready = [*waiting.pop(name, ()), *ready]
-    for left in waiting.values():  # parents in a circle: file order
-        found += [item for item, _ in left]
+    if waiting:
+        names_left = ", ".join(repr(name) for left in waiting.values() for _, name in left if name)[:200]
+        raise NotThisFormatError(
+            f"its order is a circle: each of {names_left} comes after another of them; correct the ids"
+        )
     return found
 
 
