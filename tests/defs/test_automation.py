@@ -13,6 +13,7 @@ from agent_eval.definitions import defs
 from agent_eval.defs import automation
 from agent_eval.defs.instance import what_differs
 from agent_eval.defs.launch import started_by
+from agent_eval.defs.partitions import project_settings
 from agent_eval.methodology.registry import MethodologyProblem, Registry
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
@@ -52,7 +53,7 @@ def test_the_nightly_schedule_runs_reconcile_with_boards_at_the_time_of_the_sett
     nightly = automation.nightly
     assert (nightly.job_name, nightly.cron_schedule) == (
         "reconcile",
-        automation.project_settings().nightly_cron,
+        project_settings().nightly_cron,
     )
     assert nightly.default_status is dg.DefaultScheduleStatus.RUNNING
     [request] = nightly.evaluate_tick(dg.build_schedule_context()).run_requests or ()
