@@ -93,6 +93,7 @@ def errors(
     rows = rows.join(
         first_days(reader(project), clusters), on="cluster_id", how="left", maintain_order="left"
     )
+    rows = rows.join(_remedies(project, pairs), on="cluster_id", how="left", maintain_order="left")
     issues = project.store.read(table("error_issues"), pairs).select(*_CLUSTER, *_OF_ISSUE.values())
     of_issue = issues.rename({old: new for new, old in _OF_ISSUE.items()})
     rows = rows.join(of_issue, on=_CLUSTER, how="left", maintain_order="left")
@@ -336,6 +337,14 @@ def _compared(
     return trends.compared(rates, wanted, project.store.read(table("error_registry"))), []
 
 
+def _remedies(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return what a good agent would have done, as the judge said most often of a cluster's failures, per cluster_id."""
+    said = project.store.counts(table("failures"), pairs, columns=["cluster_id", "should_have"])
+    often = said.drop_nulls("should_have").group_by("cluster_id", "should_have").agg(pl.col("n").sum())
+    ordered = often.sort("n", "should_have", descending=[True, False])
+    return ordered.unique("cluster_id", keep="first", maintain_order=True).drop("n")
+
+
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Return clusters with their comparison, including clusters that disappeared, in order of severity and q-value."""
     described = registry.select("cluster_id", *_DESCRIBED)
@@ -430,6 +439,9 @@ def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
         text.append(
             f"\n  cause: {sanitize_line(_cut(_first_sentence(row['root_cause']), 200))}", style="not bold"
         )
+    if row["should_have"]:
+        remedy = sanitize_line(_cut(row["should_have"], 200))
+        text.append(f"\n  a good agent would have done: {remedy}", style="not bold")
     for of_agent in group:
         rate = of_agent["rate_per_100_turns"]
         per_100 = "" if rate is None else f", {rate:.1f} per 100"

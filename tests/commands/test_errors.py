@@ -127,10 +127,25 @@ def test_each_cluster_has_its_severity_title_number_label_cause_and_examples_tha
     project.store.upsert(
         table("error_clusters"), project.table("error_clusters").with_columns(examples=examples), run_id="r"
     )
+    of = {"cluster_id": known["cluster_id"][0], "agent_id": "new", "methodology_version": VERSION}
+    failed = [
+        of
+        | {
+            "failure_id": f"f{i}",
+            "conversation_id": "c",
+            "turn_index": i,
+            "label": "repetition",
+            "method": "minted",
+            "should_have": said,
+        }
+        for i, said in enumerate(("Stop.", "Stop.", "Ask.", None))
+    ]
+    project.store.upsert(table("failures"), table("failures").frame(failed), run_id="r")
     lines = invoke()[1].splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("[high] [bold]hostile"))
     assert lines[at].endswith("(9)")
-    assert lines[at + 1 : at + 3] == ["  label: repetition", "  cause: It says it twice."]
+    cause = ["  cause: It says it twice.", "  a good agent would have done: Stop."]
+    assert lines[at + 1 : at + 4] == ["  label: repetition", *cause]
     shown = [line.strip() for line in lines if "--turn" in line]
     version = [] if project.registry.current.version == VERSION else ["--methodology", VERSION]
     assert [shlex.split(line)[2:] for line in shown] == [
