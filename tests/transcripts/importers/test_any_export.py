@@ -14,6 +14,7 @@ from agent_eval.transcripts.importers import FORMATS, catalog
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.importers.rules.values import listed
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.importers.samples import SAMPLES, otlp, spans
 from tests.transcripts.making import lines
@@ -108,6 +109,9 @@ def response(own: str, before: str | None, text: str, reply: str, minute: int) -
     said = {"type": "message", "role": A, "content": [{"type": "output_text", "text": reply}]}
     linked = {"id": own, "previous_response_id": before, "created_at": 1.7e9 + 60 * minute}
     return {"object": "response", **linked, "input": text, "output": [said]}
+
+
+FAILED = response("r2", "r1", "q2", "", 1) | {"status": "failed", "output": [], "error": "busy"}
 
 
 def event(name: str, **attributes: str) -> dict[str, Any]:
@@ -729,6 +733,23 @@ CASES = {
          run("f", "tool", "r", 2, outputs={"output": "half"}, error="too late")],
         [[(U, "q1"), (A, ""), (T, "half\ntoo late")]], (), ("half\ntoo late",),
     ),
+    "response-that-failed-before-the-last": Case(
+        [response("r1", None, "q1", "a1", 0), FAILED, response("r3", "r2", "q3", "a3", 2)],
+        [[(U, "q1"), (A, "a1"), (U, "q2"), (U, "q3"), (A, "a3")]], (), ("busy",),
+    ),
+    "response-that-failed-and-was-asked-again": Case(
+        [response("r1", None, "q1", "a1", 0), FAILED, response("r3", "r1", "q2", "a2", 2)],
+        [[(U, "q1"), (A, "a1"), (U, "q2"), (A, "a2")]], ("a branch that the person went back from",), ("busy",),
+    ),
+    "codex-error-before-a-reply": Case(
+        [codex("session_meta", id="x"), said(U, "q1"), codex("event_msg", type="error", message="busy"), said(A, "a1", 1)],
+        [PAIR], (), ("busy",),
+    ),
+    "otel-call-that-failed-and-was-repeated": Case(
+        [spans(otlp({"gen_ai.input.messages": json.dumps([{"role": U, "content": "q1"}]), "error.type": "RateLimitError"}),
+               asked("q1", "a1"))],
+        [PAIR], (), ("RateLimitError",),
+    ),
     "span-delivered-twice": Case(
         [spans(asked("q1", "a1")), spans(asked("q1", "a1"))], [PAIR], ("copies of another one",),
     ),
@@ -752,6 +773,7 @@ def test_the_laws_hold_in_this_format(name: str, tmp_path: Path) -> None:
     talks = [item for item in found if isinstance(item, Conversation)]
     errors = [m.content or "" for c in talks for m in c.messages if m.is_error]
     errors += [c.outcome.error for c in talks if c.outcome.error]
+    errors += [str(error) for c in talks for error in listed(c.metadata.get("recovered_errors"))]
     assert not case.errors or tuple(errors) == case.errors
     named = "\n".join(str(item) for item in found if not isinstance(item, Conversation))
     assert all(words in named for words in case.named), named

@@ -175,10 +175,10 @@ def _in_order(messages: list[Fields], record: Mapping[str, JsonValue]) -> list[F
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     parts: list[Thread] = []
     records = in_time_order([*map(mapping, listed(group.get("records")))], _time)
-    error: JsonValue = None
     records = parents_first(records, _own, _before)
     branch = ended_in(records, _own, _before, _own(records[-1])) if records else None
     n_withdrawn = 0
+    errors: list[str] = []
     for record in records:
         part = Thread()
         request, response = _parts(record)
@@ -191,18 +191,18 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             time = time_of(response)
             said = replied(part, dict(response))
             part.extend(m if time is None else {"timestamp": time, **m} for m in said)
-        error = (
-            response.get("error") or (response.get("status") == "failed" and "the response failed") or None
-        )
+        error = response.get("error") or (response.get("status") == "failed" and "the response failed")
+        part.fail(f"{NAME} error", text_of(error) if error else None)
         if branch is not None and _own(record) not in branch and _before(record) in branch:
             n_withdrawn += sum(m["role"] in ("user", "assistant") for m in part.messages)
+            errors += (part.failure or ())[1:]
             continue
         parts.append(part)
     whole = session_of(parts)
     whole.n_withdrawn += n_withdrawn
+    whole.recovered += errors
     if not whole.messages:
         raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
-    whole.failure = (f"{NAME} error", text_of(error) or "") if error else None
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
 
 

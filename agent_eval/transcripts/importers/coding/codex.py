@@ -153,7 +153,9 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             continue
         if item:
             new = list(_item(item, model, line.get("timestamp")))
-            error = None if any(m["role"] == "assistant" for m in new) else error
+            if error is not None and any(m["role"] == "assistant" for m in new):
+                thread.recovered.append(error)
+                error = None
             messages += new
         elif line.get("type") not in _HELD_ELSEWHERE:
             messages.append(_unknown("line", line.get("type")))

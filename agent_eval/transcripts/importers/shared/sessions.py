@@ -18,7 +18,8 @@ def session_of(parts: Sequence[Thread]) -> Thread:
     """Return the conversation of a session from its parts in their order, each of which may repeat earlier messages.
 
     The conversation is the branch that the session ended in: a part that a later one replaces is omitted, and its
-    messages are counted. What only the omitted part knows of a common message, such as that a call failed, is kept.
+    messages are counted. What only the omitted part knows of a common message, such as that a call failed, is kept, and
+    its error too.
     """
     parts = _with_steps(parts)
     spoken = [part.spoken() for part in parts]
@@ -29,7 +30,9 @@ def session_of(parts: Sequence[Thread]) -> Thread:
             _learn(
                 parts[later], parts[index], sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
             )
-    known, whole = KnownBeginnings(), Thread(n_withdrawn=n_withdrawn)
+    omitted = [part for index, part in enumerate(parts) if index not in set(kept)]
+    recovered = [error for part in omitted for error in (*part.recovered, *(part.failure or ())[1:])]
+    known, whole = KnownBeginnings(), Thread(n_withdrawn=n_withdrawn, recovered=recovered)
     for index in kept:
         whole.follow(parts[index], known.n_repeated(spoken[index]))
     return whole

@@ -33,6 +33,8 @@ INSTRUCTING = ("system", "developer")
 """Roles of instructions, which a part may repeat anywhere."""
 REASONING = "reasoning"
 """Key of `metadata`: the model's reasoning, a list of {message_index, text}; not shown to judges."""
+RECOVERED = "recovered_errors"
+"""Key of `metadata`: the errors after which the conversation went on."""
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Thread:
     failure: tuple[str, str] | None = (
         None  # what ended the conversation: the place in the source, and the error
     )
+    recovered: list[str] = field(default_factory=list[str])  # errors after which the conversation went on
     n_withdrawn: int = 0  # messages of branches that the person went back from
     _keys: list[bytes] = field(default_factory=list[bytes])
     _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # positions of each key
@@ -201,6 +204,12 @@ class Thread:
                 said[places[0] : places[-1] + 1] = sorted(said[i] for i in places)
         return said
 
+    def fail(self, place: str, error: str | None) -> None:
+        """Note the error that the conversation ends in so far, or None; it went on after one that was noted earlier."""
+        if self.failure is not None:
+            self.recovered.append(self.failure[1])
+        self.failure = (place, error) if error else None
+
     def follow(self, other: "Thread", n_repeated: int = 0) -> None:
         """Append a later part of the conversation.
 
@@ -219,7 +228,8 @@ class Thread:
         for text in other.policy:
             self.instruct(text)
         self.n_withdrawn += other.n_withdrawn
-        self.failure = other.failure
+        self.fail(*(other.failure or ("", None)))
+        self.recovered += other.recovered
         self.tools |= other.tools
         self.models |= other.models
         _add_metadata(self.metadata, other.metadata)
@@ -242,6 +252,7 @@ class Thread:
             POLICY: "\n\n".join(self.policy) or None,
             MODELS: [*self.models] or None,
             REASONING: reasoning or None,
+            RECOVERED: self._errors_recovered_from() or None,
         }
         tools = list(self.tools.values()) or None
         more: Fields = {LEFT_OUT: [WITHDRAWN] * self.n_withdrawn} if self.n_withdrawn else {}
@@ -256,6 +267,10 @@ class Thread:
             "tools": tools,
             "metadata": without_nulls({**self.metadata, **own_metadata}),
         }
+
+    def _errors_recovered_from(self) -> list[JsonValue]:
+        last = None if self.failure is None else self.failure[1]
+        return [error_text(error) for error in dict.fromkeys(self.recovered) if error != last]
 
 
 def _joined_reasoning(messages: Iterable[Fields], unspoken: list[str]) -> Iterable[Fields]:

@@ -71,7 +71,6 @@ def thread_of_trace(trace: Trace) -> Thread:
     Messages in a call's input that occur in the input or output of earlier calls are not repeated.
     """
     thread = Thread()
-    error: str | None = None
     steps: Sequence[ModelCall | ToolRun] = [*trace.calls, *trace.runs]
     if len({step.start is None for step in steps}) > 1:
         raise NotThisFormatError(
@@ -89,9 +88,9 @@ def thread_of_trace(trace: Trace) -> Thread:
         waiting.clear()
         if step is not None:
             _take(thread, step)
-            error = step.error
-    error = trace.error or error
-    thread.failure = (TRACE_ERROR, error) if error else None
+            thread.fail(TRACE_ERROR, step.error)
+    if trace.error:
+        thread.fail(TRACE_ERROR, trace.error)
     return thread
 
 
