@@ -439,7 +439,7 @@ def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
         text.append(
             f"\n  cause: {sanitize_line(_cut(_first_sentence(row['root_cause']), 200))}", style="not bold"
         )
-    if row["should_have"]:
+    if row.get("should_have"):
         remedy = sanitize_line(_cut(row["should_have"], 200))
         text.append(f"\n  a good agent would have done: {remedy}", style="not bold")
     for of_agent in group:
