@@ -49,6 +49,8 @@ def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     }
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
+    if column == "success_rate":
+        ends["n_scored"] = row.get("n_conversations")
     by_rule = row.get(f"{column.partition('_')[0]}_by_rule")
     return {
         "quantity": HEADLINES[column],

@@ -89,4 +89,9 @@ def test_a_row_says_which_parts_people_decided_and_whether_a_judge_decided_the_r
     assert words.headline_interval(row) == "67.5 % to 84.2 %; 7 parts decided by people, the rest not checked"
     assert words.labels_text(row | {"judges": ["human", "rule"]}) == "7 parts decided by people"
     few = {"mean_of_judge": None, "n_labels_own": 0, "n_labels_drawn": 1}
+    by_people: dict[str, float | None] = {f"success_rate{end}": None for end in ("", "_low", "_high")}
+    by_people |= {"success_rate_labels_own": 7, "n_conversations": 7}
+    assert words.labels_text(words.headline(by_people, "success_rate")) == "7 parts decided by people"
+    rest = words.labels_text(words.headline(by_people | {"n_conversations": 8}, "success_rate"))
+    assert rest == "7 parts decided by people, the rest not checked"
     assert words.labels_text(few) == "1 drawn label of people, too few to correct the judge"
