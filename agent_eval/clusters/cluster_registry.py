@@ -285,7 +285,7 @@ def rule_title(label: str, tool: str | None, quote: str, cause: str = "", reason
 
     A cause that is only the description of the label is left out, because it does not distinguish clusters. Without a
     cause, the first sentence of the judge's reason says what went wrong, else the quote. The example is the quote, in
-    quotation marks; it is left out if there is no room for it.
+    quotation marks; it is left out if the title would be too long.
     """
     name = label if tool is None else f"{label} · {tool}"
     cause, quote, reason = (" ".join(text.split()) for text in (cause, quote, reason))

@@ -111,7 +111,7 @@ def errors(
 
 
 def _without_failures(project: Project, pairs: pl.DataFrame) -> str:
-    """Return whether turns were judged for failures, and by whom, if there is no failure.
+    """Return whether turns were judged for failures, and by whom, where no failure was found.
 
     Rules report only failures, so turns that only rules looked at were not judged.
     """

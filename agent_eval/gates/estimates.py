@@ -22,8 +22,8 @@ class MeanEstimate(NamedTuple):
     """Hold the mean of a metric with the lower end of its 95 % interval; for failures, the shares without one.
 
     `n_labels` is the number of labels that correct the mean, 0 if it is the judge's, `n_too_few` the number of drawn
-    labels that are too few to correct it, and `n_own` the number of parts that people decided without a draw. `value` is
-    null if neither labels nor `confidence` require it.
+    labels that are too few to correct it, `n_own` the number of parts that people decided without a draw, and `has_unchecked` whether
+    any part is the answer of a judge without a label. `value` is null if neither labels nor `confidence` require it.
     """
 
     value: float | None
@@ -31,6 +31,7 @@ class MeanEstimate(NamedTuple):
     n_labels: int
     n_too_few: int = 0
     n_own: int = 0
+    has_unchecked: bool = True
 
 
 MeanEstimates = Mapping[tuple[str, str | None], MeanEstimate]
@@ -95,7 +96,7 @@ def _estimate(
 ) -> MeanEstimate | None:
     mean = corrected(parts, "part", bounds)
     n_too_few = 0 if mean is not None else parts.drop_nulls(["human", "weight"]).height
-    n_own = parts.filter(pl.col("weight").is_null(), judge=HUMAN).height
+    own = parts.filter(pl.col("weight").is_null(), judge=HUMAN).height, parts["human"].has_nulls()
     if mean is not None:
         value, low, high, n_labels = mean[0].value, mean[0].low, mean[0].high, mean[0].n_drawn
     elif with_lower_end:
@@ -105,10 +106,10 @@ def _estimate(
         value, n_labels = sum(values) / len(values), 0
         low, high = (None, None) if interval is None else (interval.low, interval.high)
     else:
-        return MeanEstimate(None, None, 0, n_too_few, n_own) if n_too_few or n_own else None
+        return MeanEstimate(None, None, 0, n_too_few, *own) if n_too_few or own[0] else None
     if is_failure:
-        return MeanEstimate(1 - value, None if high is None else 1 - high, n_labels, n_too_few, n_own)
-    return MeanEstimate(value, low, n_labels, n_too_few, n_own)
+        return MeanEstimate(1 - value, None if high is None else 1 - high, n_labels, n_too_few, *own)
+    return MeanEstimate(value, low, n_labels, n_too_few, *own)
 
 
 def score_lower_ends(

@@ -166,21 +166,12 @@ def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict
 
 
 def labels_of_rates(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, str]]]:
-    """Return what people's labels do to the pass rates of every pair, by name and task set, e.g. 'corrected by 9 labels of people'."""
+    """Return what people's labels do to the pass rates of every pair, by name and task set."""
     texts: dict[AgentVersion, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-    is_labelled = pl.col("n_labels_drawn", "n_labels_own").is_not_null()
-    of_set = ["agent_id", "methodology_version", "task_set"]
-    labelled = reliability.filter(estimator="unbiased").filter(
-        pl.any_horizontal(is_labelled).any().over(of_set)
-    )
-    for row in labelled.iter_rows(named=True):
-        n_drawn, n_own = row["n_labels_drawn"], row["n_labels_own"]
-        said = labels_said(n_drawn, n_own, is_corrected=n_drawn is not None, n_parts=row["n_known"])
+    for row in reliability.drop_nulls("labels").filter(estimator="unbiased").iter_rows(named=True):
         of_pair = texts[AgentVersion(row["agent_id"], row["methodology_version"])]
         for kind in ("at", "hat"):
-            of_pair[f"pass_{kind}_{row['k']}"][row["task_set"]] = (
-                said or "the labels of people do not correct it"
-            )
+            of_pair[f"pass_{kind}_{row['k']}"][row["task_set"]] = row["labels"]
     return texts
 
 
@@ -302,7 +293,9 @@ def of_mean(
     )
     if estimate is not None:
         n_drawn, is_corrected = estimate.n_labels or estimate.n_too_few, estimate.n_labels > 0
-        labels = labels_said(n_drawn, estimate.n_own, is_corrected=is_corrected, n_parts=mean.n)
+        labels = labels_said(
+            n_drawn, estimate.n_own, is_corrected=is_corrected, has_unchecked=estimate.has_unchecked
+        )
         evidence += f"; {labels}" if labels else ""
     result: Result = "passed" if value >= limit else "failed"
     if rules.confidence == "lower":

@@ -93,9 +93,8 @@ def labels_text(row: Mapping[str, Any]) -> str:
         row.get("n_labels_drawn"),
         row.get("n_labels_own"),
         is_corrected=row.get("mean_of_judge") is not None,
+        has_unchecked=("judges" not in row or is_by_judge) and row.get("n_scored") != row.get("n_labels_own"),
         judge_alone=value_of(row, "mean_of_judge") if row.get("mean_of_judge") is not None else "",
-        n_parts=row.get("n_scored"),
-        is_by_judge="judges" not in row or is_by_judge,
     )
     return labels or (NOT_CHECKED if is_by_judge and row["mean"] is not None else "")
 

@@ -62,18 +62,20 @@ def with_labels(
 
 
 def _label_counts(row: Mapping[str, Any], parts: pl.DataFrame) -> dict[str, int | None]:
-    """Return the number of labels that sheets drew, and of parts that people decided without a draw, of each agent."""
-    n_drawn, n_own = (
-        pl.col("human", "weight").is_not_null(),
-        pl.col("weight").is_null() & (pl.col("judge") == HUMAN),
-    )
-    counts = parts.group_by("agent_id").agg(n_drawn=pl.all_horizontal(n_drawn).sum(), n_own=n_own.sum())
-    of_agent = {agent: (drawn or None, own or None) for agent, drawn, own in counts.iter_rows()}
-    sides = [(side, of_agent.get(row[f"{side}agent_id"], (None, None))) for side in _SIDES]
+    """Return, of each agent, the labels that sheets drew, and the parts that people decided without a draw or only a judge."""
+    is_drawn = pl.all_horizontal(pl.col("human", "weight").is_not_null())
+    is_own = pl.col("weight").is_null() & (pl.col("judge") == HUMAN)
+    counted = {"labels_drawn": is_drawn, "labels_own": is_own, "unchecked": pl.col("human").is_null()}
+    of_agent = {
+        side: parts.filter(agent_id=row[f"{side}agent_id"]).select(
+            n.sum().alias(name) for name, n in counted.items()
+        )
+        for side in _SIDES
+    }
     return {
-        f"{side}n_labels_{kind}": n
-        for side, of in sides
-        for kind, n in zip(("drawn", "own"), of, strict=True)
+        f"{side}n_{name}": of[name][0] if parts.height and (of[name][0] or name == "unchecked") else None
+        for side, of in of_agent.items()
+        for name in counted
     }
 
 

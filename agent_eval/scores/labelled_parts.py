@@ -51,19 +51,17 @@ def labels_said(
     n_own: int | None,
     *,
     is_corrected: bool,
+    has_unchecked: bool = True,
     judge_alone: str = "",
-    n_parts: int | None = None,
-    is_by_judge: bool = True,
 ) -> str:
     """Return what people's labels do to a value, e.g. 'corrected by 20 labels of people'; empty without labels.
 
     Args:
         n_drawn: Labels that sheets drew.
         n_own: Parts that people decided without a draw.
-        is_corrected: Whether the drawn labels correct the value, or are too few.
+        is_corrected: Whether the drawn labels correct the value; else they are too few.
+        has_unchecked: Whether any part of the value is the answer of a judge without a label.
         judge_alone: The value of the judge alone, if it is not shown elsewhere.
-        n_parts: All parts of the value, if known.
-        is_by_judge: Whether a judge decided the other parts.
     """
     said = []
     if n_drawn and is_corrected:
@@ -72,10 +70,8 @@ def labels_said(
     elif n_drawn:
         said = [f"{count_of(n_drawn, 'drawn label')} of people, too few to correct the judge"]
     if n_own:
-        is_checked = is_corrected or not is_by_judge or n_parts == n_own
-        said.append(
-            f"{count_of(n_own, 'part')} decided by people{'' if is_checked else ', the rest not checked'}"
-        )
+        rest = ", the rest not checked" if has_unchecked and not is_corrected else ""
+        said.append(f"{count_of(n_own, 'part')} decided by people{rest}")
     return "; ".join(said)
 
 

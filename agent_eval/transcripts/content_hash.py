@@ -5,7 +5,7 @@ and all later turns, but not the earlier ones. Agent names, ids, outcomes and co
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agent_eval.formats.hashing import canonical, digest
 from agent_eval.formats.plain_text import LONGEST_WORD, folded_words, looks_like_id, shown_words
@@ -92,13 +92,25 @@ def own_words_hash(conversation: Conversation) -> str | None:
         is_word = len(spoken) == 1 and max(map(len, spoken)) <= LONGEST_WORD
         if is_word or 2 * n_unreadable > sum(map(len, own)):
             return NOTHING_OWN
-    asked = [f" {' '.join(text)} " for text in others if _FEWEST_REPEATED <= len(text) < ENOUGH_WORDS]
-    rest = before = f" {' '.join(words)} "
-    for text in asked:
-        while text in rest:
-            rest = rest.replace(text, " ")
+    rest = _without(words, {tuple(t) for t in others if _FEWEST_REPEATED <= len(t) < ENOUGH_WORDS})
     calls = [[c.name, [*_leaves(c.arguments)]] for m in said for c in m.tool_calls]
-    return None if rest == before else digest("own words", [rest, calls])
+    return None if len(rest) == len(words) else digest("own words", [" ".join(rest), calls])
+
+
+def _without(words: Sequence[str], texts: Collection[tuple[str, ...]]) -> list[str]:
+    """Return the words without these texts, the longest first, in time linear in the number of words."""
+    lengths: dict[tuple[str, ...], list[int]] = {}
+    for n, begun in sorted({(len(text), text[:_FEWEST_REPEATED]) for text in texts}, reverse=True):
+        lengths.setdefault(begun, []).append(n)
+    rest: list[str] = []
+    at = 0
+    while at < len(words):
+        of_place = lengths.get(tuple(words[at : at + _FEWEST_REPEATED]), ())
+        n_repeated = next((n for n in of_place if tuple(words[at : at + n]) in texts), 0)
+        if not n_repeated:
+            rest.append(words[at])
+        at += n_repeated or 1
+    return rest
 
 
 def _is_word(word: str) -> bool:

@@ -16,6 +16,7 @@ from agent_eval.tables.agent_version import AgentId, AgentVersion, MethodologyVe
     [
         (MeanEstimate(0.3, None, 6), "mean 0.3 over 10 of 10 answers, at least 0.4 required; corrected by 6 labels of people"),
         (MeanEstimate(None, None, 0, 4), "mean 1 over 10 of 10 answers, at least 0.4 required; 4 drawn labels of people, too few to correct the judge"),
+        (MeanEstimate(None, None, 0, 0, 3, has_unchecked=False), "mean 1 over 10 of 10 answers, at least 0.4 required; 3 parts decided by people"),
         (MeanEstimate(None, None, 0, 0, 3), "mean 1 over 10 of 10 answers, at least 0.4 required; 3 parts decided by people, the rest not checked"),
     ],
 )  # fmt: skip
@@ -29,22 +30,13 @@ def test_a_limit_says_how_many_labels_of_people_correct_the_mean_or_are_too_few(
 def test_a_pass_rate_of_several_trials_says_that_labels_do_not_correct_it() -> None:
     rules = Rules(thresholds={"pass_hat_2": Fraction(1, 2), "pass_at_1": Fraction(1, 2)})
     scores = {"pass_hat_2": {"tau": Fraction(3, 5)}, "pass_at_1": {"tau": Fraction(1, 4)}}
-    rates = {
-        "agent_id": "a",
-        "methodology_version": "1.3.0",
-        "task_set": "tau",
-        "estimator": "unbiased",
-        "n_known": 9,
-    }
+    rates = {"agent_id": "a", "methodology_version": "1.3.0", "task_set": "tau", "estimator": "unbiased"}
     rows = [
-        {**rates, "k": 1, "n_labels_drawn": 7},
-        {**rates, "k": 2},
-        {**rates, "task_set": "own", "k": 1, "n_labels_own": 4},
+        {**rates, "k": 1, "labels": "corrected by 7 labels"},
+        {**rates, "k": 2, "labels": "of the judge alone"},
     ]
-    labels = labels_of_rates(table("reliability").frame(rows))[
-        AgentVersion(AgentId("a"), MethodologyVersion("1.3.0"))
-    ]
-    assert labels["pass_at_1"]["own"] == "4 parts decided by people, the rest not checked"
+    pair = AgentVersion(AgentId("a"), MethodologyVersion("1.3.0"))
+    labels = labels_of_rates(table("reliability").frame(rows))[pair]
     found = {f.subject: f for f in threshold_findings(rules, {}, scores, labels=labels)}
-    assert found["pass_hat_2 on tau"].evidence.endswith("; the labels of people do not correct it")
-    assert found["pass_at_1 on tau"].evidence.endswith("; corrected by 7 labels of people")
+    assert found["pass_hat_2 on tau"].evidence.endswith("; of the judge alone")
+    assert found["pass_at_1 on tau"].evidence.endswith("; corrected by 7 labels")

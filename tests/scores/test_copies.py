@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_eval.formats.hashing import digest
 from agent_eval.scores.composite.copies import NEAR, near_duplicates
 from agent_eval.scores.composite.leaderboard import leaderboard, pairwise_comparisons
 from agent_eval.tables import table
+from agent_eval.transcripts.content_hash import own_words_hash
+from agent_eval.transcripts.models import Conversation as Talk
 from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, containment
 from tests.scores.sessions import Conversation, asked, complete, only, rated, scored, write
 
@@ -368,6 +371,34 @@ def test_the_texts_of_30_000_conversations_with_much_in_common_are_compared_in_5
     began = time.process_time()
     assert near_duplicates(sketches) == []
     assert time.process_time() - began < 5
+
+
+def test_an_echo_is_found_in_time_linear_in_the_conversation() -> None:
+    """Also if all messages begin alike; a fixed frame around the user's words leaves the same words."""
+
+    def seconds(n: int) -> float:
+        rng = random.Random(n)
+        texts = [
+            f"please tell me {' '.join(f'w{rng.randrange(9_000)}' for _ in range(20))}" for _ in range(n)
+        ]
+        said = [
+            m
+            for t in texts
+            for m in (
+                {"role": "user", "content": t},
+                {"role": "assistant", "content": f"Right, {t} and so on."},
+            )
+        ]
+        talk = Talk.model_validate({"conversation_id": "c", "messages": said})
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            found = own_words_hash(talk)
+            times.append(time.process_time() - began)
+        assert found == digest("own words", [" ".join(["right", "and", "so", "on"] * n), []])
+        return min(times)
+
+    assert seconds(2_000) < 12 * max(seconds(500), 0.02)
 
 
 # Ways to earn a point or a rank that were tried

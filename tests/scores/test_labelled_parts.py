@@ -203,6 +203,16 @@ def test_without_a_judge_a_drawn_label_decides_its_own_part() -> None:
     assert (row["judge"], row["value"], row["human"], row["weight"]) == ("human", 0.0, 0.0, None)
 
 
+def test_a_label_that_somebody_chose_removes_no_label_that_a_sheet_drew() -> None:
+    talk = conversation(user("Where?"), agent("Here."))
+    drawn = valued("goal_completion", 0.0, weight=3.0, stratum="s", rater="anna")
+    chosen = valued("goal_completion", 1.0, rater="ben")
+    client = ScriptedClient(answers={"goal_completion": 1})
+    rows = judged(talk, ratings=[drawn, chosen], client=client).conversation_judgments
+    (part,) = parts_of(table("turn_judgments").empty(), rows, ["goal_completion"], (), "").to_dicts()
+    assert [part[name] for name in ("value", "human", "weight", "judged")] == [1.0, 0.0, 3.0, 1.0]
+
+
 def test_a_label_on_which_raters_differ_counts_as_their_mean_in_the_success_rate_too() -> None:
     goals = parts([1.0] * 10, [0.5, *[0.0] * 4, *[None] * 5]).with_columns(quantity=pl.lit("goal_completion"))
     outcomes = goals.select("methodology_version", "agent_id", "conversation_id").with_columns(
@@ -230,6 +240,12 @@ def test_corrected_values_are_compared_with_an_agent_that_needs_no_judge() -> No
     other = parts(declared, declared).with_columns(agent_id=pl.lit("b"), weight=pl.lit(None, pl.Float64))
     found = with_labels(row, pl.concat([parts([1.0] * 10, [0.0] * 10), other]), {})
     assert (found["difference"], found.get("verdict_limit")) == (pytest.approx(-0.9), None)
+    counts = [
+        found[f"{side}n_{name}"]
+        for side in ("", "other_")
+        for name in ("labels_drawn", "labels_own", "unchecked")
+    ]
+    assert counts == [10, None, 0, None, None, 0]
     assert found["high"] < 0
     assert found["p_value"] < 0.05
 

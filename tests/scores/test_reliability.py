@@ -253,6 +253,23 @@ def test_the_sources_used_are_named_sorted() -> None:
     assert actual["correctness_source"].to_list() == ["goal_completion + outcome"]
 
 
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"judge": "m", "value": 1.0}, "1 part decided by people, the rest not checked"),
+        ({"judge": "human", "value": 1.0}, "2 parts decided by people"),
+        ({"judge": "rule", "value": 0.0}, "1 part decided by people"),
+        (None, "1 part decided by people"),  # its outcome is declared
+    ],
+)
+def test_only_answers_of_a_judge_are_not_checked(others: dict[str, Any] | None, said: str) -> None:
+    rows = [trial("c1", "t1"), trial("c2", "t2", correct=True if others is None else None)]
+    by_people = {"conversation_id": "c1", "value": 0.0, "judge": "human", "judge_model": "anna"}
+    further = [] if others is None else [{"conversation_id": "c2", **others}]
+    actual = reliability(known(rows, tools(), goals(by_people, *further)))
+    assert actual["labels"].to_list() == [said] * actual.height
+
+
 def test_versions_are_judged_apart() -> None:
     rows = [trial("c", "t"), trial("c", "t", methodology_version="1.2.0")]
     actual = reliability(known(rows, tools(), goals({"conversation_id": "c", "value": 1.0})))

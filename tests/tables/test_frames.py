@@ -1,4 +1,4 @@
-"""The types of frames cost nothing at run time; that mypy tells them apart is in swapped_frames.py and swapped_ids.py."""
+"""The types of frames cost nothing at run time; swapped_frames.py and swapped_ids.py show that mypy distinguishes them."""
 
 
 def test_the_types_are_plain_frames_at_run_time() -> None:

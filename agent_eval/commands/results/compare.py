@@ -191,6 +191,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
             labels = labels_said(
                 *(row[f"{side}n_labels_{kind}"] for kind in ("drawn", "own")),
                 is_corrected=alone is not None,
+                has_unchecked=row[f"{side}n_unchecked"] != 0,
                 judge_alone="" if alone is None else number(alone),
             )
             notes += [f"{row['quantity']} of {row[name]}: {labels}."] if labels else []

@@ -14,7 +14,6 @@ from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
 from agent_eval.scores.corrected_rates import REFUSED
 from agent_eval.scores.reliability import pass_rates as trials
-from agent_eval.scores.reliability.labelled import labels_of_rate
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
 from agent_eval.scores.reliability.ranking import NOT_RATED
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -210,7 +209,7 @@ def _corrected(rows: pl.DataFrame) -> Iterator[str]:
 def _labelled(rows: pl.DataFrame) -> Iterator[str]:
     """Yield what people's labels do to the rates of each agent and task set that has some."""
     for row in rows.iter_rows(named=True):
-        if labels := labels_of_rate(row):
+        if labels := row["labels"]:
             of = f"{row['agent_id']} on {row['task_set']}, k = {row['k']} ({row['estimator']})"
             yield sanitize_line(f"{of}: {labels}.")
 

@@ -161,7 +161,7 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
         "n_unexplained_errors",
         "n_refused",
         "n_without_task",
-        "interval",
+        "labels",
         pl.format(
             "{} to {}",
             pl.col("pass_hat_k_worst").round(3),

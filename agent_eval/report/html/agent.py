@@ -24,7 +24,6 @@ from agent_eval.report.html.lists.errors import cluster_rows
 from agent_eval.report.html.summary import log_rows, summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
-from agent_eval.scores.reliability.labelled import labels_of_rate
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
 
 ANSWERS = (
@@ -214,7 +213,6 @@ def agent_page(
                 "row": r,
                 "pass_at": spans(r, "pass_at_k"),
                 "pass_hat": spans(r, "pass_hat_k"),
-                "labels": labels_of_rate(r),
             }
             for r in frames.reliability.to_dicts()
         ],

@@ -15,7 +15,6 @@ from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
 from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_order
 from agent_eval.scores.composite.ratings import grouped
-from agent_eval.scores.reliability.labelled import labels_of_rate
 
 LAST = 10**6  # sorts after every rank
 CHANGES = 100  # maximum number of changes, latest first; `agent-eval leaderboard --changes` prints all
@@ -153,7 +152,6 @@ def _reliability(
             "href": paths.agent(row["agent_id"], version),
             "pass_at": spans(row, "pass_at_k"),
             "pass_hat": spans(row, "pass_hat_k"),
-            "labels": labels_of_rate(row),
             "badges": tuple(badge(text) for text in (words.calibration(row),) if text),
         }
         for row in order.to_dicts()

@@ -5,12 +5,14 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.labelled_parts import corrected_rates_of, goal_parts, labels_said, success_parts
 from agent_eval.scores.reliability.trials import GOAL_METRIC, GROUP, TRIAL, TrialTables
 from agent_eval.scores.statistics.unpaired import RULE
 from agent_eval.tables.judging import HUMAN, deciding_answers
 
 _RATE = ("pass_at_k", "pass_hat_k")
+_CORRECTED = ("unbiased", "plug_in")  # estimators whose rows with k = 1 labels correct
 
 
 def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables) -> pl.DataFrame:
@@ -18,8 +20,9 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
 
     The rows with k = 1 of the estimators unbiased and plug_in are corrected, and `pass_at_1` of every row. pass^k for
     k of 2 or more, and posteriors, are those of the judge alone, unless people labelled every trial: then their labels
-    decided the trials, and so every row. Rows name the trials that people decided without a draw (`n_labels_own`). The worst case counts the unknown trials as failed and
-    the best case as passed, with the failures that ended in an error of unknown cause, as shares of the planned trials.
+    decided the trials, and so every row. `labels` says it in words, and how many trials people decided without a draw.
+    The worst case counts the unknown trials as failed and the best case as passed, with the failures that ended in an
+    error of unknown cause, as shares of the planned trials.
 
     Args:
         rows: The rows, with their counts and estimates.
@@ -33,25 +36,17 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
     places = outcomes.select(*TRIAL, "task_set", "session_id", "task", cluster=pl.coalesce(family, "task"))
     parts = success_parts(outcomes, goals).join(places, on=list(TRIAL))
     rates = corrected_rates_of(parts, GROUP, "task")
-    own = (
-        success_parts(outcomes, goals)
-        .filter(pl.col("weight").is_null(), judge=HUMAN)
-        .join(places, on=list(TRIAL))
-    )
+    by_people = pl.col("weight").is_null() & (pl.col("judge") == HUMAN)
+    counts = parts.group_by(GROUP).agg(n_own=by_people.sum(), has_unchecked=pl.col("human").has_nulls())
     of_row = (
-        rows.join(rates, on=list(GROUP), how="left", maintain_order="left")
-        .join(
-            own.group_by(GROUP).agg(n_labels_own=pl.len().cast(pl.Int64)),
-            on=list(GROUP),
-            how="left",
-            maintain_order="left",
-        )
+        rows.join(rates.drop("n_own"), on=list(GROUP), how="left", maintain_order="left")
+        .join(counts, on=list(GROUP), how="left", maintain_order="left")
         .join(
             _decided_by_people(tables.conversation_judgments), on=GROUP[:2], how="left", maintain_order="left"
         )
     )
     is_group = pl.col("value").is_not_null()
-    is_row = is_group & (pl.col("k") == 1) & pl.col("estimator").is_in(["unbiased", "plug_in"])
+    is_row = is_group & (pl.col("k") == 1) & pl.col("estimator").is_in(_CORRECTED)
     is_census = is_group & pl.col("is_census")
     known = pl.col("value") * pl.col("n_known") / pl.col("n_planned")
     n_open = pl.col("n_planned") - pl.col("n_known") + pl.col("n_unexplained_errors")
@@ -73,6 +68,7 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
             pl.when(is_group).then(estimate[end]).otherwise(f"pass_at_1{end}").alias(f"pass_at_1{end}")
             for end in ("", "_worst", "_best")
         ),
+        labels=pl.Series([_labels(row) for row in of_row.iter_rows(named=True)], dtype=pl.String),
         pass_at_1_of_judge=pl.when(is_group).then("of_judge"),
         n_labels_drawn=pl.when(is_row | is_census).then("n_drawn"),
         interval=pl.when(is_row)
@@ -81,31 +77,24 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
         .then(pl.format("{}; decided by {} labels of people", "interval", "n_drawn"))
         .when(is_group)
         .then(pl.format("{}; of the judge alone, which labels do not correct", "interval"))
-        .when(pl.col("n_labels_own") < pl.col("n_known"))
-        .then(
-            pl.format(
-                "{}; {} of {} trials decided by people, the rest not checked",
-                "interval",
-                "n_labels_own",
-                "n_known",
-            )
-        )
         .otherwise("interval"),
-    ).drop(*rates.columns[len(GROUP) :], "is_census")
+    ).drop(*rates.columns[len(GROUP) :], *counts.columns[len(GROUP) :], "is_census", strict=False)
 
 
-def labels_of_rate(row: Mapping[str, Any]) -> str:
-    """Return what people's labels do to a row of table reliability; empty without labels."""
-    alone = row["pass_at_1_of_judge"]
-    labels = labels_said(
-        row["n_labels_drawn"],
-        row["n_labels_own"],
-        is_corrected=row["n_labels_drawn"] is not None,
+def _labels(row: Mapping[str, Any]) -> str | None:
+    """Return what labels do to a row, which has the columns of `Corrected`, the counts of parts, and what decides it."""
+    is_group, alone = row["value"] is not None, row["of_judge"]
+    is_row = is_group and row["k"] == 1 and row["estimator"] in _CORRECTED
+    if is_group and row["is_census"] and not is_row:
+        return f"decided by {count_of(row['n_drawn'], 'label')} of people"
+    said = labels_said(
+        row["n_drawn"] if is_row else None,
+        row["n_own"],
+        is_corrected=is_row,
+        has_unchecked=bool(row["has_unchecked"]),
         judge_alone="" if alone is None else f"pass@1 {alone:.3f}",
-        n_parts=row["n_known"],
     )
-    of_judge = "of the judge alone" if alone is not None and row["n_labels_drawn"] is None else ""
-    return "; ".join(text for text in (of_judge, labels) if text)
+    return "; ".join(["of the judge alone"] * (is_group and not is_row) + [said] * bool(said)) or None
 
 
 def _decided_by_people(conversation_judgments: pl.DataFrame) -> pl.DataFrame:

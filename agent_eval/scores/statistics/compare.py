@@ -48,7 +48,11 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "value": pl.Float64,
     "other_value": pl.Float64,
     **{f"{side}value_of_judge": pl.Float64 for side in ("", "other_")},
-    **{f"{side}n_labels_{kind}": pl.Int64 for side in ("", "other_") for kind in ("drawn", "own")},
+    **{
+        f"{side}n_{name}": pl.Int64
+        for side in ("", "other_")
+        for name in ("labels_drawn", "labels_own", "unchecked")
+    },
     "difference": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
