@@ -155,7 +155,7 @@ def partition_figures(name: str, rows: Rows, partitions: pl.DataFrame) -> Iterat
     figures = _parted(_figures(name, rows, by), by)
     stored = _stored(contract, rows, by)
     for key in partitions.iter_rows():
-        n_rows, first = stored.get(key, (0, contract.empty()))
+        n_rows, first = stored.get(key) or (0, contract.empty())
         known_figures = figures[key].drop(by).row(0, named=True) if key in figures else {}
         yield PartitionFigures(
             key,
