@@ -40,11 +40,11 @@ def board() -> dict[str, object]:
     return row.select(columns).row(0, named=True)
 
 
-@pytest.mark.parametrize("n_repeats", [1, 2])
 def test_a_capped_run_after_an_upgrade_keeps_the_row_of_the_board_marked_until_the_rest_is_asked(
-    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch, n_repeats: int
+    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (root / "agent_eval.toml").write_text(f"judge_repeats = {n_repeats}\n")
+    """With two answers of the judge per question; the first has the key of a judge that is asked once."""
+    (root / "agent_eval.toml").write_text("judge_repeats = 2\n")
     assert run()[0] == 0
     before, n_asked = board(), model.n_asked()
     n_reworded = reword_the_stored_answers(monkeypatch)
