@@ -350,6 +350,7 @@ def test_a_short_text_is_found_within_a_long_one() -> None:
     assert n_found >= 45  # 47 % before more hashes were indexed
 
 
+@pytest.mark.slow
 def test_copies_are_found_in_linear_time() -> None:
     sketches = [TextSketch.of([text(str(i % 9_000), 120)]) for i in range(10_000)]
     known = [s for s in sketches if s is not None]
@@ -360,6 +361,7 @@ def test_copies_are_found_in_linear_time() -> None:
     assert min(m.share for m in found) >= NEAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "n_shared"), [(5_000, 0), (2**32, 64)], ids=["few words", "one template"])
 def test_the_texts_of_30_000_conversations_with_much_in_common_are_compared_in_5_seconds(
     pool: int, n_shared: int
