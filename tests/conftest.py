@@ -26,6 +26,17 @@ os.environ.pop(
 )  # set by xdist in its workers: tables are printed as in a pipe, for 160 columns
 
 
+PROJECTS = {"sample_root", "two_agents", "judged_copy", "published_root"}
+"""Fixtures that begin with a run."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that reads a finished project is slow: it may be the one that waits for its run."""
+    if PROJECTS & set(getattr(item, "fixturenames", ())):
+        item.add_marker("slow")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On each worker, which begins with its share of the list, live tests first, then the slow ones.
 
