@@ -15,6 +15,7 @@ import typer
 
 from agent_eval.errors import PLATFORMS, AgentEvalError, InputError
 from agent_eval.formats.plain_text import one_line
+from agent_eval.transcripts.importers import FORMAT_NAMES
 
 if TYPE_CHECKING:
     from agent_eval.project import Project
@@ -364,8 +365,7 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="auto detects the format of each file. Other values: agentest, atif, chatgpt, claude-ai, claude-code, codex, "
-            "fair-forge, inspect, langfuse, langsmith, mini-swe-agent, openai, openai-responses, otel-genai, sharegpt, swe-agent, tau-bench, tau2, whowhen.",
+            help=f"auto detects the format of each file. Other values: {', '.join(sorted(FORMAT_NAMES))}.",
         ),
     ],
     paths: Annotated[

@@ -32,7 +32,9 @@ GUARDED_LIBRARIES = frozenset({"dagster", "duckdb", "litellm", "rich", "typer"})
 """Libraries that only the rooms that name them may import."""
 
 ROOMS: Mapping[str, Room] = {
-    "cli": _room("parses the command line", "commands errors formats methodology project", "typer"),
+    "cli": _room(
+        "parses the command line", "commands errors formats methodology project transcripts", "typer"
+    ),
     "commands": _room(
         "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
         "clusters definitions defs errors formats gates judge methodology metrics project report scores settings simulate "
@@ -173,12 +175,12 @@ def between(text: str, begin: str, end: str, part: str) -> str:
     if begin not in text or end not in text.partition(begin)[2]:
         raise ValueError(f"The page lacks the line {begin!r} or, after it, {end!r}; restore them first.")
     before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n{part}\n{end}{rest.partition(end)[2]}"
+    return f"{before}{begin}{part}{end}{rest.partition(end)[2]}"
 
 
 def page_with_table(text: str) -> str:
     """Return the text of docs/architecture.md with the present table between its marks."""
-    return between(text, BEGIN, END, table())
+    return between(text, BEGIN, END, f"\n{table()}\n")
 
 
 if __name__ == "__main__":
