@@ -15,6 +15,7 @@ BY_NAME = {
     "__init__.py",
     "defs/automation.py",
     "defs/dagster_internals.py",
+    "gates/evaluate.py",
     "metrics/custom.py",
     "transcripts/importers/catalog.py",
     "judge/prompts/personal_data.py",

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from agent_eval.cli import app
+from agent_eval.gates import KINDS
 from agent_eval.settings import FILE, Settings
 from agent_eval.tables import TABLES, Column, Table
 from agent_eval.tables.schema import DECLARED, INTERNAL
@@ -280,6 +281,14 @@ def _outcomes() -> Iterator[tuple[str, ...]]:
     )
 
 
+def _gates() -> Iterator[tuple[str, ...]]:
+    """Kinds with the same conditions share a row."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for kind in KINDS.values():
+        names.setdefault((kind.exists, kind.passes), []).append(f"`{kind.name}`")
+    yield from ((", ".join(found), *cells) for cells, found in names.items())
+
+
 GENERAL_FIRST = RECOGNISED[::-1]
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {
@@ -287,6 +296,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
             " " + ", ".join(f"`{e.name}`{f' ({e.also})' if e.also else ''}" for e in GENERAL_FIRST)
         ),
     },
+    "docs/gates.md": {"gates": lambda: _rows("| gate | exists if | passes if |", _gates())},
     "docs/formats.md": {
         "formats": lambda: _rows(
             "| format | content of a file | a conversation is |",
