@@ -32,14 +32,12 @@ GUARDED_LIBRARIES = frozenset({"dagster", "duckdb", "litellm", "rich", "typer"})
 """Libraries that only the rooms that name them may import."""
 
 ROOMS: Mapping[str, Room] = {
-    "cli": _room(
-        "parses the command line", "commands errors formats methodology project transcripts", "typer"
-    ),
+    "cli": _room("collects the commands, and runs one", "commands errors formats", "typer"),
     "commands": _room(
-        "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
+        "runs each command and prints the result; `declared/` has its arguments and help, `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
         "clusters definitions defs errors formats gates judge methodology metrics project report scores settings simulate "
         "storage tables transcripts",
-        "rich",
+        "rich typer",
     ),
     "testing": _room(
         "tests agents in a test suite of your own: the pytest plugin, and `simulate` for tests in Python",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -15,6 +15,9 @@ from agent_eval.gates.scenarios import scenarios_of
 from agent_eval.gates.thresholds import Bounds, Means, Scores
 from agent_eval.settings.gate_spec import Rules
 from agent_eval.tables.agent_version import AgentVersion
+
+Reporting = Literal["turn_judgments", "error_clusters", "assertion_results", "composite_scores"]
+"""Assets whose op reports gates (`gate_check_results`)."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,9 @@ class Kind:
     meaning: str  # description of the asset check
     exists: str  # condition under which the gate exists, in Markdown
     passes: str  # condition under which it passes, in Markdown
-    check: tuple[str, str] | None = None  # the asset that also reports it, and the name of the check there
+    check: tuple[Reporting, str] | None = (
+        None  # the asset that also reports it, and the name of the check there
+    )
 
 
 @dataclass(frozen=True)

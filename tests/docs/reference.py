@@ -225,7 +225,7 @@ def commands_page() -> str:
     head = [
         "# Commands",
         "",
-        _made_from("agent_eval/cli.py"),
+        _made_from("agent_eval/commands/declared"),
         "",
         "`agent-eval COMMAND --help` prints the same. `--json` prints one array of rows on stdout; progress and "
         "diagnostics go to stderr.",
