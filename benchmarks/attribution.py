@@ -19,8 +19,8 @@ from agent_eval.judge.rules.judge import RulesJudge
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.models import Conversation
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "whowhen" / "algorithm_generated.jsonl.gz"

@@ -32,12 +32,12 @@ GUARDED_LIBRARIES = frozenset({"dagster", "duckdb", "litellm", "rich", "typer"})
 """Libraries that only the rooms that name them may import."""
 
 ROOMS: Mapping[str, Room] = {
-    "cli": _room("parses the command line", "commands errors formats methodology project", "typer"),
+    "cli": _room("collects the commands, and runs one", "commands errors formats", "typer"),
     "commands": _room(
-        "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
+        "runs each command and prints the result; `declared/` has its arguments and help, `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
         "clusters definitions defs errors formats gates judge methodology metrics project report scores settings simulate "
         "storage tables transcripts",
-        "rich",
+        "rich typer",
     ),
     "testing": _room(
         "tests agents in a test suite of your own: the pytest plugin, and `simulate` for tests in Python",
@@ -173,12 +173,12 @@ def between(text: str, begin: str, end: str, part: str) -> str:
     if begin not in text or end not in text.partition(begin)[2]:
         raise ValueError(f"The page lacks the line {begin!r} or, after it, {end!r}; restore them first.")
     before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n{part}\n{end}{rest.partition(end)[2]}"
+    return f"{before}{begin}{part}{end}{rest.partition(end)[2]}"
 
 
 def page_with_table(text: str) -> str:
     """Return the text of docs/architecture.md with the present table between its marks."""
-    return between(text, BEGIN, END, table())
+    return between(text, BEGIN, END, f"\n{table()}\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,11 @@ from agent_eval.project import Project, UnknownAgentError
 from agent_eval.scores.reliability.attempts import TrialCountError
 from agent_eval.settings.home import NoRootError
 from agent_eval.tables import UnknownTableError
-from agent_eval.transcripts.importers import InvalidAgentIdError, InvalidSessionIdError, UnknownFormatError
+from agent_eval.transcripts.importers.import_errors import (
+    InvalidAgentIdError,
+    InvalidSessionIdError,
+    UnknownFormatError,
+)
 from tests.conftest import REPOSITORY
 
 TEXTS = {"user": "Hi", "assistant": "Hello, how can I help?"}

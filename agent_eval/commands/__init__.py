@@ -1,4 +1,4 @@
-"""Implement the `agent-eval` commands. `cli.py` parses arguments and calls this package, which prints the results.
+"""Implement the `agent-eval` commands. `declared` has their arguments, options and help.
 
 The package uses Rich and the stores; formulas, SQL and prompts belong in other packages.
 """

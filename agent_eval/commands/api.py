@@ -46,13 +46,13 @@ from agent_eval.scores.tools.trajectory import match as match_trajectory
 from agent_eval.tables import table
 from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.frames import ConversationRows
-from agent_eval.transcripts.importers import (
-    FORMATS,
+from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
+from agent_eval.transcripts.importers.catalog import FORMATS
+from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionIdError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation, id_key
 

@@ -12,8 +12,10 @@ from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
-from agent_eval.transcripts.importers import FORMATS, ImportReport, UnknownFormatError
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
+from agent_eval.transcripts.importers.catalog import FORMATS
+from agent_eval.transcripts.importers.import_errors import UnknownFormatError
+from agent_eval.transcripts.importers.importing import ImportReport
 from agent_eval.transcripts.importers.inputs import STDIN, input_files, spooled
 from agent_eval.transcripts.importers.slots import read_slots
 from agent_eval.transcripts.models import Agent, Conversation

@@ -24,32 +24,9 @@ from agent_eval.tables import table
 
 SHOWN = 50  # maximum number of rows in the metadata
 
-_MEANING = {
-    "coverage": "For each agent, at most the share `max_unscored_share` of the questions to judge models is unscored, and "
-    "at most this share of the planned trials is lost.",
-    "required_tests": "Every required test was conducted and judged.",
-    "disclosures": "Every required disclosure was made.",
-    "status": "The agent's scores may be published.",
-    "threshold": "In every scenario the mean of each metric reaches [gates.thresholds].",
-    "overall": "Over the agent as a whole the mean of each metric reaches [gates.overall].",
-    "score": "Each score reaches its threshold.",
-    "errors": "No error cluster has the severity `fail_on_error_severity` or a higher one.",
-    "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
-    "every conversation has a reply.",
-    "issues": "No issue that was fixed came back.",
-    "assertions": "The conversations meet the requirements of their field `expected`.",
-    "regression": "Compared with [gates.baseline], each quantity is shown to be worse by less than the margin; without a "
-    "margin, no quantity is significantly worse.",
-    "judge_drift": "The intervals of the latest audit's figures are within their limits.",
-    "calibration": "The interval of each judge's kappa with people lies above its limit, on enough labels.",
-}
-
-
+_ELSEWHERE = [(*kind.check, name) for name, kind in KINDS.items() if kind.check is not None]
 _CHECKS: Mapping[str, Mapping[str, str]] = {
-    "turn_judgments": {"judge_coverage": "coverage", "silent_turns": "silent_turns"},
-    "error_clusters": {"errors": "errors"},
-    "assertion_results": {"assertions": "assertions"},
-    "composite_scores": {gate: gate for gate in ("required_tests", "disclosures", "status")},
+    **{asset: {check: gate for of, check, gate in _ELSEWHERE if of == asset} for asset, _, _ in _ELSEWHERE},
     "gate_results": {gate: gate for gate in KINDS},
 }
 """Asset → its gate checks by name, each with the kind of gate that it reports."""
@@ -58,7 +35,7 @@ _CHECKS: Mapping[str, Mapping[str, str]] = {
 def gate_check_specs(asset: str) -> list[dg.AssetCheckSpec]:
     """Return the specs of the gate checks of an asset; the list is empty for most assets."""
     return [
-        dg.AssetCheckSpec(name, asset=asset, description=_MEANING[gate])
+        dg.AssetCheckSpec(name, asset=asset, description=KINDS[gate].meaning)
         for name, gate in _CHECKS.get(asset, {}).items()
     ]
 

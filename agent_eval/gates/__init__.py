@@ -1,6 +1,6 @@
 """Evaluate whether an agent passes or fails each gate. A gate that cannot be decided is unknown, never passed.
 
-Each kind of gate has a module that returns findings with their evidence; `evaluate` combines them into the table
+`kinds/` has one module for each gate, which returns findings with their evidence; `evaluate` combines them into the table
 gate_results. The limits are settings (`settings.gate_spec`). The modules take and return data frames; they use
 neither the store nor Dagster.
 """

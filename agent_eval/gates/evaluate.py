@@ -1,47 +1,25 @@
-"""Evaluate every gate of each agent and version, and compute the exit code for CI."""
+"""Evaluate every gate of each agent and version by walking the registry, and compute the exit code for CI."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
 
 import polars as pl
 
-from agent_eval.gates.assertions import assertion_finding
-from agent_eval.gates.calibration import calibration_findings
-from agent_eval.gates.coverage import (
-    Asked,
-    benchmark_findings,
-    both,
-    coverage_finding,
-    slotted,
-    trial_finding,
-)
-from agent_eval.gates.error_severity import issue_finding, severity_finding
+from agent_eval.gates import kinds
+from agent_eval.gates.coverage import slotted
 from agent_eval.gates.estimates import mean_estimates, score_lower_ends
-from agent_eval.gates.finding import GateFinding, listed
-from agent_eval.gates.judge_drift import drift_findings
+from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judgment_facts import JudgmentFacts
-from agent_eval.gates.scenarios import (
-    clusters_without_scenarios,
-    scenarios_of,
-    severity_findings_of_scenarios,
-    threshold_findings_of_scenarios,
-)
-from agent_eval.gates.silence import Silence, silence_finding
-from agent_eval.gates.thresholds import (
-    agent_scores,
-    labels_of_rates,
-    score_bounds,
-    threshold_findings,
-)
-from agent_eval.metrics.metric_set import OF_SILENCE
-from agent_eval.scores.composite.board_facts import several_models
+from agent_eval.gates.registry import Gate, GateCase, Kind
+from agent_eval.gates.thresholds import agent_scores, labels_of_rates, score_bounds
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.labelled_parts import labelled_metrics
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.vocabularies import GATE
 
 INPUTS = (
     "composite_scores",
@@ -66,17 +44,24 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "conversation_judgments": _ANSWER,
 }
 """Columns that the gates read from the large judgment tables. From other tables they read every column."""
-GATE_KEYS = {"errors": "fail_on_error_severity", "silent_turns": "silent_turns"}
-"""The key of `[gates]` of each gate that every agent has unless it is switched off."""
+GATES: tuple[Gate, ...] = tuple(
+    sorted(
+        (
+            import_module(f"{kinds.__name__}.{path.stem}").GATE
+            for path in Path(kinds.__path__[0]).glob("[!_]*.py")
+        ),
+        key=lambda gate: gate.order,
+    )
+)
+"""All gates, in the order of their findings."""
+KINDS: Mapping[str, Kind] = {kind.name: kind for gate in GATES for kind in gate.kinds}
+"""The kinds of findings by name."""
 
 
 def estimated_metrics(spec: GateSpec, drawn: Collection[str]) -> frozenset[str]:
     """Return the metrics with a threshold that labels of these metrics correct, or all if a lower end is required."""
     is_demanded = any(layer.confidence == "lower" for _, layer in spec.layers())
     return spec.threshold_names if is_demanded else spec.threshold_names.intersection(drawn)
-
-
-KINDS: tuple[str, ...] = tuple(GATE.categories)
 
 
 def gates(
@@ -145,137 +130,42 @@ def gates(
     lower_ends = score_lower_ends(composites, given["reliability"]) if demands else {}
     parts = pl.concat(facts.parts) if facts.parts else None
     estimates = {} if parts is None else mean_estimates(parts, scales or {}, with_lower_end=demands)
-    on = None if metrics is None else frozenset(metrics)
-    off = {
-        "errors": on is not None and not on.intersection(failure_metrics),
-        "silent_turns": on is not None and not on & OF_SILENCE,
-    }
     found: list[tuple[AgentVersion, GateFinding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
     for row in universe.sort(PAIR).iter_rows(named=True):
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
-        rules = spec.rules(pair.agent_id, pair.methodology_version, max_unscored_share=max_unscored_share)
-        of_pair = (pl.col("methodology_version") == pair.methodology_version) & (
-            pl.col("agent_id") == pair.agent_id
-        )
-        asked = facts.asked.get(pair, Asked())
-        several = [coverage_finding(asked, rules.max_unscored_share)]
-        if has_scores:
-            of_trials = trial_finding(row, given["reliability"].filter(of_pair), rules.max_unscored_share)
-            several = [both(several[0], of_trials)]
-        if mixed := several_models(facts.answered.get(pair, ())):
-            several[0] = replace(several[0], evidence=f"{several[0].evidence}; {listed(mixed)}")
-        several += benchmark_findings(row) if has_scores and pair in held else []
-        several += threshold_findings(
-            rules,
-            facts.means.get(pair, {}),
-            scores_of.get(pair, {}),
-            bounds_of.get(pair, {}),
-            row.get("n_refused") or 0,
-            estimates.get(pair),
-            lower_ends.get(pair),
-            labels.get(pair),
-        )
-        of_conversations = scenarios_of(given["transcripts"].filter(of_pair))
-        several += threshold_findings_of_scenarios(
-            rules,
-            facts.means.get(pair, {}),
-            of_conversations,
-            estimates.get(pair),
-            metrics=on,
+        case = GateCase(
+            pair=pair,
+            rules=spec.rules(*pair, max_unscored_share=max_unscored_share),
+            row=row,
+            has_scores=has_scores,
+            is_slotted=pair in held,
+            frames=given,
+            facts=facts,
+            scores=scores_of.get(pair, {}),
+            bounds=bounds_of.get(pair, {}),
+            labels=labels.get(pair, {}),
+            estimates=estimates.get(pair),
+            lower_ends=lower_ends.get(pair),
+            failure_metrics=failure_metrics,
+            severities=severities,
+            metrics=None if metrics is None else frozenset(metrics),
             scales=scales,
+            failures=failures,
+            regression=(regressions or {}).get(pair),
+            judge_drift=judge_drift,
+            calibration=calibration,
         )
-        clusters = given["error_clusters"].filter(of_pair)
-        own_failures = None if failures is None else failures.filter(of_pair)
-        of_scenarios = severity_findings_of_scenarios(
-            rules, clusters, own_failures, of_conversations, facts.looked_in.get(pair, {})
-        )
-        others = clusters_without_scenarios(rules, clusters, own_failures, of_conversations)
-        errors = severity_finding(
-            rules, others, facts.looked.get(pair), facts.unclustered.get(pair), severities
-        )
-        turn_metrics = facts.turn_metrics.get(pair, frozenset[str]())
-        has_turns = bool(given["transcripts"].filter(of_pair)["n_user_messages"].fill_null(1).sum())
-        asked_for = {
-            gate: _Questions(
-                off[gate],
-                is_unasked=has_turns and bool(metrics_of) and turn_metrics.isdisjoint(metrics_of),
-                is_any_asked=asked.is_any,
-            )
-            for gate, metrics_of in (("errors", failure_metrics), ("silent_turns", OF_SILENCE))
-        }
-        silence = facts.silent.get(pair, Silence())
-        if unasked := [
-            gate
-            for gate, is_it in off.items()
-            if is_it and asked.is_any and GATE_KEYS[gate] not in rules.configured
-        ]:
-            why = f"not evaluated, because their metrics are switched off: {', '.join(unasked)}"
-            several[0] = replace(several[0], evidence=f"{several[0].evidence}; {why}")
-        several += [
-            one
-            for one in (
-                *(asked_for["errors"].of(finding, is_configured=True) for finding in of_scenarios),
-                *(
-                    asked_for[gate].of(finding, is_configured=GATE_KEYS[gate] in rules.configured)
-                    for gate, finding in (
-                        ("errors", errors),
-                        ("silent_turns", silence_finding(rules, silence)),
-                    )
-                ),
-                issue_finding(rules, given["error_issues"].filter(of_pair)),
-                assertion_finding(rules, given["assertion_results"].filter(of_pair), of_conversations),
-                (regressions or {}).get(pair),
-            )
-            if one is not None
-        ]
-        if judge_drift is not None:
-            several += drift_findings(rules, judge_drift, sorted(facts.models.get(pair, ())), asked)
-        if calibration is not None:
-            several += calibration_findings(rules, calibration.filter(of_pair), asked)
-        found += [(pair, finding) for finding in several]
+        first, *others = (finding for gate in GATES for finding in gate.findings(case) if finding is not None)
+        if left_out := [kind.name for gate in GATES if gate.is_left_out(case) for kind in gate.kinds]:
+            why = f"not evaluated, because their metrics are switched off: {', '.join(left_out)}"
+            first = replace(first, evidence=f"{first.evidence}; {why}")
+        found += [(pair, finding) for finding in (first, *others)]
     if pairs is not None:
         unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)
         nothing = GateFinding("status", "unknown", "no transcripts: not run yet, or every record was refused")
         found += [(AgentVersion(agent, version), nothing) for version, agent in unseen.iter_rows()]
     return _frame(found, version)
-
-
-@dataclass(frozen=True)
-class _Questions:
-    """Hold whether the questions of a gate were put to the turns of a pair.
-
-    Attributes:
-        is_off: Whether all metrics of the gate are switched off.
-        is_unasked: Whether there are turns and none of these metrics has a row about them, as after `run --metrics`.
-        is_any_asked: Whether anything was judged, under whatever metric.
-    """
-
-    is_off: bool
-    is_unasked: bool
-    is_any_asked: bool
-
-    def of(self, finding: GateFinding | None, *, is_configured: bool) -> GateFinding | None:
-        """Return the finding of a gate that has a default, or of a gate that is configured.
-
-        A gate without questions is passed by its own rule, because its subject does not exist. That says something only
-        if its questions were put where there are turns; otherwise it is unknown. A gate with a default is not evaluated if
-        its metrics are switched off.
-        """
-        if finding is None or finding.result == "failed":
-            return finding
-        if not self.is_any_asked:
-            return replace(finding, result="unknown", evidence="nothing was judged")
-        if self.is_off and not is_configured:
-            return None
-        if self.is_off:
-            return replace(
-                finding, result="unknown", evidence="the metrics of this gate are switched off", value=None
-            )
-        if self.is_unasked:
-            why = "the metrics of this gate were not asked about these turns; agent-eval run without --metrics asks them"
-            return replace(finding, result="unknown", evidence=why, value=None)
-        return finding
 
 
 def exit_code(gates: pl.DataFrame) -> int:
@@ -291,6 +181,7 @@ def _frame(found: list[tuple[AgentVersion, GateFinding]], version: str) -> pl.Da
         {
             **pair._asdict(),
             **vars(finding),
+            "gate": KINDS[finding.gate].name,  # fails for a kind that no gate declares
             "value": _float(finding.value),
             "threshold": _float(finding.threshold),
             "gate_spec": version,

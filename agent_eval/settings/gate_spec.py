@@ -7,9 +7,9 @@ module only validates values; `gates.names` checks that the names exist.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
@@ -192,9 +192,7 @@ class GateSpec(Layer):
         yield from ((f"gates.agents.{name}", layer) for name, layer in self.agents.items())
 
 
-def _later(share: Fraction | None, said: Fraction | Literal[False] | None) -> Fraction | None:
-    """Return the share after a layer was applied: None if the layer sets false, else its value or the earlier one."""
-    return share if said is None else None if said is False else said
+_SWITCHES = frozenset({"issues"})  # keys for which false is a value, and not the removal of a limit
 
 
 @dataclass(frozen=True)
@@ -226,23 +224,11 @@ class Rules:
         return tuple(dict.fromkeys((*self.thresholds, *self.overall)))
 
     def with_layer(self, layer: Layer) -> "Rules":
-        """Return the rules with a layer applied on top."""
-        return Rules(
-            thresholds={**self.thresholds, **layer.thresholds},
-            overall={**self.overall, **layer.overall},
-            confidence=layer.confidence or self.confidence,
-            fail_on_error_severity=layer.fail_on_error_severity or self.fail_on_error_severity,
-            silent_turns=_later(self.silent_turns, layer.silent_turns),
-            issues=self.issues if layer.issues is None else layer.issues,
-            assertions=layer.assertions or self.assertions,
-            max_unscored_share=(
-                self.max_unscored_share if layer.max_unscored_share is None else layer.max_unscored_share
-            ),
-            judge_drift=self.judge_drift if layer.judge_drift is None else layer.judge_drift or None,
-            calibration=self.calibration if layer.calibration is None else layer.calibration or None,
-            baseline=self.baseline if layer.baseline is None else layer.baseline or None,
-            scenarios=self.scenarios,
-            regression=self.regression if layer.regression is None else layer.regression or None,
-            configured=self.configured
-            | {name for name in Layer.model_fields if getattr(layer, name) is not None},
-        )
+        """Return the rules with a layer applied on top: limits by name are added, and false removes a limit."""
+        said = {name: value for name in Layer.model_fields if (value := getattr(layer, name)) is not None}
+        changed: dict[str, Any] = {
+            name: {**getattr(self, name), **value} if isinstance(value, dict) else value
+            for name, value in said.items()
+        }
+        changed |= {name: None for name, value in said.items() if value is False and name not in _SWITCHES}
+        return replace(self, **changed, configured=self.configured | said.keys())

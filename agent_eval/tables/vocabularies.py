@@ -1,8 +1,8 @@
 """Define closed vocabularies, which are column types with a fixed set of words.
 
 Such a column is `pl.Enum` in a frame and VARCHAR in the store. Words without an order are listed alphabetically, so
-that sorting in polars gives the same order as sorting the texts in SQL. Metrics, failure labels and judges are text
-columns, because a project can add its own names.
+that sorting in polars gives the same order as sorting the texts in SQL. Metrics, failure labels, judges and gates are text
+columns, because a project can add its own names, and gates register themselves.
 """
 
 import polars as pl
@@ -44,21 +44,5 @@ ASSESSMENT = _words(
 )
 INTERVAL_METHOD = _words("t", "t_near_end", "bounded")
 COMPARISON = _words("better", "worse", "tie", "not distinguishable", "unknown")
-GATE = _words(
-    "coverage",
-    "required_tests",
-    "disclosures",
-    "status",
-    "threshold",
-    "overall",
-    "score",
-    "errors",
-    "silent_turns",
-    "issues",
-    "assertions",
-    "regression",
-    "judge_drift",
-    "calibration",
-)
 CALIBRATION_REFERENCE = _words("people", "declared outcomes", "annotations")
 CALIBRATION = _words("calibrated", "stale", "not calibrated")

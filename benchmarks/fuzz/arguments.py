@@ -4,21 +4,48 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 from hypothesis import strategies as st
+from typer.main import get_command
 
 from agent_eval import cli
 from benchmarks.fuzz.holding import is_printable
 from benchmarks.fuzz.hostile import texts
 
-COMMANDS: tuple[list[str], ...] = (
-    ["leaderboard"], ["explain"], ["explain", "a"], ["explain", "a", "--metric"], ["summary"], ["reliability"], ["gate"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
-    ["import", "auto", "--agent", "a"], ["import", "auto", "source.json", "--agent", "a", "--slots"], ["export", "openai", "--agent", "a"], ["export"],
-    ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "list"], ["methodology", "show"], ["methodology", "diff", "1.0.0"],
-    ["methodology", "validate"], ["labels"], ["labels", "sheet"], ["labels", "sheet", "--metric"], ["labels", "import"], ["labels", "import", "source.json"], ["ui", "--port"], ["simulate"], ["simulate", "a"], ["simulate", "a", "--suite"], ["scenarios", "check"], ["scenarios", "check", "--suite"], ["run", "--nosuch"], [],
+NOT_TRIED = {
+    "run": "starts a run",
+    "ui": "serves until it is stopped",
+    "judge mock": "serves until it is stopped",
+    "init": "writes wherever it is told to",
+    "store backup": "writes wherever it is told to",
+    "store copy": "writes wherever it is told to",
+}
+FURTHER: tuple[list[str], ...] = (
+    ["explain", "a", "--metric"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
+    ["import", "auto", "--agent", "a"], ["import", "auto", "source.json", "--agent", "a", "--slots"], ["export", "openai", "--agent", "a"],
+    ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "diff", "1.0.0"], ["labels"], ["labels", "sheet", "--metric"],
+    ["labels", "import", "source.json"], ["ui", "--port"], ["simulate", "a", "--suite"], ["scenarios", "check", "--suite"], ["run", "--nosuch"], [],
 )  # fmt: skip
+
+
+def _commands() -> Iterator[list[str]]:
+    """Yield every command that is declared and starts nothing, alone and with its required arguments."""
+    for name, command in get_command(cli.app).commands.items():  # type: ignore[attr-defined]
+        for path, leaf in (
+            [((name, part), found) for part, found in command.commands.items()]
+            if hasattr(command, "commands")
+            else [((name,), command)]
+        ):
+            if " ".join(path) not in NOT_TRIED and not leaf.hidden:
+                yield [*path]
+                given = ["a" for p in leaf.params if p.param_type_name == "argument" and p.required]
+                yield from [[*path, *given]] if given else []
+
+
+COMMANDS = (*_commands(), *FURTHER)
 OPTIONS = st.sampled_from(
     ["--agent", "--methodology", "--template", "--format", "--score", "-k", "--category", "--session", "--task-set", "--difference", "--json", "--", "-", "/dev/zero", "source.json"]
 )  # fmt: skip

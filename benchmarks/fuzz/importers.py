@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.refusals import NOT_READ
-from agent_eval.transcripts.importers import FORMATS, ImportReport, import_file
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.importing import ImportReport, import_file
 from agent_eval.transcripts.sessions import read_sessions
 from benchmarks.fuzz.holding import check_refusals, check_text, files
 from benchmarks.fuzz.hostile import changed_bytes, changed_json, json_bytes, nasty_texts

@@ -30,7 +30,7 @@ def graph() -> str:
 
 def page_with_graph(text: str) -> str:
     """Return the text of docs/architecture.md with the present graph between its marks."""
-    return between(text, BEGIN, END, graph())
+    return between(text, BEGIN, END, f"\n{graph()}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pages of docs/reference, made from the code: settings, stored tables, commands.
+"""The pages of docs/reference, made from the code: settings, stored tables, commands; and lists in other pages.
 
 After a change to one of them: `python -m tests.docs.reference` rewrites the pages.
 """
@@ -18,11 +18,15 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from agent_eval.cli import app
+from agent_eval.gates import KINDS
 from agent_eval.settings import FILE, Settings
 from agent_eval.tables import TABLES, Column, Table
 from agent_eval.tables.schema import DECLARED, INTERNAL
+from agent_eval.transcripts.importers.catalog import RECOGNISED
+from tests.rooms import ROOT as ROOT
+from tests.rooms import between
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+FOLDER = ROOT / "docs" / "reference"
 COMMAND = "python -m tests.docs.reference"
 
 
@@ -223,7 +227,7 @@ def commands_page() -> str:
     head = [
         "# Commands",
         "",
-        _made_from("agent_eval/cli.py"),
+        _made_from("agent_eval/commands/declared"),
         "",
         "`agent-eval COMMAND --help` prints the same. `--json` prints one array of rows on stdout; progress and "
         "diagnostics go to stderr.",
@@ -259,10 +263,73 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def _rows(head: str, rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, "|" + "---|" * head.count(" | ") + "---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _outcomes() -> Iterator[tuple[str, ...]]:
+    """Formats with the same rules share a row."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for entry in RECOGNISED:
+        if entry.outcome is not None:
+            names.setdefault(entry.outcome, []).append(f"`{entry.name}`")
+    yield from ((", ".join(found), *cells) for cells, found in names.items())
+    yield (
+        "native sessions",
+        "`outcome.correct`, `outcome.outcome_class` (or `outcome: harness_error`, a class as text)",
+        "`outcome.error`, as tau-bench",
+        "`success_reward` applied to `outcome.reward`, else unknown",
+    )
+
+
+def _gates() -> Iterator[tuple[str, ...]]:
+    """Kinds with the same conditions share a row."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for kind in KINDS.values():
+        names.setdefault((kind.exists, kind.passes), []).append(f"`{kind.name}`")
+    yield from ((", ".join(found), *cells) for cells, found in names.items())
+
+
+GENERAL_FIRST = RECOGNISED[::-1]
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {
+        "names": lambda: (
+            " " + ", ".join(f"`{e.name}`{f' ({e.also})' if e.also else ''}" for e in GENERAL_FIRST)
+        ),
+    },
+    "docs/gates.md": {"gates": lambda: _rows("| gate | exists if | passes if |", _gates())},
+    "docs/formats.md": {
+        "formats": lambda: _rows(
+            "| format | content of a file | a conversation is |",
+            ((f"`{e.name}`", e.content, e.conversation) for e in GENERAL_FIRST),
+        ),
+        "details": lambda: _rows(
+            "| format | details and omitted data |",
+            ((f"`{e.name}`", e.details) for e in GENERAL_FIRST if e.details),
+        ),
+        "outcomes": lambda: _rows(
+            "| format | passed or failed | class of an error | otherwise |", _outcomes()
+        ),
+    },
+}
+"""The generated parts of pages that are written by hand, each between two marks."""
+
+
+def with_parts(name: str) -> str:
+    """The text of a page with its generated parts."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for mark, part in PARTS[name].items():
+        text = between(text, f"<!--generated:{mark}-->", f"<!--end:{mark}-->", part())
+    return text
+
+
 def write(folder: Path = FOLDER) -> None:
-    """Write every page."""
+    """Write every page, and every generated part of the other pages."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
+    for name in PARTS:
+        (ROOT / name).write_text(with_parts(name), encoding="utf-8")
 
 
 def _page(lines: list[str]) -> str:

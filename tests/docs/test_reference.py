@@ -12,6 +12,12 @@ def test_the_page_is_up_to_date(name: str) -> None:
     assert written == reference.PAGES[name](), f"run {reference.COMMAND}"
 
 
+@pytest.mark.parametrize("name", reference.PARTS)
+def test_the_generated_parts_of_a_page_are_up_to_date(name: str) -> None:
+    written = (reference.ROOT / name).read_text(encoding="utf-8")
+    assert written == reference.with_parts(name), f"run {reference.COMMAND}"
+
+
 def test_the_graph_of_assets_is_up_to_date() -> None:
     written = graph.PAGE.read_text(encoding="utf-8")
     assert written == graph.page_with_graph(written), f"run {graph.COMMAND}"

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from agent_eval.gates import margin
-from agent_eval.gates.assertions import assertion_finding
 from agent_eval.gates.coverage import trial_finding
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
 from agent_eval.gates.finding import GateFinding
-from agent_eval.gates.judge_drift import drift_findings
+from agent_eval.gates.kinds.assertions import assertion_finding
+from agent_eval.gates.kinds.judge_drift import drift_findings
 from agent_eval.gates.regression import INPUTS, regression_finding
 from agent_eval.scores.statistics import power
 from agent_eval.settings.gate_spec import GateSpec, Rules

@@ -18,8 +18,8 @@ from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet, UnknownMetricError
 from agent_eval.scores.calibration import ANNOTATIONS, judge_calibration
 from agent_eval.tables.judging import is_imported_judge
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.models import Conversation
 from tests.judge.fakes import Kept, ScriptedClient, panel_of, part
 from tests.judge.material import AGENT, admitted, agent, call, conversation, finding, humans, tables, user

@@ -8,7 +8,7 @@ import pytest
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.judge import CHECKS
 from agent_eval.transcripts.frames import conversations_from
-from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.importers.importing import import_file
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import read_sessions
 

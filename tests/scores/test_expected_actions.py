@@ -12,8 +12,8 @@ import pytest
 
 from agent_eval.scores.tools.expected_calls import expected_calls
 from agent_eval.transcripts.frames import ConversationRows
-from agent_eval.transcripts.importers import tau2
 from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, Source
+from agent_eval.transcripts.importers.benchmarks import tau2
 from agent_eval.transcripts.models import Conversation
 
 N_FLAGS = {

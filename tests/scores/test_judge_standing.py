@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agent_eval.gates.calibration import calibration_findings
+from agent_eval.gates.kinds.calibration import calibration_findings
 from agent_eval.project import calibration
 from agent_eval.report.board import calibration as badge
 from agent_eval.scores.calibration import judge_calibration, with_earlier

@@ -99,4 +99,6 @@ def matrix() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(between(PAGE.read_text(encoding="utf-8"), BEGIN, END, matrix()), encoding="utf-8")
+    PAGE.write_text(
+        between(PAGE.read_text(encoding="utf-8"), BEGIN, END, f"\n{matrix()}\n"), encoding="utf-8"
+    )

@@ -4,7 +4,6 @@ from typing import get_args
 import polars as pl
 import pytest
 
-from agent_eval.gates import KINDS
 from agent_eval.gates.finding import Result
 from agent_eval.metrics.base import SEVERITIES
 from agent_eval.scores.composite.score import Status
@@ -129,7 +128,7 @@ def test_a_rank_counts_the_order_of_the_words_and_null_has_none() -> None:
 def test_vocabularies_are_those_of_the_code_that_writes_them() -> None:
     assert tuple(vocabularies.SEVERITY.categories) == SEVERITIES
     pairs = [
-        (vocabularies.GATE, KINDS), (vocabularies.RESULT, get_args(Result)),
+        (vocabularies.RESULT, get_args(Result)),
         (vocabularies.SCORE_STATUS, get_args(Status)), (vocabularies.ESTIMATOR, ESTIMATORS),
         (vocabularies.ESTIMAND, (NEW_TASKS, THESE_TASKS)), (vocabularies.OUTCOME_CLASS, get_args(OutcomeClass)),
     ]  # fmt: skip

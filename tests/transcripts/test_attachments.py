@@ -11,8 +11,8 @@ from agent_eval.transcripts.attachments import Attachment, attachment_of, attach
 from agent_eval.transcripts.content_hash import turn_hashes
 from agent_eval.transcripts.exporters import exported
 from agent_eval.transcripts.frames import ConversationRows, conversations_from
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import lines
 

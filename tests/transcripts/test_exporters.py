@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_eval.transcripts.exporters import EXPORTS, UnknownExportError, export_lines, exported
-from agent_eval.transcripts.importers import FORMATS, import_file
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
+from agent_eval.transcripts.importers.importing import import_file
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import conversation, lines, write_session
 

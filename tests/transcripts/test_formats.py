@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import ImportReport, import_file, openai
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.chats import openai
+from agent_eval.transcripts.importers.importing import ImportReport, import_file
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import AGENT, USER, lines
 

@@ -9,16 +9,14 @@ import pytest
 import yaml
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.transcripts.importers import (
-    ImportReport,
+from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionIdError,
     NoTranscriptsError,
     SessionExistsError,
     UnknownFormatError,
-    default_session_id,
-    import_file,
 )
+from agent_eval.transcripts.importers.importing import ImportReport, default_session_id, import_file
 from agent_eval.transcripts.sessions import read_sessions
 from tests.transcripts.making import AGENT, USER, lines, snapshot
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_eval.formats.streams import json_lines
-from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.importers.importing import import_file
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent_eval.transcripts.frames import ConversationRows, conversations_from
-from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.importers.importing import import_file
 from agent_eval.transcripts.models import Conversation, Outcome
 from agent_eval.transcripts.outcomes import harness_cause
 from agent_eval.transcripts.sessions import IngestedSession, read_sessions

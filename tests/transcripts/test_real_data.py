@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
 from agent_eval.transcripts.frames import conversations_from
-from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.importers.importing import import_file
 from agent_eval.transcripts.sessions import read_sessions
 
 FILES = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent_eval.formats.validation_messages import LONGEST
 from agent_eval.tables import table
-from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.importers.importing import import_file
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import IngestedSession, agent_ids, read_sessions, sessions_hash
 from tests.transcripts.making import AGENT, ANY, USER, conversation, lines, write_session

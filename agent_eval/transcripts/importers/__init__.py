@@ -2,27 +2,16 @@
 
 Each module converts the records of its format, one at a time, to conversations or, if they are invalid, to `Refusal`
 objects; `importing` writes both. `auto` imports many files, `detection` detects their formats, and `inputs` finds
-them. To add a format, see docs/formats.md.
+them. To add a format, see docs/contributing/add-a-format.md.
 """
 
-from agent_eval.transcripts.importers.catalog import FORMATS
-from agent_eval.transcripts.importers.import_errors import (
-    InvalidAgentIdError,
-    InvalidSessionIdError,
-    NoTranscriptsError,
-    SessionExistsError,
-    UnknownFormatError,
-)
-from agent_eval.transcripts.importers.importing import ImportReport, default_session_id, import_file
+from pathlib import Path
 
-__all__ = [
-    "FORMATS",
-    "ImportReport",
-    "InvalidAgentIdError",
-    "InvalidSessionIdError",
-    "NoTranscriptsError",
-    "SessionExistsError",
-    "UnknownFormatError",
-    "default_session_id",
-    "import_file",
-]
+FAMILIES = ("benchmarks", "chats", "coding", "traces")
+"""The folders of formats: each of their modules is a format."""
+FORMAT_NAMES = {
+    path.stem.replace("_", "-"): f"{__name__}.{family}.{path.stem}"
+    for family in FAMILIES
+    for path in sorted(Path(__file__).with_name(family).glob("[!_]*.py"))
+}
+"""The module of each format by the format's name; reading it imports no format, so that commands can name them."""

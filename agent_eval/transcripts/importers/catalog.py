@@ -2,29 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers import openai, tau2, tau_bench
+from agent_eval.formats.zip_members import ZipMember
+from agent_eval.transcripts.importers import FORMAT_NAMES
 from agent_eval.transcripts.importers.base import Importer, Source, listed, mapping
-from agent_eval.transcripts.importers.benchmarks import agentest, fair_forge, inspect, whowhen
-from agent_eval.transcripts.importers.chats import chatgpt, claude_ai, openai_responses, sharegpt
-from agent_eval.transcripts.importers.coding import atif, claude_code, codex, mini_swe_agent, swe_agent
 from agent_eval.transcripts.importers.registry import Format
-from agent_eval.transcripts.importers.traces import langfuse, langsmith, otel_genai
 
 Record = Mapping[str, JsonValue]
-_MODULES = (
-    *(inspect, atif, tau2, tau_bench, whowhen, agentest, fair_forge, sharegpt, swe_agent, mini_swe_agent),
-    *(claude_code, codex, chatgpt, claude_ai, langsmith, langfuse, otel_genai, openai_responses, openai),
+RECOGNISED: tuple[Format, ...] = tuple(
+    sorted((import_module(module).FORMAT for module in FORMAT_NAMES.values()), key=lambda entry: entry.order)
 )
-RECOGNISED: tuple[Format, ...] = tuple(module.FORMAT for module in _MODULES)
 """All formats, in the order in which `import auto` tests them; the first match is used."""
 FORMATS: Mapping[str, Importer] = {entry.name: entry.read for entry in RECOGNISED}
 TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {
     entry.name: entry.task_set for entry in RECOGNISED if entry.task_set is not None
 }
 """Functions that read the task set from a file, for formats that contain it."""
+
+
+def archive_format(path: Path | ZipMember) -> Format | None:
+    """Return the format that a file is an archive of, such as an `.eval` file; None if it is a file of any other kind."""
+    return next((entry for entry in RECOGNISED if entry.is_archive and entry.is_archive(path)), None)
 
 
 @dataclass(frozen=True)

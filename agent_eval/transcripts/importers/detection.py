@@ -11,8 +11,13 @@ from agent_eval.formats.json_arrays import TruncatedJsonError, top_level_keys
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, MEGABYTE, head_of, opened
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
-from agent_eval.transcripts.importers.benchmarks import inspect
-from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record, Unsupported
+from agent_eval.transcripts.importers.catalog import (
+    RECOGNISED,
+    UNSUPPORTED,
+    Record,
+    Unsupported,
+    archive_format,
+)
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.shared.csv_rows import columns
 from agent_eval.transcripts.importers.shared.dialects import is_chat_message
@@ -56,8 +61,8 @@ def detect(source: Source) -> Detected:
     For a format that is detected but not supported, the reason begins with the name of the format.
     """
     try:
-        if inspect.is_archive(source.path):
-            return Detected(inspect.NAME)
+        if archive := archive_format(source.path):
+            return Detected(archive.name)
         with opened(source.path) as stream:
             head = head_of(stream, HEAD)
         if not head:

@@ -17,8 +17,7 @@ from agent_eval.formats.json_text import clean
 from agent_eval.formats.streams import LARGEST_UNZIPPED, MEGABYTE
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.formats.zip_members import ZipMember, is_zip, members
-from agent_eval.transcripts.importers import tau2
-from agent_eval.transcripts.importers.benchmarks import inspect
+from agent_eval.transcripts.importers.catalog import RECOGNISED, archive_format
 from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
 from agent_eval.transcripts.importers.importing import default_session_id
 
@@ -68,9 +67,10 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
 
 
 def _without_parts(files: list[InputFile]) -> list[InputFile]:
-    """Drop the simulations of a tau2 folder, which are read with the results.json beside their folder."""
-    paths = (file.path for file in files if file.path is not None)
-    parts = {_identity(part) for path in paths for part in tau2.simulation_files(path)}
+    """Drop the files that are read with another one, such as the simulations beside the results.json of tau2."""
+    parts_of = [entry.parts for entry in RECOGNISED if entry.parts is not None]
+    paths = [file.path for file in files if file.path is not None]
+    parts = {_identity(part) for path in paths for found in parts_of for part in found(path)}
     return [file for file in files if file.path is None or _identity(file.path) not in parts]
 
 
@@ -180,7 +180,7 @@ def _file(path: Path, shown: str, *, is_named: bool) -> Iterator[InputFile]:
         if not path.is_file():
             yield InputFile(shown, None, "not a regular file", is_named)
             return
-        if not is_zip(path) or inspect.is_archive(path):
+        if not is_zip(path) or archive_format(path):
             yield InputFile(shown, path, is_named=is_named)
             return
         for member in members(path):

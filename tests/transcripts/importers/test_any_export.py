@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from agent_eval.formats.refusals import NOT_READ, Refusal
-from agent_eval.transcripts.importers import FORMATS, catalog
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.values import listed
@@ -976,31 +976,9 @@ def test_no_part_of_a_sample_becomes_speech_as_json(name: str, tmp_path: Path) -
         assert not any(words in text for text in texts for words in ('{"type":', "[refusal]", "[text]"))
 
 
-def test_every_format_has_a_sample() -> None:
-    assert set(SAMPLES) == set(FORMATS)
-
-
 def test_what_a_person_wrote_beside_a_block_of_a_program_stays_hers() -> None:
     text = "Why does <system-reminder> appear in my log?"
     assert told_apart([{"role": U, "content": text}]) == [{"role": U, "content": text}]
-
-
-def test_a_format_is_one_registered_module_and_every_list_of_formats_names_it() -> None:
-    folder = Path(catalog.__file__).parent
-    names = {
-        match[1]
-        for path in folder.rglob("*.py")
-        if (match := re.search(r'^NAME = "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE))
-    }
-    assert names == {entry.name for entry in catalog.RECOGNISED} == set(FORMATS)
-    root = folder.parents[2]
-    page, readme, cli = (root / name for name in ("docs/formats.md", "README.md", "agent_eval/cli.py"))
-    rows = page.read_text(encoding="utf-8").splitlines()
-    assert [e.documentation for e in catalog.RECOGNISED if e.documentation not in rows] == []
-    assert [name for name in names if f"`{name}`" not in readme.read_text(encoding="utf-8")] == []
-    listed = re.search(r"Other values: (.*?)\.\"", cli.read_text(encoding="utf-8"), re.DOTALL)
-    assert listed
-    assert {*re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", listed[1])} == names
 
 
 def a_response(own: str, before: str, said: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import NotThisFormatError, Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.importers.samples import CALL, CITY, QUESTION, REPLY, SNOW

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.auto import FileReport, import_files
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
 from agent_eval.transcripts.importers.inputs import input_files, session_ids, spooled

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent_eval.transcripts.importers import FORMATS, catalog, detection, inputs, openai
+from agent_eval.transcripts.importers import catalog, detection, inputs
 from agent_eval.transcripts.importers.auto import FileReport, import_files
 from agent_eval.transcripts.importers.base import Found, Source
+from agent_eval.transcripts.importers.catalog import FORMATS
+from agent_eval.transcripts.importers.chats import openai
 from agent_eval.transcripts.importers.import_errors import InvalidAgentIdError
 from agent_eval.transcripts.importers.inputs import input_files
 from tests.transcripts.importers.samples import CHAT, SAMPLES

@@ -9,8 +9,8 @@ import pytest
 
 from agent_eval.formats.refusals import NOT_READ, Refusal
 from agent_eval.judge.evidence import Transcript
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.steps import ConversationStep

@@ -9,8 +9,8 @@ from agent_eval.formats.streams import Record
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.rules.branches import ended_parts
 from agent_eval.transcripts.importers.rules.grouping import Threads, TracePart
+from agent_eval.transcripts.importers.shared import otel_attributes
 from agent_eval.transcripts.importers.shared.csv_rows import csv_rows
-from agent_eval.transcripts.importers.traces import otel_attributes
 
 ROLES = {"u": "user", "a": "assistant", "t": "tool"}
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import FORMATS, import_file
 from agent_eval.transcripts.importers.base import LeftOut, Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.importing import import_file
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.sessions import read_sessions
 from tests.transcripts.importers import samples

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.auto import import_files
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.benchmarks import agentest
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.importers.samples import INSPECT_SAMPLE, SAMPLES, inspect_archive

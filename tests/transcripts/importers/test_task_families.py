@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers import FORMATS
 from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.slots import SlotsFileError, read_slots
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import conversation

@@ -143,8 +143,19 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=60,
     content="results with `scenarios`",
     conversation="a conversation of a scenario",
     is_document=True,
+    details=(
+        "A scenario is a task. The scores of turns, goal completion and the trajectory check are stored "
+        "in `source_scores`. The `passed` of a scenario is a verdict on means over its conversations and "
+        "decides none of them. A comparison of several agents is rejected"
+    ),
+    outcome=(
+        "`passed`",
+        "`error`: by the list below",
+        "unknown",
+    ),
 )
 """This format, as `catalog` registers it."""

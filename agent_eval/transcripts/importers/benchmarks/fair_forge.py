@@ -112,7 +112,13 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=70,
     content='`{"session_id", "conversation": [{"query", "assistant"}]}`',
     conversation="a session",
+    details=(
+        "`context` is stored as knowledge for judges; the ground truth of each turn is stored, with the "
+        "defaults of the source (`tool_sequence_matters` true, `final_answer_uses_tools` false); see [the"
+        " counterparts](howto/from-fair-forge.md)"
+    ),
 )
 """This format, as `catalog` registers it."""

@@ -269,9 +269,25 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=10,
     content="`.eval` archives and `.json` logs",
     conversation="one epoch of a sample",
     is_document=True,
     task_set=task,
+    details=(
+        "Texts that the log stores as attachments are inserted. `NaN`, the value of an unscored sample, "
+        "counts as missing; the scores of an invalidated sample decide nothing. `target` is the expected "
+        "answer. Events are read only for tool schemas and the tokens, time and stop reason of each "
+        "reply. Archives compressed with zstd are rejected: unpack them first"
+    ),
+    outcome=(
+        (
+            "the scores, if all scores that are a single number or grade agree: `C` is 1, `I` and `N` are"
+            " 0, `P` is 0.5"
+        ),
+        "`error.message`, if the scores are absent or 0: as tau-bench",
+        "other rewards: as tau-bench",
+    ),
+    is_archive=is_archive,
 )
 """This format, as `catalog` registers it."""

@@ -119,7 +119,19 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=50,
     content='`{"question", "history", "mistake_agent"}`',
     conversation="a run of several agents",
+    details=(
+        "The question is the user's message. Each message has its speaker's name. Where a person found "
+        "the mistake is stored in `source_scores` as `decisive_step`, with the agent as value, the reason"
+        " and the `message_index`; it is a row of `conversation_judgments` with the judge "
+        "`import:whowhen`"
+    ),
+    outcome=(
+        "`is_correct`",
+        "none",
+        "unknown",
+    ),
 )
 """This format, as `catalog` registers it."""

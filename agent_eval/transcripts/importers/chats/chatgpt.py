@@ -98,7 +98,7 @@ def _is_spoken(message: Mapping[str, JsonValue]) -> bool:
 
 def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     author, content = mapping(message.get("author")), mapping(message.get("content"))
-    kind, role = content.get("content_type"), known_role(author.get("role"))
+    kind, role = str(content.get("content_type")), known_role(author.get("role"))
     if role is None:
         raise NotThisFormatError(f"a message's author.role is {str(author.get('role'))[:40]!r}")
     is_hidden = mapping(message.get("metadata")).get("is_visually_hidden_from_conversation") is True
@@ -158,7 +158,9 @@ def _part(part: JsonValue) -> JsonValue:
         return part
     text = part.get("text")
     return (
-        {"type": "text", "text": text} if isinstance(text, str) and kind in _KINDS else {**part, "type": kind}
+        {"type": "text", "text": text}
+        if isinstance(text, str) and str(kind) in _KINDS
+        else {**part, "type": kind}
     )
 
 
@@ -176,7 +178,12 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=130,
     content="`conversations.json` of ChatGPT's data export, also in its zip",
     conversation="a chat",
+    details=(
+        "The branch that the chat displays is read; regenerated answers are omitted. A message to a tool "
+        "(`recipient`) is a call"
+    ),
 )
 """This format, as `catalog` registers it."""

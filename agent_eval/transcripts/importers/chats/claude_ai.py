@@ -69,7 +69,9 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=140,
     content="`conversations.json` of claude.ai's data export, also in its zip",
     conversation="a chat",
+    details="Chats without messages are omitted",
 )
 """This format, as `catalog` registers it."""

@@ -210,6 +210,7 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=180,
     content=(
         'responses of the Responses API, pairs `{"request": {"input": …}, "response": …}`, lists of items'
     ),

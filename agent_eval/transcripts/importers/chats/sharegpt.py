@@ -89,6 +89,7 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=80,
     content='`{"conversations": [{"from", "value"}]}`',
     conversation="a record",
 )

@@ -151,7 +151,9 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=20,
     content="Harbor trajectories, ATIF-v1.0 to v1.8",
     conversation="a trajectory; each embedded subagent trajectory",
+    details="An observation follows its step. `logprobs` are omitted",
 )
 """This format, as `catalog` registers it."""

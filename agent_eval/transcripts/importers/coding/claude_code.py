@@ -472,7 +472,15 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=110,
     content="session logs of Claude Code (`.jsonl`)",
     conversation="a session; each of its subagents",
+    details=(
+        "The lines of one message are joined; superseded and repeated lines are omitted. Messages that "
+        "Claude Code itself wrote (`isMeta`, summaries of compaction) have the role `developer`. The "
+        "branch in which the session ended is read; parallel calls are not branches. The lines of a "
+        "subagent are linked by their parents, calls and `agentId`. A prompt that stayed in the queue is "
+        "counted and omitted"
+    ),
 )
 """This format, as `catalog` registers it."""

@@ -149,7 +149,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             if not _EVENTS.fullmatch(str(payload.get("type"))):
                 messages.append(_unknown("event", payload.get("type")))
         item = payload if line.get("type") == "response_item" else line if "payload" not in line else {}
-        if meta or item.get("type") in _STATE or item.get("record_type") == "state":
+        if meta or str(item.get("type")) in _STATE or item.get("record_type") == "state":
             continue
         if item:
             new = list(_item(item, model, line.get("timestamp")))
@@ -157,7 +157,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
                 thread.recovered.append(error)
                 error = None
             messages += new
-        elif line.get("type") not in _HELD_ELSEWHERE:
+        elif str(line.get("type")) not in _HELD_ELSEWHERE:
             messages.append(_unknown("line", line.get("type")))
     if failing:
         n_uses = Counter(mapping(c).get("id") for m in messages for c in listed(m.get("tool_calls")))  # type: ignore[arg-type]
@@ -239,7 +239,13 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=120,
     content="session logs of Codex (`rollout-….jsonl`)",
     conversation="a session",
+    details=(
+        "Messages that Codex wrote on behalf of the user (e.g. `<environment_context>`) have the role "
+        "`developer`; events that repeat messages are omitted, and so are turns that were rolled back "
+        "(`thread_rolled_back`)"
+    ),
 )
 """This format, as `catalog` registers it."""

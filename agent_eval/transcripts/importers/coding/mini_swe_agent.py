@@ -23,6 +23,7 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     without_nulls,
 )
+from agent_eval.transcripts.importers.coding.swe_agent import FORMAT as SWE_AGENT
 from agent_eval.transcripts.importers.coding.swe_agent import outcome_of
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.speakers import told_apart
@@ -139,7 +140,13 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=100,
     content="`.traj.json` files of mini-swe-agent",
     conversation="a run",
+    details=(
+        "A command in the agent's text is a call of `bash`, and its output is the answer, which is an "
+        "error unless the return code is 0"
+    ),
+    outcome=SWE_AGENT.outcome,
 )
 """This format, as `catalog` registers it."""

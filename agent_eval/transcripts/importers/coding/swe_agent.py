@@ -137,7 +137,20 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=90,
     content="`.traj` files of SWE-agent",
     conversation="a run",
+    details=(
+        "The history without demonstrations is read, else the steps. User messages before the first "
+        "action are the task, wherever they are"
+    ),
+    outcome=(
+        "none, because a submission is not necessarily a solution",
+        (
+            "`exit_status`: a known limit (`exit_cost`, `exit_context`, `exit_format`, `LimitsExceeded`, "
+            "…) is `failed`; any other status except a submission is classified by the list below"
+        ),
+        "unknown",
+    ),
 )
 """This format, as `catalog` registers it."""

@@ -1,1 +1,1 @@
-"""Import observability traces, one module per format; `assembly` combines model calls into conversations."""
+"""Import observability traces, one module per format."""

@@ -26,11 +26,7 @@ from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import LEFT_OUT
 from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
 from agent_eval.transcripts.importers.rules.order import in_time_order, seconds_of, sortable
-from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
-from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, ONE_ID, Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.sessions import session_of
-from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
-from agent_eval.transcripts.importers.traces.assembly import (
+from agent_eval.transcripts.importers.shared.assembly import (
     NO_MESSAGE,
     ModelCall,
     ToolRun,
@@ -38,6 +34,10 @@ from agent_eval.transcripts.importers.traces.assembly import (
     as_one_exchange,
     thread_of_trace,
 )
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
+from agent_eval.transcripts.importers.shared.layouts import DELIVERED_TWICE, ONE_ID, Item, grouped, records_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
 NAME = "langfuse"
 EXPECTED = '{"trace": {…}, "observations": [{"type": "GENERATION", "input", "output"}]}, or observations with a traceId'
@@ -91,7 +91,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 def _is_observation(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is an observation; null keys, such as the parent of a root, may be absent."""
     value = _in_camel_case(value)
-    is_typed = value.get("type") in _KINDS and "startTime" in value
+    is_typed = str(value.get("type")) in _KINDS and "startTime" in value
     return "traceId" in value and ("parentObservationId" in value or is_typed)
 
 
@@ -242,7 +242,7 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
             found.calls.append(_call(observation))
         elif observation.get("type") == "TOOL" or _is_tool(observation):
             found.runs.append(_run(observation))
-    unknown = Counter(str(o.get("type")) for o in observations if o.get("type") not in _KINDS)
+    unknown = Counter(str(o.get("type")) for o in observations if str(o.get("type")) not in _KINDS)
     roots = [o for o in observations if o.get("parentObservationId") is None]
     opening = _opening(trace, roots)
     if not found.calls:
@@ -360,7 +360,13 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=160,
     content='`{"trace", "observations"}`, traces with their observations, or observations',
     conversation="a trace; the traces with the same `sessionId`",
+    details=(
+        "Generations are read in the order of `startTime`, with the tool runs between them. A generation "
+        "that encloses other generations is not read. Spans are read only if they are tool runs. The keys"
+        " of exports to a bucket (`trace_id`, `start_time`, …) are read too"
+    ),
 )
 """This format, as `catalog` registers it."""

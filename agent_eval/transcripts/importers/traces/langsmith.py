@@ -24,11 +24,7 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import RunTree, Threads, TracePart, subagent_key
 from agent_eval.transcripts.importers.rules.order import seconds_of, sortable
-from agent_eval.transcripts.importers.shared.dialects import parsed
-from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.shared.sessions import session_of
-from agent_eval.transcripts.importers.shared.threads import Thread
-from agent_eval.transcripts.importers.traces.assembly import (
+from agent_eval.transcripts.importers.shared.assembly import (
     NO_MESSAGE,
     ModelCall,
     ToolRun,
@@ -36,6 +32,10 @@ from agent_eval.transcripts.importers.traces.assembly import (
     as_one_exchange,
     thread_of_trace,
 )
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
+from agent_eval.transcripts.importers.shared.sessions import session_of
+from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "langsmith"
 EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
@@ -239,7 +239,14 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=150,
     content="runs of LangSmith, from its API, its SDK or a CSV file",
     conversation="a trace; the traces of one thread",
+    details=(
+        "Runs of type `llm` are read in the order of `start_time`, with the tool runs between them; if "
+        "there are none, the inputs and outputs of the root run are read, with the tool runs between "
+        "them. `session_id`, `thread_id` or `conversation_id` in `extra.metadata`, or `thread_id` of the "
+        "run, identifies a thread"
+    ),
 )
 """This format, as `catalog` registers it."""

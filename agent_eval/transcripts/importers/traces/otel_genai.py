@@ -26,15 +26,15 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.grouping import RunTree, subagent_key
-from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
-from agent_eval.transcripts.importers.traces import otel_attributes as otel
-from agent_eval.transcripts.importers.traces.assembly import (
+from agent_eval.transcripts.importers.shared import otel_attributes as otel
+from agent_eval.transcripts.importers.shared.assembly import (
     NO_MESSAGE,
     ModelCall,
     ToolRun,
     Trace,
     session_thread,
 )
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
 
 NAME = "otel-genai"
 EXPECTED = 'OTLP JSON {"resourceSpans": […]}, spans with attributes, or attributes such as {"gen_ai.input.messages": …}'
@@ -311,7 +311,15 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=170,
     content="OTLP JSON, spans as printed by SDKs, or the attributes of a span",
     conversation="a trace; the traces with the same `session.id` or `gen_ai.conversation.id`",
+    details=(
+        "The attributes `gen_ai.input.messages` and `gen_ai.output.messages` (current), `gen_ai.prompt` "
+        "and `gen_ai.completion` (older, also numbered), OpenInference `llm.*` and AI SDK `ai.*` are "
+        "read. Spans without messages (HTTP calls, embeddings) and traces with only tool runs are skipped"
+        " and counted. A span that encloses other model calls repeats them and is not read"
+    ),
+    also="OpenTelemetry, OpenInference",
 )
 """This format, as `catalog` registers it."""

@@ -397,9 +397,22 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=30,
     content="result files of tau2, or `results.json` beside a folder `simulations`",
     conversation="a simulation",
     is_document=True,
     task_set=domain,
+    details=(
+        "The simulations in `simulations/*.json` beside a `results.json` are read with it, as one session"
+    ),
+    outcome=(
+        "`base_success` anywhere outside `messages`; a `reward_info.reward` of 1",
+        (
+            "`termination_reason`, if `base_success` is false, or if it is absent and the reward is 0 or "
+            "missing: see below"
+        ),
+        "`reward_info.reward`, as tau-bench",
+    ),
+    parts=simulation_files,
 )
 """This format, as `catalog` registers it."""

@@ -9,6 +9,7 @@ import polars as pl
 from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.coverage import NO_QUESTIONS, Asked
 from agent_eval.gates.finding import GateFinding, Result, worst
+from agent_eval.gates.registry import Gate, GateCase, Kind
 from agent_eval.judge.audits.drift import ALL_METRICS
 from agent_eval.settings.gate_spec import DriftLimits, Rules, exact
 
@@ -108,3 +109,24 @@ def _needs(
 def _keeps(value: Fraction, limit: Fraction, way: str) -> bool:
     near = Fraction(1, 10**9)  # tolerance, because the value is a mean of floats
     return abs(value) <= limit + near if way == "at most" else value >= limit - near
+
+
+def _findings(case: GateCase) -> list[GateFinding]:
+    if case.judge_drift is None:
+        return []
+    judges = case.facts.models.get(case.pair, frozenset[str]())
+    return drift_findings(case.rules, case.judge_drift, judges, case.asked)
+
+
+GATE = Gate(
+    order=90,
+    kinds=(
+        Kind(
+            "judge_drift",
+            "The intervals of the latest audit's figures are within their limits.",
+            exists="`[gates.judge_drift]` is set",
+            passes="the 95 % intervals of the limited figures of the latest audit are within their limits, or no judge model answered and nothing is left to ask",
+        ),
+    ),
+    findings=_findings,
+)

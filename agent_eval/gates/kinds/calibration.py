@@ -9,6 +9,7 @@ import polars as pl
 from agent_eval.formats.plain_text import count_of
 from agent_eval.gates.coverage import NO_QUESTIONS, Asked
 from agent_eval.gates.finding import GateFinding, listed, short
+from agent_eval.gates.registry import Gate, GateCase, Kind
 from agent_eval.settings.gate_spec import CalibrationLimits, Rules, exact
 
 SHEET = "label some with agent-eval labels sheet"
@@ -99,3 +100,23 @@ def _needs(row: Mapping[str, Any], least: float) -> str:
         return "more labels alone do not help, as the kappa itself is too low"
     n = math.ceil(row["n"] * ((row["kappa"] - row["kappa_low"]) / distance) ** 2)
     return f"at this kappa it needs about {count_of(max(n, row['n'] + 1), 'label')}"
+
+
+def _findings(case: GateCase) -> list[GateFinding]:
+    if case.calibration is None:
+        return []
+    return calibration_findings(case.rules, case.own(case.calibration), case.asked)
+
+
+GATE = Gate(
+    order=100,
+    kinds=(
+        Kind(
+            "calibration",
+            "The interval of each judge's kappa with people lies above its limit, on enough labels.",
+            exists="`[gates.calibration]` is set",
+            passes="for each judge and metric, the lower end of the 95 % interval of kappa with people is at least `min_kappa`, on at least `min_n` labels; without a judge as `judge_drift`",
+        ),
+    ),
+    findings=_findings,
+)

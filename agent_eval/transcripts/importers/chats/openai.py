@@ -190,6 +190,7 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=190,
     content=(
         '`{"messages": […]}` or lists of messages; pairs of request and response; completions; one '
         "message per line or CSV row"
@@ -198,5 +199,29 @@ FORMAT = Format(
         "a record; the records with the same `session_id` or `thread_id`; the messages with the "
         "same `conversation_id`"
     ),
+    details=(
+        "A record is rejected if its `correct` is not true, false, 1 or 0, its `reward` is not a number, "
+        "its `trial` is not a whole number, or its ids are neither texts nor whole numbers; the message "
+        "names the key. The import also reads `functions` and `function_call`, and messages in the "
+        "formats of Anthropic, Gemini, Bedrock, LangChain, LlamaIndex, Haystack and the AI SDK. The "
+        "messages can be under `conversation`, `conversations`, `turns`, `history` or `contents`, and "
+        "chats in a list under a key such as `data`. Single messages are grouped by `conversation_id`, "
+        "`session_id`, `thread_id` or `chat_id`; without such an id, a file is one conversation. The "
+        "columns of a CSV file, and the keys of single messages, are `role` (or sender, speaker, author),"
+        " `content` (or message, text, body, utterance) and one of these ids; or `messages` as JSON. "
+        "`request`, `response`, cost and time are read from the records of a proxy; only the first choice"
+        " is used. If the messages end without a reply, it is read from `response`, `reply`, `choices`, "
+        "`output` or `completion` beside them; a plain text may be the expected reply, and is named"
+    ),
+    outcome=(
+        "`outcome` (native format) or `correct`",
+        (
+            "`error`, if `correct` or `base_success` is false, or if both are absent and the reward is 0,"
+            " negative or missing: as tau-bench"
+        ),
+        "`base_success`, then `reward`, as tau-bench",
+    ),
+    also="chats, proxy logs, CSV of messages",
+    is_general=True,
 )
 """This format, as `catalog` registers it."""

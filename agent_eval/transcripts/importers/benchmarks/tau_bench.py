@@ -92,7 +92,19 @@ FORMAT = Format(
     NAME,
     read,
     looks_like,
+    order=40,
     content="result files of tau-bench: an array of trials",
     conversation="a trial",
+    outcome=(
+        ("`base_success` anywhere in the record outside `traj` (true, false, 1, 0, 1.0, 0.0)"),
+        (
+            "`info.error`, else `error` next to `info`, if `base_success` is false, or if it is absent "
+            "and the reward is 0, negative or missing: by the list below"
+        ),
+        (
+            "`reward` within 1e-6 of 1: passed; within 1e-6 of 0: failed; other rewards: "
+            "`success_reward`, else unknown"
+        ),
+    ),
 )
 """This format, as `catalog` registers it."""

@@ -3,6 +3,7 @@
 import polars as pl
 
 from agent_eval.gates.finding import GateFinding, listed, short, worst
+from agent_eval.gates.registry import Gate, Kind
 from agent_eval.settings.gate_spec import Rules
 
 
@@ -40,3 +41,20 @@ def assertion_finding(
 
 def _turn(turn_index: int | None) -> str:
     return "" if turn_index is None else f"#{turn_index}"
+
+
+GATE = Gate(
+    order=70,
+    kinds=(
+        Kind(
+            "assertions",
+            "The conversations meet the requirements of their field `expected`.",
+            exists="`expected` contains assertions, or the gate is configured",
+            passes="all assertions hold (table `assertion_results` has one row with a diff for each assertion)",
+            check=("assertion_results", "assertions"),
+        ),
+    ),
+    findings=lambda case: [
+        assertion_finding(case.rules, case.rows("assertion_results"), case.of_conversations)
+    ],
+)
