@@ -2,7 +2,7 @@
 
 import base64
 import codecs
-import itertools
+import json
 import random
 import re
 import time
