@@ -119,19 +119,25 @@ def leads(board: pl.DataFrame) -> list[str]:
 
     The change is a single rating that is one point lower or higher.
     """
-    firsts = board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
-    of_template = firsts.group_by("methodology_version", "template", maintain_order=True)
-    return [_lead(rows.to_dicts()) for _, rows in of_template]
+    of_template = board.group_by("methodology_version", "template", maintain_order=True)
+    ranked = [rows.filter(pl.col("rank").is_not_null()) for _, rows in of_template]
+    firsts = [rows.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null()) for rows in ranked]
+    return [
+        _lead(first.to_dicts(), has_intervals=not rows["low"].null_count())
+        for first, rows in zip(firsts, ranked, strict=True)
+        if first.height
+    ]
 
 
-def _lead(firsts: list[dict[str, Any]]) -> str:
+def _lead(firsts: list[dict[str, Any]], *, has_intervals: bool) -> str:
     row, template = firsts[0], firsts[0]["template"]
     *names, name = (each["name"] or each["agent_id"] for each in firsts)
     if names:
         return f"{', '.join(names)} and {name} share the first rank of {template}."
     points = one_decimal(row["lead_points"])
     if row["rank_low"] is None or row["rank_low"] != row["rank_high"]:
-        why = "an interval needs several sessions" if row["low"] is None else "the rank ranges overlap"
+        lacking = "an interval needs several sessions" if row["low"] is None else "others have no interval"
+        why = "the rank ranges overlap" if has_intervals else lacking
         return f"{name} leads {template} by {points} points; the lead may be due to chance: {why}."
     stays = "survives" if row["lead_survives_point"] else "does not survive"
     return f"{name} leads {template} by {points} points; the lead {stays} a one-point change of one rating."

@@ -58,7 +58,12 @@ def with_labels(
         only = f"labels correct only one of the agents, so two instruments would be compared; label parts of {lacking} too"
         untested = {"difference": compared["value"] - compared["other_value"], **dict.fromkeys(_TESTED)}
         return compared | untested | {"cases": {}, "verdict_limit": only}
-    return (compared := compared | _difference(a, b, is_paired=row["unit"] == "tasks")) | _in_cases(compared)
+    is_paired = row["unit"] == "tasks"
+    if (
+        not is_paired
+    ):  # the intervals of corrected values are those of conversations, so plans scale with these
+        compared |= {f"{side}n_effective": float(row[f"{side}n"]) for side in _SIDES}
+    return (compared := compared | _difference(a, b, is_paired=is_paired)) | _in_cases(compared)
 
 
 def _label_counts(row: Mapping[str, Any], parts: pl.DataFrame) -> dict[str, int | None]:

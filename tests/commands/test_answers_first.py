@@ -30,7 +30,7 @@ from agent_eval.scores.statistics.plan import scale_width
 from agent_eval.tables import table
 from tests.commands.conftest import invoke, use
 
-LEADS = "Lumen Support leads customer_service_v1 by 22.3 points; the lead may be due to chance: the rank ranges overlap."
+LEADS = "Lumen Support leads customer_service_v1 by 22.3 points; the lead may be due to chance: others have no interval."
 
 GATES = "Gates: 8 failed, 6 unknown, 41 passed; all gates passed by concierge-pa, forge-coder, harbor-desk, lumen-support, quill-help"
 
@@ -207,7 +207,7 @@ def of_logs(*rates: float | None) -> pl.DataFrame:
         ((), "There is no result yet. Next: agent-eval run"),
         ((None, None), "The success of 2 agents is unknown: no judge model and no declared outcome decided it."),
         ((0.5,), "Success of a0 50.0 % (50.0 % to 50.0 %), 1 conversation."),
-        ((0.25, None, 0.5), "Success: a2 50.0 % (50.0 % to 50.0 %), a0 25.0 % (25.0 % to 25.0 %); 1 unknown; not ranked, because their conversations differ (agent-eval compare a2 a0)."),
+        ((0.25, None, 0.5), "Success: a2 50.0 % (50.0 % to 50.0 %), a0 25.0 % (25.0 % to 25.0 %); 1 unknown; logs are not ranked: `agent-eval compare a2 a0` tests the difference."),
     ],
 )  # fmt: skip
 def test_logs_are_said_by_their_success(rates: tuple[float | None, ...], said: str) -> None:

@@ -84,6 +84,13 @@ def test_a_lead_is_said_to_be_more_than_chance_only_where_it_is(changes: dict[st
     assert words.leads(board(changes)) == [f"Ada leads t by 3.0 points; {said}"]
 
 
+def test_ranges_do_not_overlap_where_the_others_have_none() -> None:
+    others = {"agent_id": "b", "rank": 2, "low": None, "high": None, "lead_points": None}
+    expected = "Ada leads t by 3.0 points; the lead may be due to chance: others have no interval."
+    assert words.leads(board({"rank_high": 2}, others)) == [expected]
+    assert words.leads(board({"rank_high": 2}, others, {"template": "u", "rank": 2})) == [expected]
+
+
 def test_agents_that_share_the_first_rank_are_all_named() -> None:
     tied = {"lead_points": 0.0}
     rows = board(tied, tied | {"agent_id": "b", "name": None})

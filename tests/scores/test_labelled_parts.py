@@ -16,6 +16,7 @@ from agent_eval.scores.corrected_mean import corrected_mean
 from agent_eval.scores.labelled_parts import PARTS, corrected, labelled_metrics, parts_of, success_parts
 from agent_eval.scores.statistics.corrected_rate import DoubleSample
 from agent_eval.scores.statistics.intervals import Sample, bounded_mean
+from agent_eval.scores.statistics.power import shared, units_needed
 from agent_eval.tables import table
 from agent_eval.tables.judging import deciding_answers
 from tests.judge.fakes import ScriptedClient
@@ -225,7 +226,7 @@ def test_a_label_on_which_raters_differ_counts_as_their_mean_in_the_success_rate
 
 def test_a_comparison_of_which_one_side_has_labels_has_values_and_no_test() -> None:
     row = {
-        "quantity": "q", "unit": "conversations", "agent_id": "a", "other_agent_id": "b", "value": 1.0, "other_value": 0.3,
+        "quantity": "q", "unit": "conversations", "n": 10, "other_n": 10, "agent_id": "a", "other_agent_id": "b", "value": 1.0, "other_value": 0.3,
         "low": 0.3, "high": 1.1, "p_value": 0.01, "probability_better": 0.99, "smallest_detectable": 0.2, "difference": 0.7,
     }  # fmt: skip
     found = with_labels(row, parts([1.0] * 10, [0.0] * 5 + [None] * 5), {})
@@ -235,7 +236,7 @@ def test_a_comparison_of_which_one_side_has_labels_has_values_and_no_test() -> N
 
 
 def test_corrected_values_are_compared_with_an_agent_that_needs_no_judge() -> None:
-    row = {"quantity": "q", "unit": "conversations", "agent_id": "a", "other_agent_id": "b", "value": 1.0, "other_value": 0.9}  # fmt: skip
+    row = {"quantity": "q", "unit": "conversations", "n": 10, "other_n": 10, "agent_id": "a", "other_agent_id": "b", "value": 1.0, "other_value": 0.9}  # fmt: skip
     declared = [1.0] * 9 + [0.0]
     other = parts(declared, declared).with_columns(agent_id=pl.lit("b"), weight=pl.lit(None, pl.Float64))
     found = with_labels(row, pl.concat([parts([1.0] * 10, [0.0] * 10), other]), {})
@@ -277,8 +278,19 @@ def test_people_decide_trials_only_if_they_labelled_every_answer_of_the_judge(n_
 def test_the_interval_of_a_difference_combines_both_intervals_and_p_is_its_level_at_0() -> None:
     ours = parts([1.0] * 40, [1.0] * 18 + [0.0] * 2 + [None] * 20)
     theirs = parts([1.0] * 40, [1.0] * 6 + [0.0] * 14 + [None] * 20).with_columns(agent_id=pl.lit("b"))
-    row = {"quantity": "q", "unit": "conversations", "agent_id": "a", "other_agent_id": "b"}
+    row = {
+        "quantity": "q",
+        "unit": "conversations",
+        "n": 40,
+        "other_n": 40,
+        "agent_id": "a",
+        "other_agent_id": "b",
+    }
+    row |= {"n_effective": 2.0, "other_n_effective": 2.0}  # of the judge alone, over two sessions
     found = with_labels(row, pl.concat([ours, theirs]), {})
+    n_effective = shared(found["n_effective"], found["other_n_effective"])
+    needed = units_needed(40, found["smallest_detectable"], 0.05, "unpaired", n_effective)
+    assert needed == pytest.approx(40 * (found["smallest_detectable"] / 0.05) ** 2, rel=0.08)
     a, b = rate_of(ours), rate_of(theirs)
     assert found["difference"] == pytest.approx(0.9 - 0.3)
     below = math.hypot(a.value - a.low, b.high - b.value)

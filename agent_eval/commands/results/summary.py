@@ -156,7 +156,7 @@ def print_errors(out: Console, clusters: pl.DataFrame) -> None:
 def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
     """Return the `log_leaderboard` table as a terminal table, by agent id and without ranks."""
     grid = FittingTable(
-        f"Logs · methodology {version} · not ranked, because each agent has different conversations · {DIRECTION}",
+        f"Logs · methodology {version} · not ranked · {DIRECTION}",
         ("agent", "conversations", *HEADINGS.values(), "unscored answers", "by"),
         numbers=("conversations", "unscored answers"),
     )

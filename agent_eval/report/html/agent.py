@@ -25,7 +25,9 @@ from agent_eval.report.html.summary import log_rows, summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
+from agent_eval.tables.vocabularies import SEVERITY
 
+MOST_READ_FIRST = 5
 ANSWERS = (
     "methodology_version", "agent_id", "metric", "rating_1to5", "value", "label", "status", "unscored_reason",
     "is_effective", "is_counted",
@@ -159,6 +161,7 @@ def agent_pages(
             yield path, "conversations.html", shared | listed
         else:
             page = agent_page(agent, frames, methodology, paths, has_page)
+            listed |= {"read_first": first_to_read(rows)}
             yield path, "agent.html", shared | listed | page | {"version_line": version_line(of_versions)}
 
 
@@ -395,9 +398,14 @@ def _mean(counts: Sequence[tuple[float, int]]) -> float | None:
 
 
 def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:
-    """Return the agent's conversations, each with its slot, outcome, mean rating and number of failures."""
+    """Return the agent's conversations, each with its slot, outcome, mean rating, number of failures and worst severity."""
     means = frames.turn_ratings.group_by("conversation_id").agg(**means_of_counts())
-    failures = frames.failures.group_by("conversation_id").agg(n_failures=n_findings())
+    severities = frames.error_clusters.select("cluster_id", "severity").unique("cluster_id")
+    failures = (
+        frames.failures.join(severities, on="cluster_id", how="left")
+        .group_by("conversation_id")
+        .agg(n_failures=n_findings(), severity=pl.col("severity").cast(SEVERITY).max())
+    )
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
     joined = frames.conversations.select(LISTED)
     for other in (slots, means, failures):
@@ -411,3 +419,14 @@ def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -
         }
         for row in joined.sort("session_id", "slot", "conversation_id", nulls_last=True).to_dicts()
     ]
+
+
+def first_to_read(conversations: Sequence[Row]) -> list[Row]:
+    """Return the conversations to read first: by their worst finding, then missed goals, then the number of failures."""
+    severities = SEVERITY.categories.to_list()
+
+    def urgency(row: Row) -> tuple[int, bool, int]:
+        rank = severities.index(row["severity"]) + 1 if row["severity"] else 0
+        return -rank, row["outcome_correct"] is not False, -(row["n_failures"] or 0)
+
+    return sorted(conversations, key=urgency)[:MOST_READ_FIRST]
