@@ -63,11 +63,11 @@ def estimate_run(
     """Print the calls that `run` would make for turns, conversations, rubrics and the clusters that are known.
 
     The number of calls is exact if no call has to be repeated. Prompt tokens are estimated at four characters each. The
-    cost is given without the provider's prompt cache and, if the model's cached tokens cost less, also with it.
+    cost is given without the provider's prompt cache and, if the model's cached tokens cost less, also with it. A missing
+    API key or an unknown model is named, since only a run needs it.
 
     Raises:
         NoJudgeError: If no judge model is set.
-        UnusableJudgeError: If calls are needed and a judge model's API key is missing or the model is unknown.
         EditedVersionError: If a requested version was edited after it was frozen; a run would reject it.
     """
     project.registry.refuse_edited(versions or project.registry.frozen)
@@ -85,8 +85,6 @@ def estimate_run(
         }
         for what, found in planned_work(project, project.some_agents(agents), versions).items()
     ]
-    if rows[-1]["n_calls"] and (problems := project.judge_problems()):
-        raise UnusableJudgeError(problems)
     frame = pl.DataFrame(rows)
     if as_json:
         print_json(frame)
@@ -100,6 +98,9 @@ def estimate_run(
         out.print(
             f"Not included: for every five clusters of failures that the run finds, one call for their names{category}."
         )
+    if rows[-1]["n_calls"]:
+        for problem in project.judge_problems():
+            out.print(f"Before a run: {problem}.", markup=False)
     out.print("No judge was called. Caps: --max-calls N, --max-cost USD.", style="dim")
 
 

@@ -64,7 +64,7 @@ def _success(logs: pl.DataFrame) -> str:
     if len(rates) == 1:
         return f"Success of {rates[0]}, {count_of(known['n_conversations'][0], 'conversation')}{lacking}."
     a, b = known["agent_id"][0], known["agent_id"][1]
-    return f"Success: {_listed(rates)}{lacking}; logs are not ranked: `agent-eval compare {a} {b}` tests the difference."
+    return f"Success: {_listed(rates)}{lacking}; logs are not ranked (agent-eval compare {a} {b} tests the difference)."
 
 
 def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:

@@ -207,7 +207,7 @@ def of_logs(*rates: float | None) -> pl.DataFrame:
         ((), "There is no result yet. Next: agent-eval run"),
         ((None, None), "The success of 2 agents is unknown: no judge model and no declared outcome decided it."),
         ((0.5,), "Success of a0 50.0 % (50.0 % to 50.0 %), 1 conversation."),
-        ((0.25, None, 0.5), "Success: a2 50.0 % (50.0 % to 50.0 %), a0 25.0 % (25.0 % to 25.0 %); 1 unknown; logs are not ranked: `agent-eval compare a2 a0` tests the difference."),
+        ((0.25, None, 0.5), "Success: a2 50.0 % (50.0 % to 50.0 %), a0 25.0 % (25.0 % to 25.0 %); 1 unknown; logs are not ranked (agent-eval compare a2 a0 tests the difference)."),
     ],
 )  # fmt: skip
 def test_logs_are_said_by_their_success(rates: tuple[float | None, ...], said: str) -> None:

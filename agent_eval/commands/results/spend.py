@@ -39,13 +39,13 @@ def spend(project: Project, out: Console, *, since: str | None, as_json: bool) -
     if as_json:
         print_json(sums)
         return
-    n_unknown = int(sums["n_unknown_cost"].sum())
-    unknown = f"; the cost of {count_of(n_unknown, 'call')} is unknown" if n_unknown else ""
-    from_day = f" since {since}" if since else ""
-    out.print(
-        f"Spent ${sums['cost_usd'].sum():.4f} in {count_of(int(sums['n_calls'].sum()), 'call')}{from_day}{unknown}.",
-        markup=False,
-    )
+    n_calls, n_unknown = int(sums["n_calls"].sum()), int(sums["n_unknown_cost"].sum())
+    calls = f"{count_of(n_calls, 'call')}{f' since {since}' if since else ''}"
+    known = f"Spent ${sums['cost_usd'].sum():.4f} in {calls}"
+    if n_unknown:
+        known = f"{known}; the cost of {count_of(n_unknown, 'call')} is unknown"
+    is_unknown = n_calls and n_unknown == n_calls
+    out.print(f"{calls}, at unknown cost." if is_unknown else f"{known}.", markup=False)
     if sums.is_empty():
         return
     grid = short_table("day", "by", "for", "calls", "tokens in", "out", "US dollars", names="for")

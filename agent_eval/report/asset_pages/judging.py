@@ -271,7 +271,10 @@ def calibration_figures(calibration: pl.DataFrame) -> str:
     for row in calibration.iter_rows(named=True):
         lines = [{"figure": name, "value (95 %)": value} for name, value in figures(row)]
         grid = confusion(row["confusion"])
-        parts += [f"**{escape(name_of(row))}**, n = {row['n']}", markdown_table(pl.DataFrame(lines))]
+        parts += [
+            f"**{escape(name_of(row))}**, n = {row['n']}",
+            markdown_table(pl.DataFrame(lines)) if lines else why_no_figures(row),
+        ]
         if grid is not None:
             rows, columns = ([answer for _, answer in side] for side in (grid.rows, grid.columns))
             cells = [
