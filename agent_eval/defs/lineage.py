@@ -12,11 +12,12 @@ from agent_eval.report.asset_pages.conversations import (
     first_turns,
     shown_first,
 )
-from agent_eval.report.asset_pages.lineage import MADE_FROM, lineage_page, ratings_page
+from agent_eval.report.asset_pages.lineage import lineage_page, ratings_page
 from agent_eval.report.links import REPORT
 from agent_eval.storage.lineage import written_by_partition
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.schema import above
 
 _RATED = ["agent_id", "methodology_version", "judge", "prompt_hash", "is_effective"]
 _SHOWN = [*_RATED, "session_id", "conversation_id", "target", "criterion", "rating_1to5", "rationale"]
@@ -25,7 +26,7 @@ _SHOWN = [*_RATED, "session_id", "conversation_id", "target", "criterion", "rati
 def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str) -> None:
     """Add section `lineage` (tables, rows, runs, judges, prompts, hashes, ratings) per partition."""
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
-    written = written_by_partition(project.store, {step: table(step) for step in MADE_FROM})
+    written = written_by_partition(project.store, {step: table(step) for step in above(name)})
     rated = project.store.read(
         table("rubric_ratings"), partitions, columns=_SHOWN if name == "composite_scores" else _RATED
     ).filter("is_effective")
