@@ -106,6 +106,3 @@ def _trends_metadata(
         "report": report_link(project, f"boards/{version}/errors.html"),
         "clusters": dg.MetadataValue.md(trends_page(clusters, compared)),
     }
-
-
-ASSETS = [clustered_failures, error_trends]

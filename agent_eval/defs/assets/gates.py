@@ -29,6 +29,3 @@ def gate_results(
     context.add_asset_metadata({"not_passed": dg.MetadataValue.md(markdown_table(red, limit=300))})
     yield from check_and_store(context, {"gate_results": rows})
     yield from gate_check_results(context, project, "gate_results", {"gate_results": rows})
-
-
-ASSETS = [gate_results]

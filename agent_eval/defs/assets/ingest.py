@@ -57,6 +57,3 @@ def transcripts(
     admitted = admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
     show_turns(context, project, admitted)
     yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)
-
-
-ASSETS = [ingest_sessions, transcripts]

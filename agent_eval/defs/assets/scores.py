@@ -202,14 +202,3 @@ def quality_summary(
     add_metadata_by_partition(context, "quality_summary", texts)
     summary = {"quality_summary": summarised(project, known, key_frame(PAIRS, context.partition_keys))}
     yield from check_and_store(context, summary, transcripts=transcripts)
-
-
-ASSETS = [
-    tool_correctness,
-    assertion_results,
-    universal_scores,
-    domain_scores,
-    composite_scores,
-    reliability,
-    quality_summary,
-]
