@@ -6,6 +6,7 @@ that ends with its exit code and passes SIGINT and SIGTERM on. Tests of kills, o
 """
 
 import atexit
+import fcntl
 import functools
 import gc
 import importlib
@@ -53,22 +54,40 @@ _OF_A_PROJECT = ("agent_eval.defs", "agent_eval.definitions", "agent_eval.comman
 
 @functools.cache
 def command() -> list[str]:
-    """Return how to start `agent-eval` in a fork; the waiting process ends with this one."""
-    folder = tempfile.mkdtemp()
-    path = str(Path(folder, "socket"))
-    started = [sys.executable, "-c", f"from benchmarks.warm import serve; serve({path!r})"]
+    """Return how to start `agent-eval` in a fork; the waiting process ends with this one.
+
+    The workers of one run of pytest share a waiting process, which ends with the process that started the workers.
+    """
+    test_run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    folder = Path(tempfile.gettempdir(), f"warm-{test_run}") if test_run else Path(tempfile.mkdtemp())
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / "socket"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _start(path, lives_with=os.getppid() if test_run else os.getpid())
+    return [sys.executable, "-S", "-E", warm_client.__file__, str(path)]
+
+
+_STARTED: list[subprocess.Popen[str]] = []
+
+
+def _start(path: Path, *, lives_with: int) -> None:
+    """Start the waiting process, and wait until it has imported everything."""
+    started = [sys.executable, "-c", f"from benchmarks.warm import serve; serve({str(path)!r}, {lives_with})"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_EVAL_")}
     server = subprocess.Popen(started, cwd=_REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
+    _STARTED.append(server)
+    if lives_with == os.getpid():
+        atexit.register(_stop, server, path.parent)
 
-    def stop() -> None:
-        server.kill()
-        server.wait()
-        shutil.rmtree(folder)
 
-    atexit.register(stop)
-    return [sys.executable, "-S", "-E", warm_client.__file__, path]
+def _stop(server: "subprocess.Popen[str]", folder: Path) -> None:
+    server.kill()
+    server.wait()
+    shutil.rmtree(folder)
 
 
 def agent_eval(cwd: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -126,9 +145,8 @@ def _open_instance() -> None:
             instance.all_logs("run")  # creates the file of a run, of which later ones are copies
 
 
-def serve(path: str) -> None:
-    """Import everything that does not depend on a project, then fork for each command, as long as the parent lives."""
-    parent = os.getppid()
+def serve(path: str, lives_with: int) -> None:
+    """Import everything that does not depend on a project, then fork for each command, as long as that process lives."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     for name in (*_LIBRARIES, *_WITHOUT_PROJECT):
         importlib.import_module(name)
@@ -154,7 +172,8 @@ def serve(path: str) -> None:
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                if os.getppid() != parent:
+                if not _lives(lives_with):
+                    shutil.rmtree(Path(path).parent, ignore_errors=True)
                     return
                 continue
             _reap()
@@ -165,6 +184,14 @@ def serve(path: str) -> None:
     arguments = _become(connection)
     sys.argv = ["agent-eval", *arguments]
     _end_with(main)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _end_with(main: Callable[[], object]) -> NoReturn:

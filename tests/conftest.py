@@ -4,12 +4,14 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from agent_eval.project import Project
+from agent_eval.tables import table
 from benchmarks.warm import remember_revisions
 
 hypothesis.settings.register_profile("shared machine", deadline=None)
@@ -22,6 +24,17 @@ remember_revisions()
 os.environ.pop(
     "COLUMNS", None
 )  # set by xdist in its workers: tables are printed as in a pipe, for 160 columns
+
+
+PROJECTS = {"sample_root", "two_agents", "judged_copy", "published_root"}
+"""Fixtures that begin with a run."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that reads a finished project is slow: it may be the one that waits for its run."""
+    if PROJECTS & set(getattr(item, "fixturenames", ())):
+        item.add_marker("slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -73,6 +86,15 @@ def sample_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two agents of the sample after a run. Read only: tests that change it make their own copy."""
     return made_once(tmp_path_factory, "two-agents", lambda root: run_sample(root, *TWO_AGENTS))
+
+
+@pytest.fixture
+def two_agents_today(two_agents: Path, tmp_path: Path) -> Path:
+    """The same after a run of today, because clusters have the dates of the run: a suite can run over midnight."""
+    made_on = Project.open(two_agents).store.read(table("error_registry"))["last_seen"].max()
+    if made_on != datetime.now(UTC).date():
+        run_sample(two_agents := tmp_path / "today", *TWO_AGENTS)
+    return two_agents
 
 
 def run_sample(root: Path, *agents: str) -> None:

@@ -172,18 +172,6 @@ def test_an_unknown_table_names_the_nearest(sample: Project) -> None:
         sample.table("leaderbord")
 
 
-@pytest.mark.slow
-def test_pass_hat_k_of_real_trials_in_five_lines(shared_data: Path, sample_copy: Path) -> None:
-    project = agent_eval.open_project(sample_copy)
-    file = shared_data / "tau1" / "airline__gpt-4o__4trials.json.gz"
-    if not file.exists():
-        pytest.skip("the file of four trials is absent")
-    agent_eval.import_file(file, agent="tau", project=project)
-    agent_eval.run_project(project, agents=["tau"], methodologies=["1.3.0"])
-    rows = project.table("reliability").filter(agent_id="tau", estimator="unbiased")
-    assert [round(x, 3) for x in rows.sort("k")["pass_hat_k"].to_list()[:4]] == [0.42, 0.273, 0.22, 0.2]
-
-
 def test_a_named_folder_wins_over_the_environment(sample_copy: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "data").mkdir(parents=True)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.project import Project
 from agent_eval.tables import table
-from tests.conftest import at_home
+from tests.conftest import at_home, made_once
 
 pytestmark = pytest.mark.slow
 
@@ -131,8 +131,11 @@ def files(folder: Path, shared_data: Path) -> Iterator[tuple[str, str, Path]]:
 
 
 @pytest.fixture(scope="module")
-def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    root = tmp_path_factory.mktemp("outcomes")
+def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project.open(made_once(tmp_path_factory, "outcomes", lambda root: make(root, shared_data)))
+
+
+def make(root: Path, shared_data: Path) -> None:
     (root / "data").mkdir()
     with at_home(root):
         codes = {}
@@ -143,7 +146,6 @@ def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         # unreadable rewards and refused records are told by the exit code
         assert codes == dict.fromkeys(AGENTS, 0) | {"between": 1, "refused": 1}
         assert CliRunner().invoke(app, ["run", *VERSION]).exit_code == 1
-        yield Project.open()
 
 
 @pytest.fixture(autouse=True)

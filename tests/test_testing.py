@@ -80,6 +80,7 @@ def files(project: Path) -> set[str]:
     return {p.name for p in (project / "data").rglob("*") if p.suffix in (".jsonl", ".yaml")}
 
 
+@pytest.mark.slow
 def test_scenarios_are_tests_with_the_reason_in_the_failure(project: Path) -> None:
     before = files(project)
     done = ran("--agent", "mine", "--junit-xml=out.xml", "data/scenarios")
@@ -95,6 +96,7 @@ def test_scenarios_are_tests_with_the_reason_in_the_failure(project: Path) -> No
     assert files(project) == before, "no session is written"
 
 
+@pytest.mark.slow
 def test_an_unknown_result_is_skipped_on_request_and_a_judge_decides_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +110,7 @@ def test_an_unknown_result_is_skipped_on_request_and_a_judge_decides_it(
     assert [*done.outcomes.values()] == ["passed"], done.text
 
 
+@pytest.mark.slow
 def test_without_an_agent_nothing_is_called_and_wrong_names_say_what_to_do(project: Path) -> None:
     assert [*ran("data/scenarios").outcomes.values()] == ["skipped"] * 4
     assert sorted(path.name for path in (project / "data").iterdir()) == ["agents.yaml", "scenarios"]

@@ -470,7 +470,9 @@ def _issue(row: dict[str, Any]) -> str:
             else f" since {row['issue_first_run']}"
         )
         so_far = f" ({row['n_clean']} of {row['n_clean_needed']} conversations)" if row["n_clean"] else ""
-        until = "" if needed is None else f"; fixed after {count_of(needed, 'run')} without it{so_far}"
+        until = (
+            "" if needed is None else f"; counts as fixed after {count_of(needed, 'run')} without it{so_far}"
+        )
         why = f"; {row['issue_reason']} since" if row["issue_reason"] else ""
         state = f"open{back}{until}{why}"
     missed, seconds, cost = row["n_goals_missed"], row["seconds"], row["cost_usd"]
@@ -479,7 +481,7 @@ def _issue(row: dict[str, Any]) -> str:
         *(() if seconds is None else (f"{seconds:,.0f} s",)),
         *(() if cost is None else (f"${cost:,.2f}",)),
     )
-    return state + (f"; its conversations: {', '.join(costs)}" if costs else "")
+    return state + (f"; in its conversations: {', '.join(costs)}" if costs else "")
 
 
 def _examples(group: list[dict[str, Any]], of_version: Sequence[str]) -> Iterator[Text]:

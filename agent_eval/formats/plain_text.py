@@ -1,7 +1,6 @@
 """Sanitise untrusted text for terminals, write counts in words, and split text into words for comparisons."""
 
 import re
-import sys
 import unicodedata
 from functools import cache
 from html import unescape
@@ -35,7 +34,7 @@ _LATIN = re.compile(
     r"(?: WITH .*)?"
 )
 """Names of Latin letters in another form, such as ø, ɡ and ɐ."""
-_MOST_LATIN = 0xABFF
+_AFTER_LATIN = "\uabff"
 _OVERRIDE = re.compile("\u202e([^\u202c\n]*)\u202c?")
 """A text that is shown from right to left, so that a reversed text looks as usual."""
 _SIGNS_IN_WORDS = re.compile(r"(?<=[^\W\d_])[@$](?=[^\W\d_])")
@@ -74,9 +73,10 @@ def folded_words(text: str) -> list[str]:
         text = _TAG.sub("", text)
     if text.isascii():
         return text.translate(_ASCII_FOLDED).split()
-    text, table = unicodedata.normalize("NFKD", text).casefold(), _folded_signs()
-    for sign in set(text) & table.keys():
-        text = text.replace(sign, table[sign])
+    text = unicodedata.normalize("NFKD", text).casefold()
+    for sign in set(text):
+        if (letter := _folded_sign(sign)) != sign:
+            text = text.replace(sign, letter)
     return _WORD.findall(text.translate(_WITHIN_WORDS))
 
 
@@ -112,12 +112,16 @@ def looks_like_id(word: str) -> bool:
 
 
 @cache
-def _folded_signs() -> dict[str, str]:
-    """Return the Latin letters of look-alike letters, and nothing for marks on letters and invisible characters."""
-    every = map(chr, range(128, sys.maxunicode + 1))
-    hidden = dict.fromkeys((c for c in every if unicodedata.category(c) in ("Cf", "Mn")), "")
-    names = ((c, _LATIN.fullmatch(unicodedata.name(c, ""))) for c in map(chr, range(128, _MOST_LATIN)))
-    return hidden | {c: match[1].lower() for c, match in names if match} | _LOOK_ALIKE
+def _folded_sign(sign: str) -> str:
+    """Return the Latin letter of a look-alike letter, nothing for a mark or an invisible character, else the sign."""
+    if sign.isascii():
+        return sign
+    if sign in _LOOK_ALIKE:
+        return _LOOK_ALIKE[sign]
+    if unicodedata.category(sign) in ("Cf", "Mn"):
+        return ""
+    latin = _LATIN.fullmatch(unicodedata.name(sign, "")) if sign < _AFTER_LATIN else None
+    return latin[1].lower() if latin else sign
 
 
 def as_letters(word: str) -> str | None:

@@ -4,9 +4,10 @@ The command and the asset both use this module, so they publish the same pages.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,27 @@ from agent_eval import __version__
 from agent_eval.formats.files import Bounds
 from agent_eval.formats.streams import Record, json_lines
 from agent_eval.project.project import Project
+from agent_eval.report.asset_pages.clusters import clusters_page, trends_page
+from agent_eval.report.asset_pages.conversations import (
+    TURN_COLUMNS,
+    conversations_page,
+    first_turns,
+    shown_first,
+)
+from agent_eval.report.asset_pages.lineage import lineage_page, ratings_page
+from agent_eval.report.asset_pages.pages import asset_page as drawn_page
+from agent_eval.report.asset_pages.pages import first_rows, page_columns
+from agent_eval.report.asset_pages.quality import MOST_ERRORS
 from agent_eval.report.html import Reader, Served, Site, Written, page_at, write_report
 from agent_eval.report.html.conversation import source_file
 from agent_eval.report.html.tables import Counter
+from agent_eval.report.links import REPORT
+from agent_eval.report.names import file_name
+from agent_eval.scores.statistics.quality import top_errors
 from agent_eval.storage.lineage import written, written_by_partition
-from agent_eval.tables import TABLES, table
+from agent_eval.tables import TABLES, Table, table
+from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.schema import MADE_FROM, above
 
 
 def publish(project: Project, folder: Path | None = None, *, version: str | None = None) -> Written:
@@ -45,7 +62,88 @@ def served_page(project: Project, path: str) -> bytes | None:
         StoreError: If the store cannot be read.
     """
     site = site_of(project, project.registry.current.version)
-    return page_at(replace(site, served=Served(_runs(project), partial(_record, project))), path)
+    return page_at(
+        replace(site, served=Served(_runs(project), partial(_record, project), partial(asset_page, project))),
+        path,
+    )
+
+
+def asset_page(project: Project, name: str, file: str) -> tuple[str, str] | None:
+    """Return the key of an asset's partition, and its page as Markdown: plots, tables, first rows, what it was made from.
+
+    Args:
+        project: The project.
+        name: The table of the asset.
+        file: The file name of the partition (`names.file_name` of its key); the result is None if there is none.
+
+    Raises:
+        StoreError: If the store cannot be read.
+    """
+    if name not in MADE_FROM:
+        return None
+    contract = table(name)
+    by = sorted(contract.partition) or ["methodology_version"]  # board history is not partitioned
+    values = {"agent_id": project.known_agents(), "methodology_version": project.registry.versions}
+    key = next((key for key in product(*(values[column] for column in by)) if file_name(*key) == file), None)
+    if key is None:
+        return None
+    partition = pl.DataFrame([dict(zip(by, key, strict=True))])
+    rows = project.store.read(contract, partition, columns=page_columns(name))
+    drawn = drawn_page(name, rows, _first_rows(project, contract, rows), project.settings.interval)
+    return "|".join(key), "\n\n".join([drawn, *_further_sections(project, name, partition, rows)])
+
+
+def _first_rows(project: Project, contract: Table, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the first of these rows with all columns of the table."""
+    first = first_rows(contract, rows)
+    key = [*contract.key]
+    known = [column for column in key if not first[column].null_count()]
+    full = project.store.read(contract, first.select(known).unique())
+    return first.select(key).join(full, on=key, nulls_equal=True, maintain_order="left").select(full.columns)
+
+
+def _further_sections(
+    project: Project, name: str, partition: pl.DataFrame, rows: pl.DataFrame
+) -> Iterator[str]:
+    """Yield the sections of a page that read other tables: conversations, errors, ratings and lineage."""
+    read = project.store.read
+    if name == "transcripts":
+        shown = shown_first(rows)
+        turns = read(table("turns"), first_turns(shown), columns=TURN_COLUMNS)
+        yield f"## Conversations\n\n{conversations_page(shown, turns)}"
+    if name == "quality_summary":
+        errors = top_errors(read(table("error_clusters"), partition), MOST_ERRORS)
+        yield f"## Errors\n\n{clusters_page(errors) if errors.height else 'no failure was found'}"
+    if name == "error_trends":
+        yield f"## Clusters\n\n{trends_page(read(table('error_clusters'), partition), rows)}"
+    if name in ("leaderboard", "composite_scores"):
+        ratings = read(table("rubric_ratings"), partition).filter("is_effective")
+        if name == "composite_scores":
+            report = project.settings.report_url or REPORT
+            yield f"## Lowest ratings\n\n{ratings_page(ratings, report)}"
+        yield f"## Lineage\n\n{_lineage(project, name, partition, ratings)}"
+
+
+def _lineage(project: Project, name: str, partition: pl.DataFrame, ratings: pl.DataFrame) -> str:
+    written_here = written_by_partition(project.store, {step: table(step) for step in above(name)})
+    key = partition.row(0, named=True)
+    of_key = pl.all_horizontal(pl.col(c).eq(v) | pl.col(c).is_null() for c, v in key.items())
+    judged = ratings.group_by("judge").agg(
+        n_ratings=pl.len(),
+        n_prompts=pl.col("prompt_hash").drop_nulls().n_unique(),
+        prompt_hash=pl.col("prompt_hash").min(),
+    )
+    methodology = project.registry.get(key["methodology_version"])
+    pairs = [AgentVersion(*row) for row in ratings.select(AgentVersion._fields).unique().iter_rows()]
+    models = {" + ".join(spec.models) for spec in project.judge_specs(pairs).values()}
+    facts = {
+        "methodology": methodology.version,
+        "rubrics and tests, hash": methodology.rubric_hash,
+        "weights and penalties, hash": methodology.scoring_hash,
+        "metrics, hash": project.metrics.hash,
+        "judge models": ", ".join(sorted(models)) or "none",
+    }
+    return lineage_page(name, written_here.filter(of_key), judged.sort("judge"), facts)
 
 
 def _runs(project: Project) -> dict[str, dict[str, str]]:

@@ -16,6 +16,11 @@ def partition_page(asset: str, *key: str) -> str:
     return f"/assets/{asset}?view=partitions&partition={quote('|'.join(key), safe='')}"
 
 
+def asset_page(table: str, *key: str) -> str:
+    """Return the link to the page of an asset's partition, which only `agent-eval ui` serves."""
+    return f"{REPORT}/{Paths('').asset(table, *key)}"
+
+
 def run_page(run_id: str) -> str:
     """Return the link to a run."""
     return f"/runs/{quote(run_id, safe='')}"

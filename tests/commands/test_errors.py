@@ -237,6 +237,7 @@ def test_pages_show_severity_counts_trend_and_examples_and_keep_transcripts_iner
     assert "new: new 0.0 → 9.0, q 0.4 (may be chance)" in trends_page(rows, compared).replace("\\", "")
 
 
+@pytest.mark.slow
 def test_33_of_33_proposed_merges_are_listed_accepted_and_undone_by_one_command_each(
     project: Project,
 ) -> None:

@@ -10,27 +10,23 @@ from agent_eval.commands.setup.forget import NotStoredError
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.tables.schema import TABLES
-from tests.commands.conftest import AGENT, Model, invoke
+from tests.commands.conftest import MARK, Model, first_session, invoke
 
 pytestmark = pytest.mark.slow
-MARK = "zyxw-planted-text"
 
 
 def test_nothing_of_a_forgotten_conversation_remains_and_no_other_answer_is_asked_again(
-    root: Path, model: Model
+    judged_copy: Path, model: Model
 ) -> None:
-    [file, *_] = sorted((root / "data" / "sessions" / AGENT).glob("*/conversations.jsonl"))
+    root = judged_copy
+    file = first_session(root)
     lines = file.read_text().splitlines()
     first = json.loads(lines[0])
-    first["messages"][0]["content"] += f" {MARK}"
-    file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
-    asked = ("run", "--methodology", "1.3.0", "--judge", "some/model")
-    invoke(*asked)
+    assert MARK in lines[0]
     invoke("report")
     invoke("store", "backup", str(root / "copy.duckdb"))
     gone = first["conversation_id"]
     before = Project.open().table("judge_cache")
-    model.n_asked()
 
     with pytest.raises(NotStoredError):
         invoke("store", "forget", "no-such", "--yes")
@@ -50,7 +46,7 @@ def test_nothing_of_a_forgotten_conversation_remains_and_no_other_answer_is_aske
     assert 0 < kept.height < before.height
     assert model.n_asked() == 0
 
-    invoke(*asked)
+    invoke("run", "--methodology", "1.3.0", "--judge", "some/model")
     after = Project.open().store.read(table("judge_cache"))
     new = after.join(kept, on="cache_key", how="anti")
     assert set(new["metric"].str.slice(0, 1)) <= {"U"}  # its session is another one now

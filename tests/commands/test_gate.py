@@ -211,7 +211,6 @@ def test_declared_outcomes_need_no_judge(
         ('metrics = ["goal_completion"]', 0),  # declared outcomes answer everything
         ('metrics = ["goal_completion"]\n[gates.overall]\ngoal_completion = 1', 0),
         ('metrics = ["goal_completion"]\n[gates]\nsilent_turns = 0', 2),  # asked for, and nobody looks
-        ("", 2),  # the questions wait for a judge
     ):
         (root / "agent_eval.toml").write_text(settings)
         if "[gates" not in settings:  # gates are evaluated on what is stored

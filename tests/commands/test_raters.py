@@ -16,7 +16,7 @@ from agent_eval.project import Project
 
 pytestmark = pytest.mark.slow
 
-LUMEN, SESSION, VERSION = "lumen-support", "lumen-2026-04-b", "1.3.0"
+HARBOR, SESSION, VERSION = "harbor-desk", "harbor-2026-04", "1.3.0"
 
 
 def rate(root: Path, *rows: tuple[str, str, str, str]) -> None:
@@ -24,12 +24,12 @@ def rate(root: Path, *rows: tuple[str, str, str, str]) -> None:
     lines = [",".join((*COLUMNS, "role"))]
     for target, rating, rater, role in rows:
         place = f"{SESSION},," if target.startswith("U") else f",{SESSION}-D2,0"
-        lines.append(f"{LUMEN},{place},{VERSION},{target},,{rating},,,{rater},,{role}")
+        lines.append(f"{HARBOR},{place},{VERSION},{target},,{rating},,,{rater},,{role}")
     (root / "data" / "ratings" / "two.csv").write_text("\n".join(lines) + "\n")
 
 
 def board_row(project: Project) -> dict[str, Any]:
-    return next(row for row in board_of(project, VERSION).to_dicts() if row["agent_id"] == LUMEN)
+    return next(row for row in board_of(project, VERSION).to_dicts() if row["agent_id"] == HARBOR)
 
 
 def made_stale() -> tuple[set[str], set[str]]:
@@ -42,23 +42,29 @@ def made_stale() -> tuple[set[str], set[str]]:
 
 
 def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
-    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+    two_agents_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = board_row(Project.open())
+    was = (
+        Project.open()
+        .table("rubric_ratings")
+        .filter(agent_id=HARBOR, methodology_version=VERSION, target="U3")
+    )
+    (recorded,) = was["rating_1to5"]
     differing = [("U3", "4", "anna", ""), ("U3", "2", "ben", ""), ("helpfulness", "1", "anna", "")]
-    rate(sample_copy, *differing, ("helpfulness", "5", "ben", "rater"))
-    assert run(Project.open(), [LUMEN], [VERSION]).exit_code == 0
+    rate(two_agents_copy, *differing, ("helpfulness", "5", "ben", "rater"))
+    assert run(Project.open(), [HARBOR], [VERSION]).exit_code == 0
     row = board_row(Project.open())
     turn = f"helpfulness of turn 0 of {SESSION}-D2 (anna 1, ben 5)"
     assert (row["status"], row["rank"], row["composite_exact"]) == ("provisional", None, None)
-    assert row["missing"] == [f"U3 (session {SESSION}): disputed (anna 4, ben 2)"]
+    assert row["missing"] == ["U3: disputed (anna 4, ben 2)"]
     assert row["disputed"] == [f"U3 of session {SESSION} (anna 4, ben 2)", turn]
     console = Console(width=300, file=io.StringIO(), record=True)
     project = Project.open()
     print_board(console, board_of(project, VERSION), project.registry.get(VERSION), project.registry)
-    explain(project, console, agent_id=LUMEN, version=VERSION, score="composite", as_json=False)
+    explain(project, console, agent_id=HARBOR, version=VERSION, score="composite", as_json=False)
     text = console.export_text()
-    assert f"Lumen Support is disputed: U3 of session {SESSION} (anna 4, ben 2); {turn}" in text
+    assert f"Harbor Desk is disputed: U3 of session {SESSION} (anna 4, ben 2); {turn}" in text
     assert f"disputed: {turn}" in text
     assert "not counted: 2 by human (ben)" in text
 
@@ -66,17 +72,17 @@ def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
     assert made_stale() == (set(), set())
     monkeypatch.setenv("AGENT_EVAL_RATER_RULE", "median")
     everyone = {*Project.open().known_agents()}  # their gates read the calibration of the version
-    assert made_stale() == ({LUMEN}, everyone)
-    run(Project.open(), [LUMEN], [VERSION])
+    assert made_stale() == ({HARBOR}, everyone)
+    run(Project.open(), [HARBOR], [VERSION])
     decided = board_row(Project.open())
     assert (decided["status"], decided["disputed"], decided["missing"]) == ("published", [], [])
-    # U3 of one session in three fell from the recorded 4 to 2: 0.40 × 100 / 30 × 2 / 3
-    assert before["composite_score"] - decided["composite_score"] == pytest.approx(40 / 30 * 2 / 3)
+    # U3 fell from the recorded rating to 2: 0.40 × 100 / 30 for each point
+    assert before["composite_score"] - decided["composite_score"] == pytest.approx(40 / 30 * (recorded - 2))
 
     # without the setting an adjudicator decides
     monkeypatch.delenv("AGENT_EVAL_RATER_RULE")
-    rate(sample_copy, *differing, ("U3", "4", "dora", "adjudicator"))
-    run(Project.open(), [LUMEN], [VERSION])
+    rate(two_agents_copy, *differing, ("U3", str(recorded), "dora", "adjudicator"))
+    run(Project.open(), [HARBOR], [VERSION])
     settled = board_row(Project.open())
     assert (settled["status"], settled["disputed"]) == ("published", [])
     assert settled["composite_exact"] == before["composite_exact"]

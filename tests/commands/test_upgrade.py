@@ -40,13 +40,14 @@ def board() -> dict[str, object]:
     return row.select(columns).row(0, named=True)
 
 
-@pytest.mark.parametrize("n_repeats", [1, 2])
 def test_a_capped_run_after_an_upgrade_keeps_the_row_of_the_board_marked_until_the_rest_is_asked(
-    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch, n_repeats: int
+    judged_copy: Path, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (root / "agent_eval.toml").write_text(f"judge_repeats = {n_repeats}\n")
-    assert run()[0] == 0
-    before, n_asked = board(), model.n_asked()
+    """Answers of repeats: tests/metrics/test_earlier.py."""
+    before, n_asked = (
+        board(),
+        Project.open().store.read(_CACHE).filter(pl.col("is_recorded").is_null()).height,
+    )
     n_reworded = reword_the_stored_answers(monkeypatch)
     assert n_reworded > 20
     code, said = run("--max-calls", "2")

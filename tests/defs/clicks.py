@@ -36,6 +36,14 @@ def shown(page: "Page", name: str) -> "Locator":
     return row.get_by_text("[Show Markdown]").first
 
 
+def open_page(page: "Page") -> None:
+    """Open the page of the partition; the UI opens links of metadata in a window of their own."""
+    row = page.locator("tr", has=page.get_by_text("page", exact=True))
+    address = row.get_by_role("link").first.get_attribute("href")
+    assert address
+    page.goto(address if "://" in address else f"{page.url.partition('/assets/')[0]}{address}")
+
+
 def six_clicks_lead_from_a_row_of_the_board_to_the_judged_turn_the_judge_and_the_source_line(
     ui: Ui, page: "Page"
 ) -> None:
@@ -52,9 +60,9 @@ def six_clicks_lead_from_a_row_of_the_board_to_the_judged_turn_the_judge_and_the
     click(shown(page, "board"))
     click(page.get_by_role("dialog").get_by_role("link", name="Lumen Support"))  # its composite
     page.wait_for_url("**/assets/composite_scores?**lumen-support**1.3.0**")
-    click(shown(page, "ratings"))
-    dialog = page.get_by_role("dialog")
-    row = dialog.locator("tr", has_text="the arrival date of A-2291 was known and not passed on")
+    open_page(page)
+    clicks += 1
+    row = page.locator("tr", has_text="the arrival date of A-2291 was known and not passed on")
     click(row.get_by_role("link", name="D2 completeness"))
     page.wait_for_url("**/report/conversations/lumen-support-*/lumen-2026-04-*-d2-*.html")
     words = page.get_by_text("the arrival date of A-2291 was known and not passed on").first
@@ -75,8 +83,8 @@ def six_clicks_lead_from_a_row_of_the_board_to_the_judged_turn_the_judge_and_the
 
 def the_run_that_wrote_a_table_is_a_link_and_the_origin_of_a_column_is_named(ui: Ui, page: "Page") -> None:
     page.goto(f"http://127.0.0.1:{ui.port}/assets/leaderboard?view=partitions&partition=1.3.0")
-    shown(page, "lineage").click()
-    page.get_by_role("dialog").locator("a[href^='/runs/']").first.click()
+    open_page(page)
+    page.locator("a[href^='/runs/']").first.click()
     page.wait_for_url("**/runs/**")
     page.goto(f"http://127.0.0.1:{ui.port}/assets/leaderboard?view=overview")
     page.get_by_text("(from composite_scores.composite_exact)").first.wait_for()

@@ -11,12 +11,14 @@ import pytest
 
 from agent_eval.commands.run import run
 from agent_eval.definitions import defs
+from agent_eval.defs import io_manager
 from agent_eval.defs.launch import Launch, dagster_home
 from agent_eval.formats.spill import Spilled
 from agent_eval.project import Project
 from agent_eval.project.fingerprints import rows_fingerprints
 from agent_eval.tables import table
 from agent_eval.tables.schema import shape_of
+from tests.defs.io_events import Event, n_of, of_each_run, recorded, repeated_reads
 from tests.defs.stale_keys import stale
 from tests.defs.test_live import edit_a_session, rate
 
@@ -69,6 +71,14 @@ def has_place_of(agent: str, asset: str, first_and_last: list[str]) -> bool:
     )
 
 
+def check_reads(events: list[Event]) -> None:
+    """A small input is read once until its table is written."""
+    assert n_of("read", events) < n_of("input", events)
+    runs = of_each_run(events)
+    assert len(runs) > 1
+    assert [read for of_run in runs for read in repeated_reads(of_run)] == []
+
+
 @pytest.mark.slow
 def test_each_change_is_computed_as_far_as_it_reaches_and_no_partition_twice(
     two_agents_copy: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,7 +102,10 @@ def test_each_change_is_computed_as_far_as_it_reaches_and_no_partition_twice(
             (a, k) for a in by_command for k in by_command[a]
         }, names
         launched.clear()
-        run(Project.open())
+        with recorded(monkeypatch) as events:
+            run(Project.open())
+        if names != ["a comment"]:  # after which nothing is read
+            check_reads(events)
         for name in names:
             _, agent, computed, kept = EDITS[name]
             assets = {a for a, *places in launched if not agent or has_place_of(agent, a, places)}
@@ -101,6 +114,7 @@ def test_each_change_is_computed_as_far_as_it_reaches_and_no_partition_twice(
         assert len({*launched}) == len(launched), names
         assert stale() == ({}, {}), names
 
+    monkeypatch.setattr(io_manager, "_KEPT_INPUT", -1)
     edit_a_session(two_agents_copy)  # and by hand, before a sensor saw the edit
     with dg.DagsterInstance.from_config(str(dagster_home(two_agents_copy))) as instance:
         made = defs.resolve_implicit_global_asset_job_def().execute_in_process(
@@ -112,7 +126,9 @@ def test_each_change_is_computed_as_far_as_it_reaches_and_no_partition_twice(
     by_dagster, by_command = stale()
     assert {"transcripts", "turn_judgments", "composite_scores"} <= by_dagster.keys() <= by_command.keys()
     assert not {*INGESTED, "universal_scores"} & by_dagster.keys()
-    run(Project.open())
+    with recorded(monkeypatch) as events:
+        run(Project.open())
+    assert n_of("read", events) == n_of("input", events) > 0  # a large input is not kept
     shutil.rmtree(dagster_home(two_agents_copy))  # another home: what is stored is not stale there either
     assert stale() == ({}, {})
 

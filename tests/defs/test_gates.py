@@ -81,9 +81,7 @@ def test_a_red_check_stays_red_until_its_own_cause_is_gone(sample_copy: Path) ->
     before = outcomes(sample_copy)
     assert not all(before.values())
     sessions = sample_copy / "data" / "sessions"
-    shutil.copytree(sessions / "quill-help", sessions / "quill-new")
-    run(Project.open())
-    assert outcomes(sample_copy) == before
+    shutil.copytree(sessions / "quill-help", sessions / "quill-new")  # an agent more turns no check
     allowed = ""
     for agent, others in (("pilot-chat", "relay-bot"), ("relay-bot", "")):  # the two whose errors are red
         assert agent in why_errors_are_red(sample_copy)
@@ -92,6 +90,8 @@ def test_a_red_check_stays_red_until_its_own_cause_is_gone(sample_copy: Path) ->
         run(Project.open())
         assert agent not in why_errors_are_red(sample_copy)
         assert others in why_errors_are_red(sample_copy)
+        if others:
+            assert outcomes(sample_copy) == before
     after = outcomes(sample_copy)
     moved = {name for name in before if after[name] != before[name]}
     assert moved == {"gate_results.errors", "error_clusters.errors"}

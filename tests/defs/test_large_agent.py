@@ -9,19 +9,11 @@ import pytest
 from agent_eval.commands.run import run
 from agent_eval.formats import spill
 from benchmarks.compare_stores import differing
-from tests.conftest import at_home, copy_sample
+from tests.conftest import TWO_AGENTS, at_home, copy_sample
 
-AGENTS = ("quill-help", "relay-bot")  # eight conversations, more than a run takes for both versions, and two
-VERSIONS = ("1.2.0", "1.3.0")
+N_AT_ONCE = 16  # conversations of a run: fewer than one agent has under all versions
 JUDGED = ("turn_judgments", "conversation_judgments")
 pytestmark = pytest.mark.slow
-
-
-def ran(root: Path, settings: str) -> None:
-    copy_sample(root, *AGENTS)
-    (root / "agent_eval.toml").write_text(settings)
-    with at_home(root) as project:
-        assert run(project, versions=VERSIONS).exit_code == 0
 
 
 def shown(root: Path) -> dict[tuple[str, str], object]:
@@ -40,9 +32,10 @@ def shown(root: Path) -> dict[tuple[str, str], object]:
     return found
 
 
-def test_tables_and_pages_are_the_same_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    ran(whole, "")
+def test_tables_and_pages_are_the_same_in_parts(
+    two_agents_today: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, parts = two_agents_today, tmp_path / "parts"
     folders: list[Path] = []
     real = spill._temporary_folder
 
@@ -53,7 +46,10 @@ def test_tables_and_pages_are_the_same_in_parts(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(spill, "IN_MEMORY", 0)
     monkeypatch.setattr(spill, "_temporary_folder", counted)
-    ran(parts, "max_conversations_per_run = 8\n")
+    copy_sample(parts, *TWO_AGENTS)
+    (parts / "agent_eval.toml").write_text(f"max_conversations_per_run = {N_AT_ONCE}\n")
+    with at_home(parts) as project:
+        assert run(project).exit_code == 0
     assert differing(whole, parts) == []
     assert shown(whole) == shown(parts)
     assert folders

@@ -1,5 +1,7 @@
 """Every asset says what it is; after a run its page shows how many rows there are, and what is in them."""
 
+import re
+import statistics
 from io import StringIO
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
 from agent_eval.gates import INPUTS as GATE_INPUTS
 from agent_eval.project import Project
 from agent_eval.project.report import served_page
+from agent_eval.report.asset_pages.pages import PREVIEW_BYTES, PREVIEWED
 from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
 from tests.conftest import REPOSITORY, at_home
 
@@ -51,9 +54,10 @@ def test_every_asset_says_what_it_is_whose_it_is_and_what_its_columns_mean(key: 
         assert all(column.description for column in columns)
 
 
-def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_own_partition(
+def test_after_a_run_every_event_is_small_and_its_page_shows_the_rows_of_its_own_partition(
     sample_root: Path,
 ) -> None:
+    sizes = []
     with at_home(sample_root) as project, dg.DagsterInstance.get() as instance:
         current = project.registry.current.version
         for key in KEYS:
@@ -62,6 +66,7 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             event = instance.get_latest_materialization_event(key)
             assert event is not None, key
             assert event.asset_materialization is not None, key
+            sizes.append(len(dg.serialize_value(event)))
             shown = event.asset_materialization.metadata
             if partitions_of(GRAPH.get(key).partitions_def).endswith(
                 "version"
@@ -82,12 +87,18 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
                 )  # since when the worst error occurs
             n_rows = shown["dagster/partition_row_count"].value
             assert isinstance(n_rows, int), key
-            assert (shown["preview"].value == "no rows") == (n_rows == 0), key
-            texts = [v.value for v in shown.values() if isinstance(v, dg.MarkdownMetadataValue)]
-            parts = [part for text in texts for part in text.split("\n\n")]
-            assert key != dg.AssetKey("transcripts") or "agent\\_message" in str(shown["conversations"].value)
-            assert not n_rows or any("| --- |" in part or "](data:image/svg" in part for part in parts), key
-            assert all(len(part) < 8_192 for part in parts if "](data:image/svg" in part), key
+            preview = str(shown["preview"].value) if "preview" in shown else ""
+            assert ("preview" in shown) == (key.path[-1] in PREVIEWED), key
+            assert len(preview.encode()) <= PREVIEW_BYTES, key
+            assert not preview or (preview == "no rows") == (n_rows == 0), key
+            page = (served_page(project, str(shown["page"].value).removeprefix("/report/")) or b"").decode()
+            assert str(event.asset_materialization.partition) in page, key
+            assert ("<p>no rows</p>" in page) or n_rows, key
+            assert not n_rows or "<td>" in page, key
+            assert key != dg.AssetKey("transcripts") or "agent_message" in page
+            drawings = re.findall(r'src="data:image/svg[^"]+"', page)
+            assert all(len(drawing) < 8_192 for drawing in drawings), key
+    assert statistics.mean(sizes) < 4_500
 
 
 def test_the_graph_as_data_is_that_of_dagster() -> None:

@@ -155,6 +155,7 @@ _TYPES = {
 }
 
 
+@functools.cache
 def _column_groups() -> dict[str, list[tuple[str, str, str]]]:
     """The groups of columns that at least two tables have whole, the largest first."""
     groups = {b.name: [*map(_described, b.columns.values())] for b in DECLARED.values() if not b.is_table}
@@ -175,6 +176,7 @@ def _parts(
     return contained, columns
 
 
+@functools.cache
 def _shared() -> set[tuple[str, str, str]]:
     """The columns that at least two tables declare with one type and meaning."""
     counts = Counter(_described(column) for t in TABLES.values() for column in t.columns)

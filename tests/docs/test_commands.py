@@ -33,6 +33,7 @@ NOT_RUN = {
     "agent-eval run --judge openai/gpt-4o-mini --judge anthropic": "needs two providers; ensembles: tests/judge",
     "agent-eval run --judge MODEL": "needs a judge model; tests/report/test_sheets_browser.py makes and labels a sheet",
     "agent-eval labels import labels-": "needs a labelled sheet; tests/report/test_sheets_browser.py has one",
+    "agent-eval run --agent quill-help --methodology 1.3.0 --judge openai/gpt-4o-mini --max-cost 2": "add-a-metric.md runs the same command with the same options",
     "curl -H": "needs a running UI; tests/defs/test_live.py has one",
     "agent-eval init my-benchmark --benchmark": "needs a judge model; tests/simulate/test_suites.py runs init and simulate",
     "pytest --agent my-agent": "needs an agent; tests/test_testing.py runs it",

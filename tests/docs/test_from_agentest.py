@@ -146,9 +146,9 @@ class Ran:
         }
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    root = tmp_path_factory.mktemp("agentest")
+@pytest.fixture
+def ran(tmp_path: Path) -> Iterator[Ran]:
+    root = tmp_path
     with serving() as server, mock_judge() as judge, pytest.MonkeyPatch.context() as patch:
         judge.reset(latency_ms=0, fail_rate=0)
         for name, value in {**judge.environment, "SHOP_KEY": "sk-shop-0123456789"}.items():
@@ -277,6 +277,7 @@ def test_every_row_is_tried() -> None:
     assert [there for there, _ in ROWS] == list(TRIED)
 
 
-@pytest.mark.parametrize("there", TRIED)
-def test_the_counterpart_in_each_row_does_what_it_says(ran: Ran, there: str) -> None:
-    assert TRIED[there](ran), (there, ran.asserted(), ran.gates("threshold"), ran.gates("errors"))
+@pytest.mark.slow
+def test_the_counterpart_in_each_row_does_what_it_says(ran: Ran) -> None:
+    failed = [there for there, does in TRIED.items() if not does(ran)]
+    assert failed == [], (ran.asserted(), ran.gates("threshold"), ran.gates("errors"))

@@ -1,19 +1,17 @@
 """docs/howto/from-fair-forge.md names every parameter and result of the source, and each counterpart exists."""
 
 import importlib
-import json
 import re
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import typer
 
-from agent_eval import open_project
 from agent_eval.cli import app
+from agent_eval.scores.reliability.attempts import InteractionPass
 from agent_eval.settings import Settings
 from agent_eval.tables import table
-from benchmarks.warm import agent_eval
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/howto/from-fair-forge.md").read_text(encoding="utf-8")
@@ -68,32 +66,8 @@ def test_the_blocks_of_the_page_run() -> None:
         exec(compile(block, "from-fair-forge.md", "exec"), names)
 
 
-def test_a_data_set_is_scored_without_a_judge_and_its_columns_are_printed(tmp_path: Path) -> None:
-    (text,) = re.findall(r"<<'JSON'\n(.*?)\nJSON", PAGE, flags=re.DOTALL)
-    conversation = json.loads(text)
-    conversation[0]["conversation"] *= 2
-    wrong = conversation[0]["conversation"][1] = json.loads(json.dumps(conversation[0]["conversation"][0]))
-    wrong["agentic"] = {"tools_used": [{"tool_name": "add", "parameters": {"a": 15, "b": 1}, "step": 2}]}
-    (tmp_path / "dataset.json").write_text(json.dumps(conversation))
-
-    def run(*arguments: str) -> str:
-        done = agent_eval(tmp_path, *arguments, AGENT_EVAL_TOOL_PROFILE="fair-forge")
-        assert done.returncode in (0, 1, 2), done.stderr
-        return done.stdout
-
-    run("init", ".")
-    run("import", "fair-forge", "dataset.json", "--agent", "my-agent")
-    run("run")
+def test_the_columns_that_the_page_names_are_those_of_the_command() -> None:
+    """The page's commands run in test_commands.py; their figures: tests/scores/test_fair_forge.py."""
     listed = {name for _, here in ROWS if "--json" in here for name in re.findall(r"`(\w+)`", here)}
-    for estimator in ("plug_in", "bayesian"):
-        shown = run("reliability", "--interactions", "-k", "3", "--estimator", estimator, "--json")
-        (row,) = json.loads(shown)
-        assert listed <= set(row)
-        assert (row["n_interactions"], row["n_interactions_correct"]) == (2, 1)
-    scores = open_project(tmp_path).table("tool_correctness").filter(methodology_version="1.3.0")
-    columns = ("selection", "parameters", "sequence", "utilisation", "overall", "is_correct")
-    # of the second call, one of two parameters is right, its position is right, and no use is declared
-    assert scores.sort("turn_index").select(columns).rows() == [
-        (1.0, 1.0, 1.0, 1.0, 1.0, True),
-        (1.0, 0.5, 1.0, 0.0, 0.625, False),
-    ]
+    assert listed <= {field.name for field in fields(InteractionPass)}
+    assert {"k", "interaction_pass_hat_k_low"} <= listed

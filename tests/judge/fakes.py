@@ -128,7 +128,7 @@ class JsonHandler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(server: ThreadingHTTPServer) -> Iterator[str]:
     """The address of the server, which runs in a thread of its own."""
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

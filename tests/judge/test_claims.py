@@ -151,12 +151,9 @@ def test_only_the_open_questions_of_a_call_are_asked() -> None:
     assert late.names_asked == [{"helpfulness"}]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("error", [GONE, DOWN], ids=["connection", "server"])
-def test_questions_that_a_worker_could_not_get_answered_are_free_for_others(
-    error: CallError, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0)
+def test_questions_that_a_worker_could_not_get_answered_are_free_for_others(error: CallError) -> None:
     shared, next_one = Shared(), ScriptedClient()
     worker(ScriptedClient(always=error), shared).answers(SEQUENCES, NOTHING)
     assert shared.claims == {}

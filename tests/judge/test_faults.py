@@ -1,4 +1,4 @@
-"""Whatever a provider replies costs at most that one call: 8 calls, one of which gets a fault."""
+"""Whatever a provider replies costs at most that one call: four calls, one of which gets a fault."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from benchmarks.fault_server import FAULTS, MARK, ODD_BUT_GOOD, FaultServer, fau
 from tests.judge.fakes import Kept
 from tests.judge.test_requests import questions, talk
 
-N_CALLS = 8
+N_CALLS = 4
 TIMEOUT_S = 0.6
 REFUSED = {"refusal"}
 TRUNCATED = {"cut off by length"}
@@ -43,7 +43,7 @@ def server(started: FaultServer, monkeypatch: pytest.MonkeyPatch) -> FaultServer
 
 
 def judged(kept: Kept, timeout_s: float = TIMEOUT_S) -> AnswersByQuestion:
-    texts = [MARK if number == 5 else f"Call {number}" for number in range(1, N_CALLS + 1)]
+    texts = [MARK if number == 3 else f"Call {number}" for number in range(1, N_CALLS + 1)]
     sequences = [QuestionSequence(questions(talk(text), [HELPFULNESS])) for text in texts]
     runtime = JudgeRuntime(
         lambda model: LiteLLMClient(model, timeout_s=timeout_s, max_reply_mb=4),

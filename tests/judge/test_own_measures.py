@@ -83,7 +83,7 @@ def test_a_cap_leaves_the_rest_unscored_and_the_next_run_goes_on() -> None:
     assert rest.names_asked == [{"effort"}]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
 def test_without_a_model_it_needs_one_and_an_outage_is_the_judges() -> None:
     lost = ScriptedClient(always=CallError("connection", "refused"))
     unsure = ScriptedClient(answers={"tone": "none of these"})

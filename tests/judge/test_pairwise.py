@@ -108,7 +108,7 @@ def test_a_verdict_that_is_none_is_lost_and_no_tie(label: object) -> None:
     assert {one.reason for one in found.lost} == {"parse_failure"}
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
 def test_an_outage_loses_every_verdict_with_its_reason() -> None:
     found = compare(ScriptedClient(always=CallError("connection", "refused")), Kept())
     assert found.verdicts["winner"].null_count() == 6

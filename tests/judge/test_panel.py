@@ -233,6 +233,7 @@ def test_progress_tells_rate_cost_and_time_left() -> None:
     assert progress.line().endswith("100 calls made by other workers, 3 s left")
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     ("client", "budget", "n_made"),
     [

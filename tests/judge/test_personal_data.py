@@ -129,6 +129,7 @@ def test_names_and_personal_data_do_not_break_each_other_and_quotes_hold_in_the_
     assert not Transcript(turns).holds(quote)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["a", "a.", "a'", "1 ", "1", "DE89 ", "a@", "a@b.", "+1 ", "0", "(0", "[email ", "-1"]
 )

@@ -42,13 +42,14 @@ def test_an_earlier_answer_counts_only_if_it_is_kept_and_only_without_a_newer_on
 ) -> None:
     (tmp_path / "data").mkdir()
     project = Project.open(tmp_path)
-    project.store.upsert(table("judge_cache"), table("judge_cache").frame(rows), run_id="r")
+    repeats = [row | {"repeat": 2, "cache_key": f"{row['cache_key']}, again"} for row in rows]
+    project.store.upsert(table("judge_cache"), table("judge_cache").frame([*rows, *repeats]), run_id="r")
     for keeps, expected in ((False, asked), (True, kept)):
         cache = type(project.answers)(project.beside_store, keeps).find([NOW])
-        found = answers_of(cache, "m", {}).get(NOW)
-        assert (
-            None if found is None else (getattr(found, "rating_1to5", None), found.earlier_profile)
-        ) == expected
+        for repeat in range(3):
+            found = answers_of(cache, "m", {}, repeat=repeat).get(NOW)
+            given = None if found is None else (getattr(found, "rating_1to5", None), found.earlier_profile)
+            assert given == (None if repeat == 1 else expected)
 
 
 def test_every_earlier_wording_differs_from_todays_and_labels_of_people_keep_their_weight() -> None:

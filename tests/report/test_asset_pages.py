@@ -16,7 +16,7 @@ from agent_eval.report.asset_pages.conversations import (
     first_turns,
     shown_first,
 )
-from agent_eval.report.asset_pages.pages import MOST_ON_BOARD, asset_pages
+from agent_eval.report.asset_pages.pages import MOST_ON_BOARD, PREVIEW_BYTES, asset_page, partition_figures
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
@@ -28,10 +28,7 @@ def test_the_page_of_a_composite_draws_the_interval_of_its_board(interval: Inter
     scores = table("composite_scores").frame(
         [sessions("a", [78.0, 79.0, 80.0, 81.0, 82.0], session_ids=list("abcde"))]
     )
-    (page,) = asset_pages(
-        "composite_scores", scores, scores.select("methodology_version", "agent_id"), interval
-    )
-    data = re.search(r"base64,([A-Za-z0-9+/=]+)", page.texts["page"])
+    data = re.search(r"base64,([A-Za-z0-9+/=]+)", asset_page("composite_scores", scores, scores, interval))
     assert data is not None
     board = leaderboard(scores, table("agents").empty(), table("reliability").empty(), None, interval)
     low, high = board.select("low", "high").row(0)
@@ -91,7 +88,7 @@ def judgments() -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 5])
-def test_pages_of_rows_in_files_are_those_of_rows_in_memory(
+def test_figures_of_rows_in_files_are_those_of_rows_in_memory(
     n_parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spill, "IN_MEMORY", 0)
@@ -100,8 +97,8 @@ def test_pages_of_rows_in_files_are_those_of_rows_in_memory(
     size = -(-rows.height // n_parts)
     cut = ({"rows": rows.slice(start, size)} for start in range(0, rows.height, size))
     with spill.spilled(cut) as given:
-        found = list(asset_pages("turn_judgments", given["rows"], partitions))
-    assert found == list(asset_pages("turn_judgments", rows, partitions))
+        found = list(partition_figures("turn_judgments", given["rows"], partitions))
+    assert found == list(partition_figures("turn_judgments", rows, partitions))
     priced, unpriced = (page.figures for page in found)
     assert priced == {
         "n_prompts_answered": 6, "n_tokens_in": 120, "n_tokens_out": 12, "cost_usd": 9.0, "n_unscored": 3
@@ -111,11 +108,24 @@ def test_pages_of_rows_in_files_are_those_of_rows_in_memory(
 
 def test_the_first_figures_of_a_board_are_its_answer_and_its_scores(sample: Project) -> None:
     board = sample.table("leaderboard").filter(methodology_version="1.3.0")
-    (shown,) = asset_pages("leaderboard", board, board.select("methodology_version").unique())
+    (shown,) = partition_figures("leaderboard", board, board.select("methodology_version").unique())
     assert list(shown.figures) == ["answer", "scores"]
     assert str(shown.figures["answer"]).startswith("Lumen Support leads customer_service_v1 by 22.3 points")
     assert "customer_service_v1: 1 Lumen Support 92.3 (71.7–97.6) · " in str(shown.figures["scores"])
     many = pl.concat([board.filter(rank=1)] * 9)
-    (shown,) = asset_pages("leaderboard", many, many.select("methodology_version").unique())
+    (shown,) = partition_figures("leaderboard", many, many.select("methodology_version").unique())
     assert str(shown.figures["scores"]).count(" · ") == MOST_ON_BOARD
     assert str(shown.figures["scores"]).endswith(f" · {many.height - MOST_ON_BOARD} more")
+
+
+def test_a_preview_stays_below_its_size_whatever_the_rows_contain() -> None:
+    rows = pl.concat([judgments()] * 40).with_columns(
+        rationale=pl.lit("é|" * 400), evidence=pl.lit("`" * 5_000)
+    )
+    rows = rows.with_columns(conversation_id=pl.format("{}{}", pl.lit("c" * 300), pl.int_range(pl.len())))
+    rows = table("turn_judgments").conform(rows.drop("judged_at").with_columns(judged_at=None))
+    for page in partition_figures(
+        "turn_judgments", rows, rows.select("methodology_version", "agent_id").unique()
+    ):
+        assert 0 < len(page.preview.encode()) <= PREVIEW_BYTES
+        assert page.preview.startswith("| conversation\\_id |")

@@ -5,7 +5,7 @@ import re
 
 import polars as pl
 
-from agent_eval.report.asset_pages.pages import asset_pages
+from agent_eval.report.asset_pages.pages import asset_page
 from agent_eval.report.calibration import calibration_page, confusion
 from agent_eval.report.html import page_at
 from agent_eval.report.names import Paths
@@ -61,9 +61,9 @@ def test_without_labels_the_page_says_so_and_an_attack_in_a_name_is_text() -> No
 
 
 def test_the_page_in_the_ui_draws_kappa_and_confusion() -> None:
-    (made,) = asset_pages("judge_calibration", ROWS, ROWS.select("methodology_version").unique())
-    found = re.findall(r"base64,([A-Za-z0-9+/=]+)", made.texts["page"])
+    text = asset_page("judge_calibration", ROWS, ROWS)
+    found = re.findall(r"base64,([A-Za-z0-9+/=]+)", text)
     pictures = [base64.b64decode(picture).decode() for picture in found]
     assert ["Kappa" in picture for picture in pictures] == [True, False, False]
     assert ">2</text>" in pictures[1]
-    assert "raw agreement" in made.texts["page"]
+    assert "raw agreement" in text

@@ -1,6 +1,8 @@
 """Markdown of replies: what is rendered, and that nothing of a hostile text becomes more than text."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 import pytest
@@ -8,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.report.html.conversation import neighbours
-from agent_eval.report.html.markdown import LONGEST, rendered
+from agent_eval.report.html.markdown import LONGEST, MarkdownNode, own_tree, rendered
 from agent_eval.report.html.render import _environment
 from agent_eval.report.html.texts import indented, shown
+from agent_eval.report.markdown import markdown_table
 from tests.report.pages import Page
 
 ELEMENTS = {
@@ -105,3 +108,23 @@ def test_neighbours_are_those_of_the_agents_list() -> None:
     found = {key: (n.before, n.after) for key, n in neighbours(frame).items()}
     of_a = {("a", "y"): (None, "z"), ("a", "z"): ("y", "x"), ("a", "x"): ("z", None)}
     assert found == of_a | {("b", "w"): (None, None)}
+
+
+def test_untrusted_text_in_the_page_of_an_asset_is_text_and_own_links_and_drawings_are_elements() -> None:
+    attacks = [
+        "<script>alert(1)</script>", "![x](data:image/svg+xml;base64,AA)", "[x](javascript:alert(1))", "[x](/assets/turns)",
+        "## x", "a | b", "&lt;img src=x&gt;", "`x", "[x]: http://a.b", "<http://a.b>",
+    ]  # fmt: skip
+    text = markdown_table(pl.DataFrame({"a": attacks, "_to": ["/runs/1"] * len(attacks)}), links={"a": "_to"})
+    nodes = list(below(own_tree(f"## Ratings\n\n![y](data:image/svg+xml;base64,AA)\n\n{text}")))
+    tags = Counter(node.tag for node in nodes)
+    assert (tags["a"], tags["img"], tags["h2"], tags["td"]) == (len(attacks), 1, 1, len(attacks))
+    assert {node.href for node in nodes if node.tag == "a"} == {"/runs/1"}
+    words = ["".join(node.text for node in below(cell.children)) for cell in nodes if cell.tag == "td"]
+    assert [word.replace("\u2060", "") for word in words] == attacks
+
+
+def below(nodes: Sequence[MarkdownNode]) -> Iterator[MarkdownNode]:
+    for node in nodes:
+        yield node
+        yield from below(node.children)

@@ -183,13 +183,16 @@ def test_the_clusters_of_a_version_are_one_row_for_all_agents() -> None:
 
 def test_the_lineage_of_a_score_names_rows_and_runs_of_each_table_up_to_the_sources() -> None:
     written = pl.DataFrame(
-        {"table": ["turns", "turns"], "n_rows": [3, 4], "last_run_id": ["old-run-1", "new-run-2"], "last_written": [1, 2]}
+        {"table": ["turns", "turns", "composite_scores"], "n_rows": [3, 4, 1],
+         "last_run_id": ["old-run-1", "new-run-2", "new-run-2"], "last_written": [1, 2, 3]}
     )  # fmt: skip
     judged = pl.DataFrame({"judge": ["m"]})
     page = lineage.lineage_page("composite_scores", written, judged, {"rubric": "hash1"})
     lines = page.split("\n")
     assert "leaderboard" not in page
-    assert lines[2].startswith("| [composite\\_scores](</assets/composite_scores>) | this run | this run |")
+    assert lines[2].startswith(
+        "| [composite\\_scores](</assets/composite_scores>) | 1 | [new-run-](</runs/new-run-2>) |"
+    )
     (turns,) = (line for line in lines if line.startswith("| [turns]"))
     assert turns.startswith("| [turns](</assets/turns>) | 7 | [new-run-](</runs/new-run-2>) |")
     assert "| rubric | hash1 |" in page

@@ -53,8 +53,9 @@ def given_ratings() -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
 
 
 @pytest.mark.slow
-def test_every_pair_of_sums_is_exact_in_the_tables() -> None:
-    sums = {f"u{u}-d{d}": (u, d) for u in range(6, 31) for d in range(15, 76)}
+def test_pairs_of_sums_are_exact_in_the_tables() -> None:
+    """Every sum of U with every fourth of D: all remainders of the fifteenth occur, and both ends of both scales."""
+    sums = {f"u{u}-d{d}": (u, d) for u in range(6, 31) for d in range(15, 76, 4)}
     board = composed(
         rated=[
             row
@@ -67,7 +68,7 @@ def test_every_pair_of_sums_is_exact_in_the_tables() -> None:
         declared=[session(agent_id=agent) for agent in sums],
         judged=[hallucination(agent_id=agent) for agent in sums],
     )
-    assert (board.height, set(board["status"])) == (1525, {"published"})
+    assert (board.height, set(board["status"])) == (400, {"published"})
     for row in board.iter_rows(named=True):
         u, d = sums[row["agent_id"]]
         raw = Fraction(20 * u + 12 * d, 15)

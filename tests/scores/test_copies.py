@@ -1,7 +1,8 @@
 """Near-duplicates: a text of an agent counts once, in a session, over sessions and over the agents of a board."""
 
 import base64
-import itertools
+import codecs
+import json
 import random
 import re
 import time
@@ -261,7 +262,7 @@ def board(
 
 @pytest.mark.parametrize(
     ("name", "dates"),
-    [*zip(DISGUISES, itertools.cycle([("01", "02"), ("02", "01"), ("01", "01")]), strict=False)],
+    [("one word more", ("01", "02")), ("entities", ("02", "01")), ("words doubled", ("01", "01"))],
 )
 def test_of_two_agents_with_the_same_session_neither_is_ranked_whatever_their_dates(
     tmp_path: Path, name: str, dates: tuple[str, str]
@@ -295,6 +296,85 @@ REWORDINGS: list[Disguise] = [
     with_one_word_in_20_replaced,
     with_sentences_reordered,
 ]
+
+
+def of_each_word(change: Callable[[str], str]) -> Disguise:
+    return lambda said, _: re.sub("[A-Za-z]+", lambda m: change(m[0]), said)
+
+
+def of_every(n: int, change: Callable[[str], str]) -> Disguise:
+    """Change the last one of `n` words."""
+    return lambda said, _: " ".join(
+        new for i, w in enumerate(said.split()) if (new := change(w) if i % n == n - 1 else w)
+    )
+
+
+WORD_FOR_WORD: dict[str, Disguise] = {
+    "plurals": of_each_word(lambda w: f"{w}s"),
+    "rot13": lambda said, _: codecs.encode(said, "rot13"),
+    "words backwards": of_each_word(lambda w: w[::-1]),
+    "a code book": of_each_word(lambda w: random.Random(w.casefold()).choice(VARIED) + "o"),
+    "every fourth word dropped": of_every(4, lambda _: ""),
+    "every third word dropped": of_every(3, lambda _: ""),
+    "a word more after every third": of_every(3, lambda w: f"{w} {random.Random(w).choice(VARIED)}"),
+    "one word in 20 replaced": of_every(20, lambda w: random.Random(w).choice(VARIED)),
+}
+
+
+def sample_session(agent: str, disguise: Disguise = lambda said, _: said) -> list[Conversation]:
+    """What an agent of the sample said, which has the recurring words of a language."""
+    [path, *_] = sorted((Path(__file__).parents[2] / "data/sessions" / agent).glob("*/conversations.jsonl"))
+    of_slot = {c["scenario"]: c for c in map(json.loads, path.read_text().splitlines())}
+    slots = complete()
+    for c in slots:
+        c["messages"] = [
+            m | {"content": disguise(m["content"], c["scenario"])}
+            if m["role"] == "assistant" and m.get("content") else m
+            for m in of_slot[c["scenario"]]["messages"]
+        ]  # fmt: skip
+    return slots
+
+
+@pytest.mark.parametrize("name", WORD_FOR_WORD)
+@pytest.mark.parametrize("thief", ["ada", "eve"], ids=["own", "of another agent"])
+def test_a_copy_with_each_word_replaced_or_some_dropped_or_added_earns_no_rank(
+    tmp_path: Path, name: str, thief: str
+) -> None:
+    write(tmp_path, "ada", "s", sample_session("lumen-support"), benchmark_id="run", session_run="1")
+    copied = sample_session("lumen-support", WORD_FOR_WORD[name])
+    write(tmp_path, thief, "copy", copied, benchmark_id="run", session_run="2")
+    found = ranks_and_reasons(tmp_path)
+    assert {rank for rank, _ in found.values()} == {None}
+    assert any(m.startswith("copied session: copy ") for m in found[thief][1])
+
+
+FACTS = [
+    f"{a}{b}" for a in ("Lom", "Vard", "Kest", "Bril", "Sund") for b in ("ing", "aro", "eld", "ock", "ia")
+]
+
+
+def from_a_template(seed: str) -> list[Conversation]:
+    """A support bot that answers every question in set phrases, with other facts."""
+    slots = complete()
+    for c in slots:
+        city, item, name, street, shop, carrier, clerk, day = random.Random(f"{seed} {c['scenario']}").sample(
+            FACTS, k=8
+        )
+        c["messages"] = asked(
+            c["scenario"],
+            f"Thank you for writing to us, {name}. The {item} that you ordered from {shop} was sent to {street} in {city}, "
+            f"and {carrier} will bring it to you on {day}.",
+            f"If the {item} is not in {city} by {day}, write to {clerk} and we will send it to you again, or ask {carrier} "
+            f"for the number of the parcel that was sent to {street}.",
+        )["messages"]  # fmt: skip
+    return slots
+
+
+def test_set_phrases_with_other_facts_are_no_copies(tmp_path: Path) -> None:
+    for agent in "ab":
+        for i in "123":
+            write(tmp_path, agent, i, from_a_template(f"{agent} {i}"), benchmark_id="run", session_run=i)
+    assert {a: reasons for a, (_, reasons) in ranks_and_reasons(tmp_path).items()} == {"a": [], "b": []}
 
 
 @pytest.mark.parametrize("reworded", REWORDINGS)
@@ -350,6 +430,7 @@ def test_a_short_text_is_found_within_a_long_one() -> None:
     assert n_found >= 45  # 47 % before more hashes were indexed
 
 
+@pytest.mark.slow
 def test_copies_are_found_in_linear_time() -> None:
     sketches = [TextSketch.of([text(str(i % 9_000), 120)]) for i in range(10_000)]
     known = [s for s in sketches if s is not None]
@@ -360,6 +441,7 @@ def test_copies_are_found_in_linear_time() -> None:
     assert min(m.share for m in found) >= NEAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "n_shared"), [(5_000, 0), (2**32, 64)], ids=["few words", "one template"])
 def test_the_texts_of_30_000_conversations_with_much_in_common_are_compared_in_5_seconds(
     pool: int, n_shared: int

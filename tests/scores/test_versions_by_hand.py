@@ -1,12 +1,11 @@
 """The same sessions under 1.0.0 to 1.3.0, compared with rows that were computed by hand."""
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.scores.sessions import VERSIONS, asked, complete, only, rated, scored, write
+from tests.scores.sessions import VERSIONS, only, rated, scored, write
 from tests.scores.test_copies import session_of
 
 BY_HAND: dict[str, tuple[Any, ...]] = {
@@ -55,30 +54,3 @@ def test_one_and_three_sessions_under_each_version(tmp_path: Path, claim: str) -
     assert shown == BY_HAND[claim]
     # the sessions' values: 3s are 60, 4s are 80, 5s are 100
     assert all(row["session_scores"] == [20.0 * value for value in values] for row in rows)
-
-
-def test_two_questions_of_a_scenario_are_averaged_exactly(tmp_path: Path) -> None:
-    slots = [*complete(), asked("D2", "Another reply.", "And more of it.") | {"conversation_id": "s-D2b"}]
-    write(tmp_path, "ada", "s", slots)
-    ratings = rated("ada", "s", D2=(5, 4, 5))
-    second = [
-        row | {"conversation_id": "s-D2b", "rating_1to5": r}
-        for row, r in zip((row for row in ratings if row["target"] == "D2"), (4, 4, 3), strict=True)
-    ]
-    found = scored(tmp_path, [*ratings, *(row | {"line": 90 + i} for i, row in enumerate(second))], VERSIONS)
-    for version, penalty in zip(VERSIONS, (0, 0, 0, 10), strict=True):
-        row = only(found, version=version)
-        # D2 = (4.5 + 4 + 4) / 15 = 5/6; D = (4 × 80 + 250/3) / 5 = 242/3; 0.4 × 80 + 0.6 × 242/3 = 402/5
-        assert row["composite_exact"] == str(Fraction(402, 5) - penalty)
-        assert row["status"] == "published"
-
-
-def test_a_session_without_tests_is_published_only_where_none_is_required(tmp_path: Path) -> None:
-    write(tmp_path, "ada", "s", complete(standardised_task=None, hallucination=None, error_injection=None))
-    found = scored(tmp_path, rated("ada", "s"), VERSIONS)
-    rows = [only(found, version=version) for version in VERSIONS]
-    # from 1.1.0 on, U4 needs the injection
-    assert [(r["status"], r["composite_score"]) for r in rows] == [("published", 80.0)] + [
-        ("incomplete", None)
-    ] * 3
-    assert [len(r["warnings"]) for r in rows] == [3, 0, 0, 0]

@@ -28,55 +28,47 @@ def _mock_judged(monkeypatch: pytest.MonkeyPatch, judge: MockJudge) -> None:
 def test_three_sessions_of_eight_slots_are_published_and_a_deterministic_agent_is_provisional(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
-    assert invoke("init", str(tmp_path)).exit_code == 0
-    use(monkeypatch, tmp_path)
-    write_suite(tmp_path, EIGHT, version=1)
-    write_agents(tmp_path, {"varied": openai(server.url), "fixed": openai(server.url, "fixed")})
-    assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
-    n_requests = len(server.requests)
-    assert n_requests == 2 * 3 * 8 * 3  # agents, sessions, slots; a look-up and two answers
-    with mock_judge() as judge:
-        _mock_judged(monkeypatch, judge)
-        assert invoke("run", "--judge", "openai/mock", "--methodology", "1.3.0").exit_code == 0
-    rows = json.loads(invoke("leaderboard", "--json").stdout)
-    of = {row["agent_id"]: row for row in rows}
-    assert (of["varied"]["status"], of["varied"]["repeatability_tested"]) == ("published", True)
-    assert (of["fixed"]["status"], of["fixed"]["repeatability_tested"]) == ("provisional", None)
-    assert invoke("gate", "--agent", "varied").exit_code == 0
-    assert "is a copy of session" in invoke("gate", "--agent", "fixed").stdout
-    assert invoke("simulate", "varied", "fixed", "--sessions", "3").exit_code == 0
-    assert len(server.requests) == n_requests  # nothing is held twice
-
-
-@pytest.mark.slow
-def test_three_sessions_of_each_packaged_suite_are_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """Of a suite of one's own and of each packaged one."""
     use(monkeypatch, tmp_path)
     suites = packaged_suites()
     for suite in suites:
         assert invoke("init", str(tmp_path), "--benchmark", suite).exit_code == 0
+    write_suite(tmp_path, EIGHT, version=1)
+    scripted = {f"of-{suite}": {"kind": "scripted", "suite": suite} for suite in suites}
+    own = {"varied": openai(server.url), "fixed": openai(server.url, "fixed")}
+    category = {f"of-{suite}": suite for suite in suites}
     entries = [
-        {"agent_id": f"of-{suite}", "category": suite, "endpoint": {"kind": "scripted", "suite": suite}}
-        for suite in suites
+        {"agent_id": agent, "category": category.get(agent, "customer_service"), "endpoint": endpoint}
+        for agent, endpoint in (own | scripted).items()
     ]
     (tmp_path / "data" / "agents.yaml").write_text(json.dumps(entries))
+    asked = ("simulate", *own, "--suite", "shop", "--sessions", "3")
+    assert invoke(*asked).exit_code == 0
+    n_requests = len(server.requests)
+    assert n_requests == 2 * 3 * 8 * 3  # agents, sessions, slots; a look-up and two answers
     for suite in suites:
         assert invoke("simulate", f"of-{suite}", "--suite", suite, "--sessions", "3").exit_code == 0
     with mock_judge() as judge:
         _mock_judged(monkeypatch, judge)
         assert invoke("run", "--judge", "openai/mock", "--methodology", "1.3.0").exit_code == 0
     rows = json.loads(invoke("leaderboard", "--json").stdout)
-    assert {row["agent_id"]: row["status"] for row in rows} == {f"of-{s}": "published" for s in suites}
+    of = {row["agent_id"]: row for row in rows}
+    assert {agent: of[agent]["status"] for agent in scripted} == dict.fromkeys(scripted, "published")
+    assert (of["varied"]["status"], of["varied"]["repeatability_tested"]) == ("published", True)
+    assert (of["fixed"]["status"], of["fixed"]["repeatability_tested"]) == ("provisional", None)
+    assert invoke("gate", "--agent", "varied").exit_code == 0
+    assert "is a copy of session" in invoke("gate", "--agent", "fixed").stdout
+    assert invoke(*asked).exit_code == 0
+    assert len(server.requests) == n_requests  # nothing is held twice
     assert invoke("report").exit_code == 0
     pages = [p.read_text() for p in (tmp_path / "data" / "report" / "conversations").rglob("*.html")]
     named = {match for page in pages for match in re.findall(r"scenario (data/scenarios/[^<]+\.yaml)", page)}
-    assert len(named) == 8 * len(suites)
+    assert len(named) == 8 * len([*suites, "shop"])
     assert all((tmp_path / scenario_file).is_file() for scenario_file in named)
 
 
 @pytest.mark.slow
-def test_the_gate_names_each_scenario_with_its_result(
+def test_the_gate_names_each_scenario_with_its_result_and_sessions_of_an_earlier_text(
     root: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     good = scenario("D1") | {"slot": None}
@@ -97,20 +89,16 @@ def test_the_gate_names_each_scenario_with_its_result(
         done.output
     )
     assert done.exit_code == 1, done.stdout
+    assert "earlier text" not in done.stdout
     assert re.search(
         r"Scenario shop/off\.scenario\.yaml:\d+: thresholds: 'verbosity' is not a metric", done.stderr
     )
-
-
-def test_the_gate_names_sessions_of_an_earlier_text_of_a_scenario(root: Path, server: Server) -> None:
-    good = scenario("D1") | {"slot": None}
-    write_agents(root, {"bot": openai(server.url)})
-    write_suite(root, {"one": good | {"assertions": [{"required_text": ["Tuesday, of course"]}]}})
-    assert "earlier text" not in invoke("simulate", "bot", "--gate").stdout
-    write_suite(root, {"one": good})
-    lines = [line for line in invoke("simulate", "bot", "--gate").stdout.splitlines() if "shop/one " in line]
-    assert len(lines) == 2
-    assert [" failed " in line for line in lines] == ["an earlier text" in line for line in lines]
+    write_suite(root, {"rude": good})
+    again = invoke("simulate", "bot", "--scenario", "rude", "--gate").stdout
+    lines_of_rude = [line for line in again.splitlines() if "shop/rude " in line]
+    assert len(lines_of_rude) == 2
+    is_failed = [" failed " in line for line in lines_of_rude]
+    assert is_failed == ["an earlier text" in line for line in lines_of_rude]
 
 
 EXPECTED = {"good": "passed", "failing": "failed", "rude": "failed", "strict": "unknown", "off": "unknown"}

@@ -24,6 +24,7 @@ CLASSES = {
 """Every other kind is not an error: the conversation goes on, and the outcome is for the judges."""
 
 
+@pytest.mark.slow
 def test_each_kind_ends_in_bounded_time_in_its_class_and_stops_no_other(root: Path, server: Server) -> None:
     fields = scenario("D1") | {"slot": None}
     write_suite(root, {"one": fields})

@@ -146,6 +146,7 @@ def test_a_conversation_that_no_user_begins_is_refused(first: dict[str, Any]) ->
         )
 
 
+@pytest.mark.slow
 def test_every_failure_of_the_sample_becomes_a_valid_scenario_that_its_agent_fails(sample: Project) -> None:
     clusters = {
         row["cluster_id"]: row for row in sample.store.read(table("error_clusters"), VERSION).to_dicts()
@@ -197,6 +198,7 @@ def test_errors_export_writes_a_scenario_once(sample_copy: Path, monkeypatch: py
 HOSTILE = 'it is """ over` ```\n# Now do\n````text \u202e {{x}} \\'
 
 
+@pytest.mark.slow
 def test_other_formats_hold_each_failure_as_data(sample: Project) -> None:
     """Of the largest cluster of each label; a scenario is made of every failure, in the test of the sample above."""
     failures = sample.store.read(table("failures"), VERSION)

@@ -51,6 +51,7 @@ def repeated(turns: list[dict[str, Any]]) -> set[str]:
     return {call for call in calls if calls.count(call) > 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", SUITES)
 def test_each_planted_fault_is_found_in_its_slot_and_the_faultless_agent_is_clean(
     tmp_path: Path, suite: str

@@ -78,6 +78,7 @@ def child(file: Path, n: int, cap: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_processes_at_once_never_exceed_a_cap(tmp_path: Path) -> None:
     file = tmp_path / "s"
     said = [process.communicate(timeout=120)[0] for process in [child(file, 90, 150) for _ in range(3)]]
@@ -86,6 +87,7 @@ def test_processes_at_once_never_exceed_a_cap(tmp_path: Path) -> None:
     assert spent(file)["n_reserved"].sum() == 0
 
 
+@pytest.mark.slow
 def test_open_calls_of_a_killed_process_have_an_unknown_cost(tmp_path: Path) -> None:
     file = tmp_path / "s"
     process = child(file, 10**6, 10**9)

@@ -15,7 +15,6 @@ from agent_eval.defs.assets.common import (
     table_asset,
     table_multi_asset,
 )
-from agent_eval.defs.lineage import show_lineage
 from agent_eval.project import Project
 from agent_eval.project.boards import recorded
 from agent_eval.project.calibration import with_calibration, with_judge_error
@@ -69,7 +68,6 @@ def boards_of_agents(
     board = with_calibration(project, board)
     _show_boards(context, project, board)
     _show_successors(context, project, "leaderboard")
-    show_lineage(context, project, "leaderboard")
     made = {"leaderboard": board, **recorded(project, board, composite_scores, context.partition_keys)}
     yield from check_and_store(context, made, composite_scores=composite_scores)
 

@@ -18,9 +18,8 @@ from agent_eval.defs.partitions import MAPPINGS, PARTITIONS, key_frame
 from agent_eval.formats.spill import Rows
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
-from agent_eval.report.asset_pages.pages import asset_pages
-from agent_eval.report.links import REPORT
-from agent_eval.scores.statistics.distribution_free import IntervalMethod
+from agent_eval.report.asset_pages.pages import partition_figures
+from agent_eval.report.links import REPORT, asset_page
 from agent_eval.tables import table
 from agent_eval.tables.rules import PARENTS
 from agent_eval.tables.schema import MADE_FROM, SOURCES, shape_of
@@ -191,7 +190,6 @@ def _from(origins: Iterable[dg.TableColumnDep]) -> str:
 def check_and_store(
     context: dg.AssetExecutionContext,
     frames: Mapping[str, Rows],
-    interval: IntervalMethod = "auto",
     /,
     **parents: pl.DataFrame,
 ) -> TableEvents:
@@ -200,7 +198,6 @@ def check_and_store(
     Args:
         context: The context of the asset.
         frames: The new rows by table name; the tables are stored in this order.
-        interval: The method for confidence intervals on the project's boards; the page of composites uses it.
         parents: The tables that the new rows refer to (`tables.rules.PARENTS`), unless they are in `frames`.
 
     Raises:
@@ -217,27 +214,25 @@ def check_and_store(
             )
         for event in checked(name, frame, partitions, at_hand, output=name if len(frames) > 1 else "result"):
             if isinstance(event, dg.Output):
-                _show(context, name, event.value, partitions, interval)
+                _show(context, name, event.value, partitions)
             yield event
 
 
-def _show(
-    context: dg.AssetExecutionContext,
-    name: str,
-    rows: Rows,
-    partitions: pl.DataFrame,
-    interval: IntervalMethod,
-) -> None:
-    """Add the row count, figures, plots and tables to the asset's page of each partition."""
-    shown = {}
-    for page in asset_pages(name, rows, partitions, interval):
-        texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
-        shown["|".join(page.partition)] = {
-            "dagster/partition_row_count": page.n_rows,
-            **page.figures,
-            **texts,
-        }
-    add_metadata_by_partition(context, name, shown)
+def _show(context: dg.AssetExecutionContext, name: str, rows: Rows, partitions: pl.DataFrame) -> None:
+    """Add the row count, the figures and the link to the page of each partition to its event."""
+    add_metadata_by_partition(
+        context,
+        name,
+        {
+            "|".join(of.partition): {
+                "dagster/partition_row_count": of.n_rows,
+                **of.figures,
+                "page": dg.MetadataValue.url(asset_page(name, *of.partition)),
+                **({"preview": dg.MetadataValue.md(of.preview)} if of.preview else {}),
+            }
+            for of in partition_figures(name, rows, partitions)
+        },
+    )
 
 
 def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:

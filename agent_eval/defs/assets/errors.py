@@ -21,7 +21,7 @@ from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.instance import REGISTERED
 from agent_eval.defs.partitions import PAIRS, key_frame
 from agent_eval.project import Project
-from agent_eval.report.asset_pages.clusters import most_severe_first, trends_page
+from agent_eval.report.asset_pages.clusters import most_severe_first
 from agent_eval.report.conclusions import clusters_answer, with_first_day
 from agent_eval.tables import table
 from agent_eval.tables.frames import (
@@ -87,22 +87,19 @@ def error_trends(
     compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))
     for version in context.partition_keys:
         of_version = pl.col("methodology_version") == version
-        page = _trends_metadata(
-            project, version, error_clusters.filter(of_version), compared.filter(of_version)
-        )
+        page = _trends_metadata(project, version, error_clusters.filter(of_version))
         context.add_asset_metadata(page, partition_key=version)
     yield from check_and_store(context, {"error_trends": compared})
 
 
 def _trends_metadata(
-    project: Project, version: str, clusters: pl.DataFrame, compared: pl.DataFrame
+    project: Project, version: str, clusters: pl.DataFrame
 ) -> dict[str, dg.MetadataValue[Any] | str]:
-    """Return the metadata of a version's trends: the answer, the link to its page of errors, and the clusters."""
+    """Return the metadata of a version's trends: the answer, and the link to its page of errors."""
     from agent_eval.project.report import reader  # slow to load, so it is imported only when needed
 
     worst_first = with_first_day(reader(project), most_severe_first(clusters, "n_turns"), clusters)
     return {
         "answer": clusters_answer(worst_first),
         "report": report_link(project, f"boards/{version}/errors.html"),
-        "clusters": dg.MetadataValue.md(trends_page(clusters, compared)),
     }

@@ -8,7 +8,6 @@ from agent_eval.defs.assets.common import (
     table_asset,
     table_multi_asset,
 )
-from agent_eval.defs.lineage import show_turns
 from agent_eval.defs.partitions import versions_of
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
@@ -55,5 +54,4 @@ def transcripts(
     The table also states whether each conversation counts, and the reason if it does not.
     """
     admitted = admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
-    show_turns(context, project, admitted)
     yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)

@@ -9,15 +9,12 @@ from agent_eval.defs.assets.common import (
     part_of,
     table_asset,
 )
-from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_results
-from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, agent_versions, key_frame, versions_of
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
 from agent_eval.project.judgments import answering_models, disputes, effective_judgments
 from agent_eval.project.quality import quality_summary as summarised
-from agent_eval.report.asset_pages.quality import errors_by_partition
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
 from agent_eval.scores.composite.history import with_inputs
@@ -29,7 +26,6 @@ from agent_eval.tables.frames import (
     ConversationJudgments,
     Conversations,
     DomainScores,
-    ErrorClusters,
     ImportErrors,
     RubricRatings,
     Sessions,
@@ -133,7 +129,6 @@ def composite_scores(
 
     The table also has the disclosures, the required tests and the publication status.
     """
-    show_lineage(context, project, "composite_scores")
     tables = composite.CompositeTables(
         universal_scores=universal_scores, domain_scores=domain_scores, transcripts=transcripts, sessions=sessions,
         conversations=conversations, conversation_judgments=conversation_judgments, import_errors=import_errors,
@@ -142,7 +137,7 @@ def composite_scores(
     )  # fmt: skip
     scored = composite.composite_scores(tables, project.methodologies(versions_of(context)))
     made = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}
-    yield from check_and_store(context, made, project.settings.interval, universal_scores=universal_scores)
+    yield from check_and_store(context, made, universal_scores=universal_scores)
     yield from gate_check_results(context, project, "composite_scores", {**made, "transcripts": transcripts})
 
 
@@ -190,15 +185,11 @@ def quality_summary(
     tool_correctness: ToolCorrectness,
     conversation_judgments: ConversationJudgments,
     turn_judgments: TurnJudgments,
-    error_clusters: ErrorClusters,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Summarise the logs of each agent: success, metrics, failures and cost, with intervals."""
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
     )
-    errors = errors_by_partition(error_clusters, agent_versions(context))
-    texts = {key: {"errors": dg.MetadataValue.md(text)} for key, text in errors.items()}
-    add_metadata_by_partition(context, "quality_summary", texts)
     summary = {"quality_summary": summarised(project, known, key_frame(PAIRS, context.partition_keys))}
     yield from check_and_store(context, summary, transcripts=transcripts)

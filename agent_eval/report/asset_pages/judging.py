@@ -87,15 +87,6 @@ def figures_of(judgments: Rows, by: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def added(counted: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per group from the counts of several parts of a table; a cost is null if it is in any part."""
-    counts = [name for name in counted.columns if name == "len" or name.startswith("n_")]
-    costs = [name for name in counted.columns if name == "cost_usd"]
-    keys = [name for name in counted.columns if name not in (*counts, *costs)]
-    sums = (pl.col(name).sum() if name in counts else _known_sum(name) for name in (*counts, *costs))
-    return counted.group_by(keys).agg(*sums).select(counted.columns).sort(keys)
-
-
 def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     """Count the answers of judge models: one row per version, agent, metric and judge.
 

@@ -38,24 +38,24 @@ def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Ma
     """Return Markdown: one line per table from the score to the sources, the judges, and the hashes.
 
     Args:
-        of: The table that the page belongs to; its rows are written by this run.
+        of: The table that the page belongs to.
         written: The stored rows of the page's partition: table, n_rows, last_run_id, last_written.
         judged: The judges of the effective ratings: judge, n_ratings, n_prompts, prompt_hash.
         facts: Versions and hashes by name.
     """
     last_run = pl.col("last_run_id").sort_by("last_written").last()
-    held = {
+    origins = {
         name: (n, run)
         for name, n, run in written.group_by("table").agg(pl.sum("n_rows"), last_run).iter_rows()
     }
     lines = [
         {
             "table": name,
-            "rows": "this run" if name == of else str(held.get(name, (0, ""))[0]),
-            "written by run": "this run" if name == of else held.get(name, (0, "–"))[1][:8],
+            "rows": origins.get(name, (0, ""))[0],
+            "written by run": origins.get(name, (0, "–"))[1][:8],
             "made from": ", ".join(MADE_FROM[name]),
             "_asset": f"/assets/{name}",
-            "_run": run_page(held[name][1]) if name in held and name != of else None,
+            "_run": run_page(origins[name][1]) if name in origins else None,
         }
         for name in above(of)
     ]

@@ -1,7 +1,8 @@
-"""Compose the page of each asset from summaries and plots of its partitions.
+"""Show what the partitions of an asset contain: figures and a preview in its events, and a page on request.
 
-A summary is computed once for a whole range of partitions. Plots and tables are then rendered from the small
-summaries, one partition at a time.
+An event of Dagster is stored for every partition of every run, so it has a row count, a few figures and, for a few
+tables, a preview of at most `PREVIEW_BYTES`. Plots, tables and lineage are on a page that is rendered from the store when
+somebody opens it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,12 +25,7 @@ from agent_eval.tables import Table, table
 
 @dataclass(frozen=True)
 class Section:
-    """Represent one section of an asset's page.
-
-    `summary` aggregates the rows of a whole range and keeps the partition columns. If the rows can be in temporary
-    files, the summary consists of counts that `judging.added` can add up. `shown` renders the summary of one
-    partition as Markdown.
-    """
+    """Represent one section of an asset's page: `shown` renders the `summary` of the partition's rows as Markdown."""
 
     title: str
     summary: Callable[[pl.DataFrame], pl.DataFrame]
@@ -123,51 +119,70 @@ MOST_ON_BOARD = 10  # maximum number of agents that the first figure of a board 
 _JUDGED = ("turn_judgments", "conversation_judgments", "rubric_ratings")
 
 
+PREVIEW_BYTES = 2_000
+PREVIEWED = (
+    "composite_scores", "log_leaderboard", "reliability_leaderboard", "error_clusters", "failures", "turn_judgments",
+    "conversation_judgments",
+)  # fmt: skip
+"""The tables with a preview in their events, which is there without the server of the pages."""
+_LONG_TEXTS = frozenset({
+    "messages", "result", "arguments", "goal", "profile", "knowledge", "tools", "expected", "interventions", "metadata",
+    "injected_error", "text_sketch", "rationale", "evidence", "cause", "should_have", "further_causes",
+    "further_should_have",
+})  # fmt: skip
+"""Columns that no plot or table of a page needs; only its preview shows them."""
+
+
 @dataclass(frozen=True)
-class Page:
-    """Hold the page of one partition: the number of rows, the figures by name, and the Markdown texts by title."""
+class PartitionFigures:
+    """Hold what an event says of one partition: the number of rows, the figures by name, and a preview ('' if none)."""
 
     partition: tuple[str, ...]
     n_rows: int
     figures: Mapping[str, float | str]
-    texts: Mapping[str, str]
+    preview: str = ""
 
 
-def asset_pages(
-    name: str, rows: Rows, partitions: pl.DataFrame, interval: IntervalMethod = "auto"
-) -> Iterator[Page]:
-    """Yield one page per partition, with a preview of the rows.
-
-    All plots and tables are in one text, because each text takes a click to open.
+def partition_figures(name: str, rows: Rows, partitions: pl.DataFrame) -> Iterator[PartitionFigures]:
+    """Yield the figures of each partition.
 
     Args:
         name: The table.
         rows: The new rows of these partitions. Those in temporary files are read part by part.
         partitions: The partitions of a run, one row per key.
-        interval: The method for the confidence intervals of composites on the project's boards.
     """
     by, contract = partitions.columns, table(name)
-    sections = [(s, _parted(_summary(s, rows), by)) for s in _sections(name, interval)]
     figures = _parted(_figures(name, rows, by), by)
     stored = _stored(contract, rows, by)
     for key in partitions.iter_rows():
-        n_rows, first = stored.get(key, (0, contract.empty()))
-        drawn = [
-            f"**{s.title}**\n\n{s.shown(summaries[key])}" for s, summaries in sections if key in summaries
-        ]
+        n_rows, first = stored.get(key) or (0, contract.empty())
         known_figures = figures[key].drop(by).row(0, named=True) if key in figures else {}
-        yield Page(
+        yield PartitionFigures(
             key,
             n_rows,
             {figure: _rounded(value) for figure, value in known_figures.items() if value is not None},
-            ({"page": "\n\n".join(drawn)} if drawn else {}) | {"preview": preview(contract, first)},
+            _short_preview(contract, first) if name in PREVIEWED else "",
         )
 
 
-def _summary(section: Section, rows: Rows) -> pl.DataFrame:
-    if isinstance(rows, pl.DataFrame):
-        return section.summary(rows)
-    return judging.added(in_memory(section.summary, rows))
+def asset_page(name: str, rows: pl.DataFrame, first: pl.DataFrame, interval: IntervalMethod = "auto") -> str:
+    """Return the plots and tables of one partition as Markdown, with a preview of its rows.
+
+    Args:
+        name: The table.
+        rows: The rows of the partition, with the columns `page_columns`.
+        first: The first of these rows (`first_rows`), with all columns.
+        interval: The method for the confidence intervals of composites on the project's boards.
+    """
+    sections = _sections(name, interval) if rows.height else ()
+    drawn = [f"## {s.title}\n\n{s.shown(s.summary(rows))}" for s in sections]
+    return "\n\n".join([*drawn, f"## First rows\n\n{preview(table(name), first)}"])
+
+
+def page_columns(name: str) -> list[str]:
+    """Return the columns by which the page of a table is drawn: all, except long texts."""
+    texts = (pl.String, pl.List(pl.String))
+    return [c for c, dtype in table(name).schema.items() if c not in _LONG_TEXTS or dtype not in texts]
 
 
 def _figures(name: str, rows: Rows, by: list[str]) -> pl.DataFrame:
@@ -197,14 +212,15 @@ def _answers(board: pl.DataFrame, by: list[str]) -> pl.DataFrame:
 
 
 def _stored(contract: Table, rows: Rows, by: list[str]) -> dict[tuple[str, ...], tuple[int, pl.DataFrame]]:
-    """Return the number of rows of each partition, and the rows of its preview."""
-    found: dict[tuple[str, ...], tuple[int, pl.DataFrame]] = {}
+    """Return the number of rows of each partition, and the rows of its preview if the table has one."""
+    stored: dict[tuple[str, ...], tuple[int, pl.DataFrame]] = {}
     for part in frames_of(rows):
-        for key, own in _parted(part, by).items():
-            n_rows, first = found.get(key, (0, own.clear()))
-            more = first_rows(contract, own)
-            found[key] = n_rows + own.height, first_rows(contract, pl.concat([first, more]))
-    return found
+        for key, own in _parted(part if contract.name in PREVIEWED else part.select(by), by).items():
+            n_rows, first = stored.get(key, (0, own.clear()))
+            if contract.name in PREVIEWED:
+                first = first_rows(contract, pl.concat([first, first_rows(contract, own)]))
+            stored[key] = n_rows + own.height, first
+    return stored
 
 
 def _sections(name: str, interval: IntervalMethod) -> Sequence[Section]:
@@ -295,9 +311,24 @@ def preview(contract: Table, rows: pl.DataFrame) -> str:
     The partition columns and columns that are null in all of these rows are omitted. If a row belongs to a
     conversation, its conversation id links to the report.
     """
-    first = _in_words(first_rows(contract, rows))
+    return _as_table(contract, _in_words(first_rows(contract, rows)))
+
+
+def _as_table(contract: Table, first: pl.DataFrame, limit: int = 120) -> str:
     shown = [c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height]
     if "conversation_id" not in shown or "agent_id" not in first.columns:
-        return markdown_table(first.select(shown), limit=120)
+        return markdown_table(first.select(shown), limit=limit)
     linked = with_pages(first).select(*shown, "page")
-    return markdown_table(linked, limit=120, links={"conversation_id": "page"})
+    return markdown_table(linked, limit=limit, links={"conversation_id": "page"})
+
+
+def _short_preview(contract: Table, rows: pl.DataFrame) -> str:
+    """Return a preview of at most `PREVIEW_BYTES`: with shorter cells, then fewer rows, then without its last columns."""
+    first = _in_words(first_rows(contract, rows))
+    for n_rows, limit in ((N_ROWS, 120), (3, 60), *([(1, 40)] * first.width)):
+        text = _as_table(contract, first.head(n_rows), limit)
+        if len(text.encode()) <= PREVIEW_BYTES:
+            return text
+        if n_rows == 1:
+            first = first[:, :-1]
+    return ""

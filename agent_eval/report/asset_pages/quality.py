@@ -1,12 +1,10 @@
 """Render the pages of quality_summary and log_leaderboard in the Dagster UI."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
 
 from agent_eval.metrics.metric_set import directed
-from agent_eval.report.asset_pages.clusters import clusters_page
 from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.quality import (
@@ -21,11 +19,10 @@ from agent_eval.report.quality import (
     value_of,
 )
 from agent_eval.report.svg import BLUE, RED, IntervalBar, spans
-from agent_eval.scores.statistics.quality import HEADLINES, top_errors
+from agent_eval.scores.statistics.quality import HEADLINES
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
-from agent_eval.tables.agent_version import AgentVersion
 
-TOP = 10  # maximum number of error clusters
+MOST_ERRORS = 10  # maximum number of error clusters on the page
 
 
 def summary_plot(summary: pl.DataFrame) -> str:
@@ -65,15 +62,6 @@ def summary_table(summary: pl.DataFrame) -> str:
         for row in rows
     ]
     return markdown_table(pl.DataFrame(lines), limit=80)
-
-
-def errors_by_partition(error_clusters: pl.DataFrame, pairs: Iterable[AgentVersion]) -> dict[str, str]:
-    """Return a Markdown table of the ten most severe error clusters of each pair, by partition key."""
-    by_pair = top_errors(error_clusters, TOP).partition_by("agent_id", "methodology_version", as_dict=True)
-    return {
-        pair.key: clusters_page(by_pair[pair]) if pair in by_pair else "no failure was found"
-        for pair in pairs
-    }
 
 
 def logs_table(board: pl.DataFrame) -> str:

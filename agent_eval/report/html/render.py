@@ -23,6 +23,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 """Content security policy of each page: only the report's style sheet and script are allowed."""
+DRAWN = POLICY.replace("img-src 'none'", "img-src data:")
+"""The policy of a page whose drawings are images in the page."""
 
 
 @dataclass
@@ -48,7 +50,7 @@ class Renderer:
         text = (
             _environment()
             .get_template(template)
-            .render(**self.shared, **content, root=root, here=path, policy=POLICY)
+            .render(**self.shared, **{"policy": POLICY, **content}, root=root, here=path)
         )
         return text.encode("utf-8")
 

@@ -29,7 +29,8 @@ from agent_eval.report.html.conversation import (
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.lists.errors import HasPage, errors_page
 from agent_eval.report.html.lists.search import search_page
-from agent_eval.report.html.render import FILE, Renderer
+from agent_eval.report.html.markdown import own_tree
+from agent_eval.report.html.render import DRAWN, FILE, Renderer
 from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
@@ -99,10 +100,13 @@ class Served:
     Args:
         runs: The id of the run that last computed the judgments, by agent and version.
         record: A function that returns the JSON text of a conversation's source record, and why it is missing.
+        asset_page: A function that returns the partition and the Markdown text of an asset's page by its table and the
+            file name of the partition; None if there is no such partition.
     """
 
     runs: Mapping[str, Mapping[str, str]]
     record: Callable[[Row], tuple[str | None, str | None]]
+    asset_page: Callable[[str, str], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,15 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
             keys = _named(listed, file, *_CONVERSATION)
             for row in site.read("conversations", keys).to_dicts() if keys.height else ():
                 yield _source_page(paths, row, site.served)
+        case ["tables", name, file] if site.served:
+            if page := site.served.asset_page(name, file.removesuffix(".html")):
+                drawn = {
+                    "table": name,
+                    "partition": page[0],
+                    "nodes": own_tree(page[1]),
+                    "policy": DRAWN,
+                }
+                yield path, "table.html", drawn
         case ["about.html"]:
             yield _about_page(site, paths, agents)
         case _:

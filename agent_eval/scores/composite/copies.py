@@ -23,7 +23,8 @@ ALIKE, WHOLE = 0.75, 0.8
 The mean share is at least `NEAR`: one word in 20 replaced leaves 0.85, and so do reordered sentences. Different agents
 that do the same household tasks of MINT share 0.75 of the text in single conversations, never in a session of tasks of all
 kinds. Lower limits would flag honest agents with short replies of the same facts: 0.65 in a suite of look-ups."""
-_INDEXED = 64  # smallest hashes of a text that candidates are found by; with 16, a short text in a long one is missed
+_INDEXED, _INDEXED_GAPPED, _INDEXED_PATTERNS = 64, 24, 12
+"""Smallest hashes of a text that candidates are found by; with 16 shingles, a short text in a long one is missed."""
 _LEAST_SHARED = 2  # of these hashes
 _MOST_CANDIDATES = 8
 
@@ -97,7 +98,11 @@ def near_duplicates(
     first: dict[int, int] = {}
     found: list[Match] = []
     for number, sketch in enumerate(sketches):
-        lowest = sketch.hashes[:_INDEXED]
+        lowest = (
+            *sketch.hashes[:_INDEXED],
+            *sketch.gapped[:_INDEXED_GAPPED],
+            *sketch.patterns[:_INDEXED_PATTERNS],
+        )
         shared = [first[h] for h in lowest if h in first]
         if not shared:
             first.update(dict.fromkeys(lowest, number))

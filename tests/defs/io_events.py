@@ -1,27 +1,22 @@
-"""Inputs of the steps of a run: read once while they are current, and again after their table is written."""
+"""What a run reads and writes through the IO manager, for tests."""
 
-import itertools
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 import pytest
 
-from agent_eval.commands.run import run
-from agent_eval.defs import io_manager
 from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.launch import Launch
-from agent_eval.project import Project
 from agent_eval.storage import Store
-from tests.defs.test_live import edit_a_session
-
-pytestmark = pytest.mark.slow
 
 Event = tuple[str, ...]
 
 
-def events_of_a_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """Runs of Dagster, inputs, reads and writes after a changed session, in order."""
+@contextlib.contextmanager
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
+    """Record runs of Dagster, inputs, reads and writes, in order."""
     found: list[Event] = []
     load, read, handle, launched = TableIO.load_input, Store.read, TableIO.handle_output, Launch._run
     is_loading = False
@@ -49,14 +44,22 @@ def events_of_a_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
         found.append(("run",))
         return launched(self, *arguments, **options)
 
-    edit_a_session(root)
     with monkeypatch.context() as patch:
         patch.setattr(TableIO, "load_input", loading)
         patch.setattr(Store, "read", reading)
         patch.setattr(Launch, "_run", launching)
         patch.setattr(TableIO, "handle_output", handling)
-        run(Project.open(root))
-    return found
+        yield found
+
+
+def n_of(kind: str, events: list[Event]) -> int:
+    return sum(event[0] == kind for event in events)
+
+
+def of_each_run(events: list[Event]) -> list[list[Event]]:
+    """The events of each run of Dagster."""
+    starts = [i for i, event in enumerate(events) if event == ("run",)]
+    return [events[start:end] for start, end in zip(starts, [*starts[1:], len(events)], strict=True)]
 
 
 def repeated_reads(events: list[Event]) -> list[Event]:
@@ -70,18 +73,3 @@ def repeated_reads(events: list[Event]) -> list[Event]:
             found += [event] if event in current else []
             current.add(event)
     return found
-
-
-def test_a_small_input_is_read_once_until_its_table_is_written_and_a_large_one_is_not_kept(
-    two_agents_copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events = events_of_a_run(two_agents_copy, monkeypatch)
-    kinds = [event[0] for event in events]
-    assert kinds.count("read") < kinds.count("input")
-    starts = [i for i, event in enumerate(events) if event == ("run",)]
-    runs = [events[start:end] for start, end in itertools.pairwise([*starts, len(events)])]
-    assert len(runs) > 1
-    assert not [read for of_run in runs for read in repeated_reads(of_run)]
-    monkeypatch.setattr(io_manager, "_KEPT_INPUT", -1)
-    kinds = [event[0] for event in events_of_a_run(two_agents_copy, monkeypatch)]
-    assert kinds.count("read") == kinds.count("input") > 0
