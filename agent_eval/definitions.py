@@ -12,15 +12,13 @@ from agent_eval.defs.resources import ProjectResource
 from agent_eval.defs.sources import SOURCES
 from agent_eval.defs.tags import tagged
 
+MODULES = (ingest, judging, audits, errors, scores, boards, gates)
+_LOADED = [asset for asset in dg.load_assets_from_modules(MODULES) if isinstance(asset, dg.AssetsDefinition)]
+"""All assets of these modules are loaded; those of `inbox` and `benchmarks` depend on settings."""
+
 defs = dg.Definitions(
     assets=[
-        *dg.map_asset_specs(
-            tagged,
-            [
-                *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
-                *(*boards.ASSETS, *gates.ASSETS),
-            ],
-        ),
+        *dg.map_asset_specs(tagged, [*SOURCES, *_LOADED]),
         *map(tagged, inbox.ASSETS),
         *dg.map_asset_specs(tagged, benchmarks.ASSETS),
     ],

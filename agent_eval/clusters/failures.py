@@ -12,7 +12,7 @@ from agent_eval.metrics.base import DEFAULT_SEVERITY, NO_FAILURE, SEVERITIES
 from agent_eval.metrics.metric_set import DEFAULT
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
-FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
+FAILURE_METRICS = tuple(metric.name for metric in DEFAULT.turn if metric.is_failure)
 # Labels that a failing environment can cause; all others describe the agent's own behaviour.
 FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
 RULE = "rule"  # a judge that reports only failures

@@ -6,26 +6,30 @@ judgments were deleted.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 import polars as pl
 
 from agent_eval.clusters.cluster_registry import targets
-from agent_eval.clusters.failures import BEHAVIOUR, FAILURE_METRICS, TOOL_BEHAVIOUR, impartial_judgments
+from agent_eval.clusters.failures import FAILURE_METRICS, impartial_judgments
 from agent_eval.clusters.trend_units import with_unit
-from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 
 PAIR = ("methodology_version", "agent_id")
 _RUN = (*PAIR, "benchmark_id")
 _TURN = ("conversation_id", "turn_index")
 _METRICS_OF_LABEL = {
-    **dict.fromkeys(AGENT_BEHAVIOR_FAILURE.all_labels, BEHAVIOUR),
-    **dict.fromkeys(TOOL_CALL_BEHAVIOR_FAILURE.all_labels, TOOL_BEHAVIOUR),
+    label: metric.name for metric in DEFAULT.turn if metric.is_failure for label in metric.all_labels
 }
 BOTH = "+".join(FAILURE_METRICS)
 FAILURE_SETS = pl.DataFrame(
-    [(name, metric) for name in (*FAILURE_METRICS, BOTH) for metric in name.split("+")],
+    [
+        ("+".join(chosen), metric)
+        for n in range(1, len(FAILURE_METRICS) + 1)
+        for chosen in combinations(FAILURE_METRICS, n)
+        for metric in chosen
+    ],
     schema=["metrics", "metric"],
     orient="row",
 )

@@ -202,3 +202,22 @@ class Metric:
             expected: The ground truth of the judged turn, or of the whole conversation for a conversation metric.
         """
         return None
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """Declare a built-in metric; its module lists it in `BUILT_IN`.
+
+    Labels of a metric with `is_failure` are clustered. Rules register themselves with `judge.rules.finding.decides`.
+    """
+
+    metric: Metric
+    order: int  # position among the questions
+    is_on_request: bool = False  # asked only if the setting `metrics` names it
+    is_of_silence: bool = (
+        False  # a rule decides it in a turn in which the agent should have replied but did not
+    )
+    is_of_calls: bool = False  # also about the calls of a turn that ended the conversation
+    people: str = (
+        ""  # how people answer it, in docs/sessions.md; by default, derived from the kind of the metric
+    )

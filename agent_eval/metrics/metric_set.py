@@ -4,48 +4,46 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 
 from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.formats.hashing import digest
-from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, QUESTION_CODE, SEVERITIES, Metric, Severity
-from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
-from agent_eval.metrics.builtin.argument_correctness import ARGUMENT_CORRECTNESS
-from agent_eval.metrics.builtin.coherence import COHERENCE
-from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
-from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP, GOAL_COMPLETION
-from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
-from agent_eval.metrics.builtin.plan_adherence import PLAN_ADHERENCE
-from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
-from agent_eval.metrics.builtin.relevance import RELEVANCE
-from agent_eval.metrics.builtin.step_efficiency import STEP_EFFICIENCY
-from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
-from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
-from agent_eval.metrics.builtin.user_experience import KNOWLEDGE_RETENTION, USER_FRUSTRATION
-from agent_eval.metrics.builtin.verbosity import VERBOSITY
+from agent_eval.metrics import builtin
+from agent_eval.metrics.base import (
+    ENDED,
+    NO_FAILURE,
+    NO_REPLY,
+    QUESTION_CODE,
+    SEVERITIES,
+    BuiltIn,
+    Metric,
+    Severity,
+)
 from agent_eval.transcripts.models import Conversation, Expected, Turn
 
-TURN_RATINGS = (HELPFULNESS, COHERENCE, RELEVANCE, FAITHFULNESS, VERBOSITY)
-TURN_METRICS = (
-    *TURN_RATINGS,
-    AGENT_BEHAVIOR_FAILURE,
-    TOOL_CALL_BEHAVIOR_FAILURE,
-    ANSWER_CORRECTNESS,
-    TOOL_RESULT_UTILISATION,
-    POLICY_ADHERENCE,
-    ARGUMENT_CORRECTNESS,
-    KNOWLEDGE_RETENTION,
-    USER_FRUSTRATION,
+BUILT_IN_METRICS: tuple[BuiltIn, ...] = tuple(
+    sorted(
+        (
+            declared
+            for path in Path(builtin.__path__[0]).glob("[!_]*.py")
+            for declared in import_module(f"{builtin.__name__}.{path.stem}").BUILT_IN
+        ),
+        key=lambda declared: declared.order,
+    )
 )
-CONVERSATION_METRICS = (GOAL_COMPLETION, PLAN_ADHERENCE, STEP_EFFICIENCY)
-ON_REQUEST = (DECISIVE_STEP,)
+"""The built-in metrics, in the order of their questions."""
+_ASKED = [declared.metric for declared in BUILT_IN_METRICS if not declared.is_on_request]
+TURN_METRICS = tuple(metric for metric in _ASKED if metric.grain == "turn")
+CONVERSATION_METRICS = tuple(metric for metric in _ASKED if metric.grain == "conversation")
+ON_REQUEST = tuple(declared.metric for declared in BUILT_IN_METRICS if declared.is_on_request)
 """Metrics that are asked only if the setting `metrics` names them."""
 BY_DEFAULT = "default"
 """Word in the setting `metrics` for all metrics except those on request; no metric can have this name."""
 
-OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
+OF_SILENCE = frozenset(declared.metric.name for declared in BUILT_IN_METRICS if declared.is_of_silence)
 """Metrics that a rule decides in a turn in which the agent should have replied but did not."""
-_OF_CALLS = frozenset(m.name for m in (AGENT_BEHAVIOR_FAILURE, TOOL_CALL_BEHAVIOR_FAILURE))
+_OF_CALLS = frozenset(declared.metric.name for declared in BUILT_IN_METRICS if declared.is_of_calls)
 
 
 class UnknownMetricError(NotFoundError):

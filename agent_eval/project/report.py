@@ -24,7 +24,6 @@ from agent_eval.report.asset_pages.conversations import (
     first_turns,
     shown_first,
 )
-from agent_eval.report.asset_pages.lineage import MADE_FROM as LINEAGE
 from agent_eval.report.asset_pages.lineage import lineage_page, ratings_page
 from agent_eval.report.asset_pages.pages import asset_page as drawn_page
 from agent_eval.report.asset_pages.pages import first_rows, page_columns
@@ -38,7 +37,7 @@ from agent_eval.scores.statistics.quality import top_errors
 from agent_eval.storage.lineage import written, written_by_partition
 from agent_eval.tables import TABLES, Table, table
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.schema import MADE_FROM
+from agent_eval.tables.schema import MADE_FROM, above
 
 
 def publish(project: Project, folder: Path | None = None, *, version: str | None = None) -> Written:
@@ -126,7 +125,7 @@ def _further_sections(
 
 
 def _lineage(project: Project, name: str, partition: pl.DataFrame, ratings: pl.DataFrame) -> str:
-    written_here = written_by_partition(project.store, {step: table(step) for step in LINEAGE})
+    written_here = written_by_partition(project.store, {step: table(step) for step in above(name)})
     key = partition.row(0, named=True)
     of_key = pl.all_horizontal(pl.col(c).eq(v) | pl.col(c).is_null() for c, v in key.items())
     judged = ratings.group_by("judge").agg(

@@ -108,6 +108,16 @@ def below(names: Collection[str]) -> set[str]:
     return found - {*names}
 
 
+def above(name: str) -> tuple[str, ...]:
+    """Return a table and those that it directly or indirectly depends on, each before the tables that it is made from."""
+    found, steps = {name}, []
+    for each, parents in reversed(list(MADE_FROM.items())):  # children first
+        if each in found:
+            found |= {*parents}
+            steps.append(each)
+    return tuple(steps)
+
+
 def shape_of(name: str) -> Shape:
     """Return the kind of partitions that a table or a source has."""
     if name in SOURCES:

@@ -212,7 +212,7 @@ def test_sums_are_over_conversations_and_only_turns_that_others_than_rules_judge
         (None, 2, 4, 10, None, date(2026, 1, 2)),  # 3 turns and 1: 9 + 1
         ("E-1", None, 2, 4, 6, date(2026, 1, 2)),  # both in r1: 2² and 2 × 3
     ]
-    both = actual.filter(pl.col("metrics").str.contains("+", literal=True))
+    both = actual.filter(metrics=f"{BEHAVIOUR}+{TOOL}")
     assert both["n_turns"].to_list() == [5]
 
 

@@ -16,7 +16,13 @@ from tests.defs.test_live import edit_a_session, rate
 
 pytestmark = pytest.mark.slow
 
-BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors"}
+
+def reading(source: str) -> set[str]:
+    """The assets that read a source directly."""
+    return {name for name, parents in MADE_FROM.items() if source in parents}
+
+
+BY_AGENT = reading("agent_sessions")
 AGENTS = ["harbor-desk", "quill-help"]
 VERSIONS = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
 
@@ -44,10 +50,9 @@ def test_an_edited_session_and_a_rating_each_make_stale_what_is_made_from_them(t
     assert of_session == {asset: ["quill-help"] for asset in BY_AGENT}
     pairs = [f"harbor-desk|{version}" for version in VERSIONS]
     assert sorted(by_dagster.pop("judge_calibration")) == VERSIONS
-    assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(
-        ("turn_judgments", "conversation_judgments", "rubric_ratings"), pairs
-    )
-    of_ratings = with_below("turn_judgments", "conversation_judgments", "rubric_ratings")
+    rated = reading("human_ratings") - {"judge_calibration"}
+    assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(rated, pairs)
+    of_ratings = with_below(*rated)
     assert set(by_command) == with_below(*BY_AGENT) | of_ratings
     assert_only({a: by_command[a] for a in by_command if a not in of_ratings}, agents=["quill-help"])
     assert_only({a: by_command[a] for a in of_ratings}, agents=AGENTS)
@@ -62,13 +67,11 @@ def test_an_edited_rubric_and_edited_weights_each_make_only_their_version_stale(
     )
     by_dagster, by_command = stale_with(two_agents_copy, package)
     of_rubric = {a: keys for a in by_dagster if (keys := [k for k in by_dagster[a] if k.endswith("|1.1.0")])}
-    assert set(of_rubric) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
+    assert set(of_rubric) == reading("judge_config")
     assert all(len(keys) == len(AGENTS) for keys in of_rubric.values())
     others = ((a, [k for k in keys if k not in of_rubric.get(a, [])]) for a, keys in by_dagster.items())
     by_dagster = {asset: keys for asset, keys in others if keys}
-    # reliability, tool_correctness and quality_summary read their settings from the same source as the scores read their weights
-    scores = {"universal_scores", "domain_scores", "composite_scores"}
-    assert set(by_dagster) == scores | {"reliability", "tool_correctness", "quality_summary"}
+    assert set(by_dagster) == reading("scoring_spec")
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
     of_weights = with_below(*by_dagster)
     assert set(by_command) == with_below("transcripts") | of_weights

@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from agent_eval.cli import app
 from agent_eval.gates import KINDS
+from agent_eval.metrics.metric_set import BUILT_IN_METRICS
 from agent_eval.settings import FILE, Settings
 from agent_eval.tables import TABLES, Column, Table
 from agent_eval.tables.schema import DECLARED, INTERNAL
@@ -283,6 +284,32 @@ def _outcomes() -> Iterator[tuple[str, ...]]:
     )
 
 
+ANSWERED = {
+    "rating_1to5": "`rating_1to5`",
+    "label": "`label`: `no failure`, or one or more failure labels, the most severe first: `false information; repetition`",
+    "value": "`value` from 0 to 1",
+}
+
+
+def _ratings() -> Iterator[tuple[str, ...]]:
+    """What people can answer; metrics with the same form share a row."""
+    yield ("`U1`–`U6`", "`session_id`", "`rating_1to5`")
+    yield ("`D1`–`D5`", "`conversation_id`, `criterion`", "`rating_1to5`")
+    names: dict[tuple[str, str], list[str]] = {}
+    for declared in BUILT_IN_METRICS:
+        metric = declared.metric
+        at = "`conversation_id`, `turn_index`" if metric.grain == "turn" else "`conversation_id`"
+        answer = declared.people or ("`value` 0 or 1" if metric.is_binary else ANSWERED[metric.answer])
+        names.setdefault((at, answer), []).append(f"`{metric.name}`")
+    yield from ((", ".join(found), *cells) for cells, found in names.items())
+    yield ("`hallucination_passed`", "`conversation_id`", "`value` 1 (passed) or 0")
+    yield (
+        "a metric of your own",
+        "depends on the grain of the metric",
+        "depends on the kind of the metric: `rating_1to5`, `label`, or `value` on its scale",
+    )
+
+
 def _gates() -> Iterator[tuple[str, ...]]:
     """Kinds with the same conditions share a row."""
     names: dict[tuple[str, str], list[str]] = {}
@@ -297,6 +324,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "names": lambda: (
             " " + ", ".join(f"`{e.name}`{f' ({e.also})' if e.also else ''}" for e in GENERAL_FIRST)
         ),
+    },
+    "docs/sessions.md": {
+        "ratings": lambda: _rows("| `target` | columns that identify the part | answer |", _ratings())
     },
     "docs/gates.md": {"gates": lambda: _rows("| gate | exists if | passes if |", _gates())},
     "docs/formats.md": {

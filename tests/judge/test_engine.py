@@ -42,6 +42,9 @@ from tests.judge.material import (
 from tests.untyped import any_table
 
 TALK = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Gladly."))
+FIRST = sum(metric.applies_when == "always" for metric in DEFAULT.turn)
+LATER = FIRST + sum(metric.applies_when == "has_earlier_turns" for metric in DEFAULT.turn)
+"""Metrics that are asked on the first turn, and on a later one, of a conversation without tools, policy and truth."""
 CALLS = conversation(user("Where?"), call("find", {"id": 1}), call("find", {"id": 1}), agent("Here."))
 
 
@@ -97,7 +100,7 @@ def with_outcome(of: Conversation, correct: bool) -> Conversation:
 
 def test_what_nobody_answered_has_one_row_that_says_so() -> None:
     turns = judged(TALK).turn_judgments
-    assert turns.height == 7 + 8  # the second turn is asked for knowledge_retention too
+    assert turns.height == FIRST + LATER  # the second turn is asked for knowledge_retention too
     assert set(turns.select("judge", "status", "unscored_reason", "is_effective").rows()) == {
         ("rule", "not_applicable", "needs a judge model", True)
     }
@@ -404,7 +407,7 @@ def test_the_pass_runs_where_a_loop_is_running_already() -> None:
     async def notebook() -> Judged:
         return judged(TALK)
 
-    assert asyncio.run(notebook()).turn_judgments.height == 7 + 8
+    assert asyncio.run(notebook()).turn_judgments.height == FIRST + LATER
 
 
 def test_row_order_of_the_input_does_not_matter() -> None:
@@ -424,7 +427,7 @@ def test_two_thousand_turns_under_four_versions_take_seconds_at_most() -> None:
     many = [conversation(*parts, conversation_id=f"c{i}") for i in range(200)]
     begun = time.process_time()
     found = judged(*many, versions=["1.0.0", "1.1.0", "1.2.0", "1.3.0"])
-    assert found.turn_judgments.height == 200 * (10 * 8 - 1) * 4
+    assert found.turn_judgments.height == 200 * (10 * LATER - 1) * 4
     assert time.process_time() - begun < 5
 
 
@@ -443,7 +446,7 @@ def test_equal_questions_of_several_conversations_are_asked_once() -> None:
     scripted = ScriptedClient()
     found = judged(TALK, twin, longer, client=scripted)
     assert len(scripted.asked) == 3  # two turns, and the one that only the third has
-    assert found.turn_judgments.filter(judge="scripted").height == 3 * (7 + 8)
+    assert found.turn_judgments.filter(judge="scripted").height == 3 * (FIRST + LATER)
 
 
 def test_what_calls_cost_adds_up_over_their_rows() -> None:

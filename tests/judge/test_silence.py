@@ -8,6 +8,7 @@ import pytest
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.severity import severity_of
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.metric_set import TURN_METRICS
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.fakes import ScriptedClient
@@ -17,8 +18,8 @@ from tests.judge.test_engine import judged
 EMPTY = agent("")
 CALL = call("delete_account", {"id": 7}, "deleted")
 OF_WHOLE = {"goal_completion", "plan_adherence"}
-SILENCED = {"coherence", "faithfulness", "user_frustration", "verbosity"}
-TURN_METRICS_OF_A_REPLY = {"agent_behavior_failure", "helpfulness", "relevance", *SILENCED}
+TURN_METRICS_OF_A_REPLY = {m.name for m in TURN_METRICS if m.applies_when == "always"}
+SILENCED = TURN_METRICS_OF_A_REPLY - {"agent_behavior_failure", "helpfulness", "relevance"}
 
 
 def answers(of: Conversation, turn_index: int, **given: Any) -> dict[str, object]:

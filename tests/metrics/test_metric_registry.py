@@ -11,7 +11,6 @@ from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHA
 from agent_eval.metrics.metric_set import (
     CONVERSATION_METRICS,
     TURN_METRICS,
-    TURN_RATINGS,
     applicable,
     expected_of,
     why_not_applicable,
@@ -81,7 +80,7 @@ EMPTY = Message(role="assistant", content="")
 CALL = Message.model_validate({"role": "assistant", "tool_calls": [{"name": "find"}]})
 USERS_CALL = Message.model_validate({"role": "user", "content": "Hello", "tool_calls": [{"name": "find"}]})
 OF_CALLS = {"tool_call_behavior_failure", "tool_result_utilisation", "argument_correctness"}
-PLAIN = {m.name for m in TURN_RATINGS} | {"agent_behavior_failure", "user_frustration"}
+PLAIN = {m.name for m in TURN_METRICS if m.applies_when == "always"}
 
 
 def why_not(*messages: Message) -> dict[str, str | None]:

@@ -5,6 +5,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, StrictFloat, StrictInt, StringConstraints, model_validator
 
+from agent_eval.metrics.builtin.coherence import COHERENCE
+from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.relevance import RELEVANCE
+from agent_eval.metrics.builtin.verbosity import VERBOSITY
 from agent_eval.transcripts.models import (
     Agent,
     Conversation,
@@ -24,6 +29,8 @@ OneToFive = Annotated[StrictInt, Field(ge=1, le=5)]
 ZeroOrOne = Annotated[StrictInt, Field(ge=0, le=1)]
 ZeroToOne = Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)]
 Rating = tuple[OneToFive, Text, Text]  # rating, rationale, quote
+RATED = (HELPFULNESS, COHERENCE, RELEVANCE, FAITHFULNESS, VERBOSITY)
+"""The metrics of `ratings`, in their order."""
 
 
 class Call(Frozen):

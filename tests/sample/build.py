@@ -26,12 +26,13 @@ from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
-from agent_eval.metrics.metric_set import TURN_RATINGS, applicable
+from agent_eval.metrics.metric_set import applicable
 from agent_eval.metrics.profile import asked_since
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.transcripts.content_hash import conversation_hash, session_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation, Message, Turn
 from tests.sample.authored_format import (
+    RATED,
     AuthoredAgent,
     AuthoredConversation,
     AuthoredSession,
@@ -255,7 +256,7 @@ def _turn_answers(
 ) -> Iterator[tuple[Metric, Answer]]:
     if authored.ratings is None or authored.why is None or authored.quote is None:
         return
-    for metric, rating in zip(TURN_RATINGS, authored.ratings, strict=True):
+    for metric, rating in zip(RATED, authored.ratings, strict=True):
         yield metric, _rated((rating, authored.notes.get(metric.name, authored.why), authored.quote))
     for metric, labels in failures_of(authored).items():
         if applicable(metric, turn, conversation, None):

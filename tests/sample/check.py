@@ -12,9 +12,15 @@ from agent_eval.methodology.registry import Registry
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
-from agent_eval.metrics.metric_set import TURN_RATINGS, applicable, expected_of
+from agent_eval.metrics.metric_set import applicable, expected_of
 from agent_eval.transcripts.models import SLOTS, Conversation, Turn
-from tests.sample.authored_format import AuthoredAgent, AuthoredConversation, AuthoredSession, AuthoredTurn
+from tests.sample.authored_format import (
+    RATED,
+    AuthoredAgent,
+    AuthoredConversation,
+    AuthoredSession,
+    AuthoredTurn,
+)
 
 JUDGED = ("U1", "U2", "U3", "U6")  # always; U4 with an injected error; U5 is counted
 
@@ -117,7 +123,7 @@ def _turn(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Ite
     for name in ("why", "quote", "ratings"):
         if getattr(authored, name) is None:
             yield f"{name} is missing"
-    if unknown := sorted(set(authored.notes) - {m.name for m in TURN_RATINGS}):
+    if unknown := sorted(set(authored.notes) - {m.name for m in RATED}):
         yield f"notes for unknown ratings: {', '.join(unknown)}"
     for name in ("quote", "failure_quote"):
         quote = getattr(authored, name)
@@ -201,7 +207,7 @@ def _facts(authored: AuthoredConversation) -> Iterator[str]:
 
 def _human_ratings(agent: AuthoredAgent, criteria: Sequence[str]) -> Iterator[str]:
     held = {s.session_id: {c.conversation_id: c for c in s.conversations} for s in agent.sessions}
-    turn_targets = {m.name for m in TURN_RATINGS}
+    turn_targets = {m.name for m in RATED}
     for i, row in enumerate(agent.human_ratings):
         at = f"human_ratings.{i}"
         conversation = held.get(row.session_id, {}).get(row.conversation_id or "")

@@ -184,6 +184,3 @@ def _link_to_report(
     for version in versions_in(rows):
         link = {"report": report_link(project, f"boards/{version}/{place}")}
         context.add_asset_metadata(link, asset_key=asset, partition_key=version)
-
-
-ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, log_leaderboard, html_report]

@@ -103,6 +103,3 @@ def _trends_metadata(
         "answer": clusters_answer(worst_first),
         "report": report_link(project, f"boards/{version}/errors.html"),
     }
-
-
-ASSETS = [clustered_failures, error_trends]

@@ -23,6 +23,3 @@ def gate_results(
     rows = gating.gate_results(project, pairs)
     yield from check_and_store(context, {"gate_results": rows})
     yield from gate_check_results(context, project, "gate_results", {"gate_results": rows})
-
-
-ASSETS = [gate_results]

@@ -55,6 +55,3 @@ def transcripts(
     """
     admitted = admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
     yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)
-
-
-ASSETS = [ingest_sessions, transcripts]

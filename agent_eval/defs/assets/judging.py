@@ -136,6 +136,3 @@ def judge_calibration(context: dg.AssetExecutionContext, project: dg.ResourcePar
     """Measure how well each judge agrees with people, metric by metric, with intervals over conversations."""
     compared = calibrations(project, context.partition_keys)
     yield from check_and_store(context, {"judge_calibration": compared})
-
-
-ASSETS = [judgments, rubric_ratings, judge_calibration]

@@ -193,14 +193,3 @@ def quality_summary(
     )
     summary = {"quality_summary": summarised(project, known, key_frame(PAIRS, context.partition_keys))}
     yield from check_and_store(context, summary, transcripts=transcripts)
-
-
-ASSETS = [
-    tool_correctness,
-    assertion_results,
-    universal_scores,
-    domain_scores,
-    composite_scores,
-    reliability,
-    quality_summary,
-]

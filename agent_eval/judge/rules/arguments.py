@@ -19,11 +19,12 @@ from agent_eval.judge.rules.finding import (
     RuleFinding,
     calls_of,
     cut,
+    decides,
     may_have_failed,
     word_set,
     words_of_name,
 )
-from agent_eval.metrics.builtin.tool_call_behavior_failure import WRONG_ARGUMENTS
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE, WRONG_ARGUMENTS
 from agent_eval.transcripts.models import Conversation, ToolCall
 
 MAX_SCHEMA = 100_000  # characters
@@ -53,6 +54,7 @@ class _TooMuchError(Exception):
 _steps: ContextVar[int] = ContextVar("steps", default=0)
 
 
+@decides(TOOL_CALL_BEHAVIOR_FAILURE, order=20)
 def wrong_arguments(question: Question) -> RuleFinding | None:
     """Return a finding if a call violates the schema of its tool, or a search has an empty query."""
     for made in calls_of(question):

@@ -11,6 +11,7 @@ from agent_eval.judge.rules.finding import (
     RULE,
     RuleFinding,
     calls_of,
+    decides,
     is_empty_result,
     is_live,
     leaves,
@@ -25,6 +26,7 @@ from agent_eval.judge.rules.repetition import is_asked_again
 from agent_eval.metrics.builtin.tool_call_behavior_failure import (
     REPEATED_FAILING_CALL,
     STUCK_LOOP,
+    TOOL_CALL_BEHAVIOR_FAILURE,
     UNKNOWN_TOOL,
 )
 from agent_eval.transcripts.models import Conversation, ToolCall, Turn
@@ -42,6 +44,7 @@ _PASSING = re.compile(
 )
 
 
+@decides(TOOL_CALL_BEHAVIOR_FAILURE, order=10)
 def unknown_tool(question: Question) -> RuleFinding | None:
     """Return a finding if the agent called a tool that it does not have, and the call failed.
 
@@ -78,6 +81,7 @@ def _names_of_tools(conversation: Conversation) -> frozenset[str]:
     return frozenset(names)
 
 
+@decides(TOOL_CALL_BEHAVIOR_FAILURE, order=50)
 def repeated_failing_call(question: Question) -> RuleFinding | None:
     """Return a finding if an equal call failed with the same error for the third time, without a change in between.
 
@@ -116,6 +120,7 @@ class _FailedBefore:
         return self._again.get(turn_index, [])
 
 
+@decides(TOOL_CALL_BEHAVIOR_FAILURE, order=40)
 def stuck_loop(question: Question) -> RuleFinding | None:
     """Return a finding if the agent is in a loop within a turn.
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,6 +42,21 @@ class RuleFinding:
     label: str
     rationale: str
     quote: str
+
+
+Check = Callable[[Question], RuleFinding | None]
+REGISTERED: dict[str, list[tuple[int, Check]]] = {}
+"""The checks of each metric, each with its position among them."""
+
+
+def decides(metric: Metric, *, order: int) -> Callable[[Check], Check]:
+    """Register a check of a failure metric; if several find a label, the first one gives the quote."""
+
+    def registered(check: Check) -> Check:
+        REGISTERED.setdefault(metric.name, []).append((order, check))
+        return check
+
+    return registered
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ import re
 
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import RuleFinding, calls_of, only_reads, words_of_name
-from agent_eval.metrics.builtin.tool_call_behavior_failure import IGNORED_TOOL_RESULT
+from agent_eval.judge.rules.finding import RuleFinding, calls_of, decides, only_reads, words_of_name
+from agent_eval.metrics.builtin.tool_call_behavior_failure import (
+    IGNORED_TOOL_RESULT,
+    TOOL_CALL_BEHAVIOR_FAILURE,
+)
 from agent_eval.transcripts.models import ToolCall
 
 _ERROR_TEXT = re.compile(
@@ -25,6 +28,7 @@ _TROUBLE = re.compile(
 )
 
 
+@decides(TOOL_CALL_BEHAVIOR_FAILURE, order=30)
 def ignored_error(question: Question) -> RuleFinding | None:
     """Return a finding if the agent claims success although the last call of the turn with an effect failed.
 

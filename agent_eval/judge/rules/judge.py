@@ -1,44 +1,31 @@
 """Run the checks and the `measure` of custom metrics, and combine the findings into verdicts."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
-from agent_eval.judge.rules.arguments import wrong_arguments
-from agent_eval.judge.rules.calls import (
-    repeated_failing_call,
-    step_efficiency,
-    stuck_loop,
-    unknown_tool,
-)
+from agent_eval.judge.rules.calls import step_efficiency
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy, declared_outcome, declared_use
-from agent_eval.judge.rules.finding import RULE, RuleFinding, general_cause
-from agent_eval.judge.rules.ignored_error import ignored_error
-from agent_eval.judge.rules.injection import followed_injection
-from agent_eval.judge.rules.leaks import leaked_number
-from agent_eval.judge.rules.repeated_call import repeated_call
-from agent_eval.judge.rules.repetition import repeated_question, repetition
-from agent_eval.judge.rules.silence import no_reply, rated_for_silence, truncated_reply
-from agent_eval.judge.rules.unsafe import unsafe_call
+from agent_eval.judge.rules.finding import REGISTERED, RULE, Check, general_cause
+from agent_eval.judge.rules.silence import rated_for_silence
 from agent_eval.metrics.answers import most_severe_first, why_unfit
 from agent_eval.metrics.base import NEEDS_MODEL, Metric
-from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.goal_completion import BY_AGENT, GOAL_COMPLETION
 from agent_eval.metrics.builtin.step_efficiency import STEP_EFFICIENCY
-from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.metrics.metric_set import BUILT_IN
 
-Check = Callable[[Question], RuleFinding | None]
-
+for _path in Path(__file__).parent.glob("[!_]*.py"):
+    if _path.stem != "judge":
+        import_module(f"agent_eval.judge.rules.{_path.stem}")  # its checks register themselves
 CHECKS: Mapping[str, tuple[Check, ...]] = {
-    AGENT_BEHAVIOR_FAILURE.name: (
-        *(followed_injection, leaked_number, unsafe_call, no_reply),
-        *(repetition, repeated_question, truncated_reply),
-    ),
-    TOOL_CALL_BEHAVIOR_FAILURE.name: (
-        *(unknown_tool, wrong_arguments, ignored_error, stuck_loop, repeated_failing_call, repeated_call),
-    ),
+    metric.name: tuple(check for _, check in sorted(REGISTERED[metric.name], key=lambda found: found[0]))
+    for metric in BUILT_IN.metrics
+    if metric.name in REGISTERED
 }
+"""The checks of each failure metric, in order."""
 
 
 class RulesJudge:

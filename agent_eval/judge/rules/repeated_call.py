@@ -5,13 +5,24 @@ from collections.abc import Iterator
 from agent_eval.formats.hashing import canonical
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import RuleFinding, is_live, is_polled, may_have_failed, only_reads
+from agent_eval.judge.rules.finding import (
+    RuleFinding,
+    decides,
+    is_live,
+    is_polled,
+    may_have_failed,
+    only_reads,
+)
 from agent_eval.judge.rules.history import History, history_of
 from agent_eval.judge.rules.repetition import is_asked_again
-from agent_eval.metrics.builtin.tool_call_behavior_failure import REPEATED_TOOL_CALL
+from agent_eval.metrics.builtin.tool_call_behavior_failure import (
+    REPEATED_TOOL_CALL,
+    TOOL_CALL_BEHAVIOR_FAILURE,
+)
 from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 
 
+@decides(TOOL_CALL_BEHAVIOR_FAILURE, order=60)
 def repeated_call(question: Question) -> RuleFinding | None:
     """Return a finding if the agent called a tool again with equal arguments and got the same result.
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import RuleFinding, cut, quote_of, words_of
+from agent_eval.judge.rules.finding import RuleFinding, cut, decides, quote_of, words_of
 from agent_eval.judge.rules.history import history_of
-from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, REPETITION
 from agent_eval.transcripts.models import Conversation, Turn
 
 MIN_WORDS_EQUAL = 8  # shorter texts, such as thanks and greetings, are repeated for good reasons
@@ -40,6 +40,7 @@ _CODE = re.compile(r"```|</?(execute|code|tool_call)>|[{};]\s*$", re.MULTILINE)
 _COURTESY = re.compile(r"\b(thanks?|thank you|bye|goodbye|have a (good|nice|great))\b", re.IGNORECASE)
 
 
+@decides(AGENT_BEHAVIOR_FAILURE, order=50)
 def repetition(question: Question) -> RuleFinding | None:
     """Return a finding if the agent's text is equal or very similar to its text in an earlier turn.
 
@@ -62,6 +63,7 @@ def repetition(question: Question) -> RuleFinding | None:
     return RuleFinding(REPETITION, f"The text of turn {earlier} is given again, unasked.", quote_of(text))
 
 
+@decides(AGENT_BEHAVIOR_FAILURE, order=60)
 def repeated_question(question: Question) -> RuleFinding | None:
     """Return a finding if the agent asks for the same facts in the same words for the fourth time.
 

@@ -3,9 +3,9 @@
 import re
 
 from agent_eval.judge.protocol import Question, Scored, Verdict
-from agent_eval.judge.rules.finding import RULE, RuleFinding, quote_of
+from agent_eval.judge.rules.finding import RULE, RuleFinding, decides, quote_of
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE, TRUNCATED_REPLY
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, SILENCE, TRUNCATED_REPLY
 from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.transcripts.models import Message
 
@@ -13,6 +13,7 @@ MIN_WORDS = 20  # minimum words of a text that is checked for truncation
 _HANGING = re.compile(r"\s(?:the|an?|of|and|or|your|our|their|its|because|which|with|from|into)$")
 
 
+@decides(AGENT_BEHAVIOR_FAILURE, order=40)
 def no_reply(question: Question) -> RuleFinding | None:
     """Return a finding if the turn required a reply and the agent gave none (see `Turn.reply`)."""
     if question.turn.reply != "no reply":
@@ -24,6 +25,7 @@ def no_reply(question: Question) -> RuleFinding | None:
     return RuleFinding(SILENCE, f"No reply: {how}", "")
 
 
+@decides(AGENT_BEHAVIOR_FAILURE, order=70)
 def truncated_reply(question: Question) -> RuleFinding | None:
     """Return a finding if the agent's last message in the turn is truncated.
 

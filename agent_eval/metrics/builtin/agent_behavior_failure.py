@@ -1,6 +1,6 @@
 """Agent behaviour failure: label the failures in the agent's behaviour. Grain: turn; answer: one or more labels."""
 
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import NO_FAILURE, BuiltIn, Metric
 
 FALSE_INFORMATION = "false information"
 SILENCE = "no reply"
@@ -50,3 +50,5 @@ AGENT_BEHAVIOR_FAILURE = Metric(
         TRUNCATED_REPLY: "The reply breaks off, by the token limit or in the middle of a sentence or of code.",
     },
 )
+
+BUILT_IN = (BuiltIn(AGENT_BEHAVIOR_FAILURE, order=60, is_of_silence=True, is_of_calls=True),)

@@ -1,6 +1,6 @@
 """Answer correctness: rate agreement with the expected answer. Grain: turns with ground truth; answer: value 0–1."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 CORRECT_AT = 0.7
 STRICTNESS = {"lenient": 0.6, "default": CORRECT_AT, "strict": 0.8, "very strict": 0.9}
@@ -27,3 +27,5 @@ ANSWER_CORRECTNESS = Metric(
     ),
     applies_when="has_expected_answer",
 )
+
+BUILT_IN = (BuiltIn(ANSWER_CORRECTNESS, order=80, is_of_silence=True),)

@@ -1,6 +1,6 @@
 """Argument correctness: check the arguments of tool calls. Grain: turns with calls; answer: share of correct calls."""
 
-from agent_eval.metrics.base import Items, Metric
+from agent_eval.metrics.base import BuiltIn, Items, Metric
 
 ARGUMENT_CORRECTNESS = Metric(
     name="argument_correctness",
@@ -19,3 +19,5 @@ ARGUMENT_CORRECTNESS = Metric(
     applies_when="has_tool_calls",
     items=Items("calls", "call", ("correct", "wrong")),
 )
+
+BUILT_IN = (BuiltIn(ARGUMENT_CORRECTNESS, order=110),)

@@ -1,6 +1,6 @@
 """Coherence: rate whether a reply is consistent with the conversation and itself. Grain: turn; answer: rating 1–5."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 COHERENCE = Metric(
     name="coherence",
@@ -19,3 +19,5 @@ COHERENCE = Metric(
         "an earlier mistake is not a contradiction."
     ),
 )
+
+BUILT_IN = (BuiltIn(COHERENCE, order=20),)

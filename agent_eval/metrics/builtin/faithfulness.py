@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from agent_eval.metrics.base import Items, Metric
+from agent_eval.metrics.base import BuiltIn, Items, Metric
 
 SUPPORTED, CONTRADICTED, UNSUPPORTED = "supported", "contradicted", "unsupported"
 
@@ -45,3 +45,5 @@ FAITHFULNESS = Metric(
     ),
     items=Items("claims", "claim", (SUPPORTED, CONTRADICTED, UNSUPPORTED), rating=faithfulness_rating),
 )
+
+BUILT_IN = (BuiltIn(FAITHFULNESS, order=40),)

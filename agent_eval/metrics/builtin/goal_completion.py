@@ -4,7 +4,7 @@ The label of the decisive step says whose message decided the failure; its quote
 question is asked only if the setting `metrics` names it.
 """
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 GOAL_COMPLETION = Metric(
     name="goal_completion",
@@ -48,3 +48,13 @@ DECISIVE_STEP = Metric(
 
 ROLE_OF_AUTHOR = {BY_AGENT: "assistant", "tool": "tool", "user": "user"}
 """Role of the message that a label of the decisive step names; any message can be of the environment."""
+
+BUILT_IN = (
+    BuiltIn(GOAL_COMPLETION, order=140),
+    BuiltIn(
+        DECISIVE_STEP,
+        order=170,
+        is_on_request=True,
+        people="`label`: `agent`, `tool`, `user` or `environment`, with the quoted message as `evidence`; it counts where the goal was missed",
+    ),
+)

@@ -1,6 +1,6 @@
 """Helpfulness: rate how far a reply brings the user towards the goal. Grain: turn; answer: rating 1–5."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 HELPFULNESS = Metric(
     name="helpfulness",
@@ -20,3 +20,5 @@ HELPFULNESS = Metric(
         "alone is not help."
     ),
 )
+
+BUILT_IN = (BuiltIn(HELPFULNESS, order=10, is_of_silence=True),)

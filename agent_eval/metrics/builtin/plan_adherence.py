@@ -1,6 +1,6 @@
 """Plan adherence: rate whether the agent did what it announced. Grain: conversation; answer: rating 1–5."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 PLAN_ADHERENCE = Metric(
     name="plan_adherence",
@@ -16,3 +16,5 @@ PLAN_ADHERENCE = Metric(
     },
     notes="If neither the agent nor the user named any steps, the answer is null.",
 )
+
+BUILT_IN = (BuiltIn(PLAN_ADHERENCE, order=150),)

@@ -1,6 +1,6 @@
 """Policy adherence: check a turn against each rule of the agent's policy. Grain: turn; answer: share of rules kept."""
 
-from agent_eval.metrics.base import Items, Metric
+from agent_eval.metrics.base import BuiltIn, Items, Metric
 
 KEPT, BROKEN = "kept", "broken"
 
@@ -22,3 +22,5 @@ POLICY_ADHERENCE = Metric(
     applies_when="has_policy",
     items=Items("rules", "rule", (KEPT, BROKEN), has_severity=True),
 )
+
+BUILT_IN = (BuiltIn(POLICY_ADHERENCE, order=100),)

@@ -1,6 +1,6 @@
 """Relevance: rate whether a reply addresses the user's topic and need. Grain: turn; answer: rating 1–5."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 RELEVANCE = Metric(
     name="relevance",
@@ -19,3 +19,5 @@ RELEVANCE = Metric(
         "it was not asked for, such as a warning, is on the need."
     ),
 )
+
+BUILT_IN = (BuiltIn(RELEVANCE, order=30, is_of_silence=True),)

@@ -1,6 +1,6 @@
 """Step efficiency: compute the share of calls that were needed, by rule. Grain: conversation; answer: value 0–1."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 STEP_EFFICIENCY = Metric(
     name="step_efficiency",
@@ -17,3 +17,5 @@ STEP_EFFICIENCY = Metric(
     ),
     is_ruled=True,
 )
+
+BUILT_IN = (BuiltIn(STEP_EFFICIENCY, order=160),)

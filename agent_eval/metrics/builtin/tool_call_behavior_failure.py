@@ -1,6 +1,6 @@
 """Tool call behaviour failure: label the failures in tool use. Grain: turn; answer: one or more labels."""
 
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import NO_FAILURE, BuiltIn, Metric
 
 IGNORED_TOOL_RESULT = "ignored tool result"
 REPEATED_FAILING_CALL = "repeated failing call"
@@ -49,3 +49,5 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
         STUCK_LOOP: "The same few calls repeated in a cycle, or one tool that keeps failing or finding nothing with any arguments.",
     },
 )
+
+BUILT_IN = (BuiltIn(TOOL_CALL_BEHAVIOR_FAILURE, order=70, is_of_calls=True),)

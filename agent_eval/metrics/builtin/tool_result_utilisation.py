@@ -1,6 +1,6 @@
 """Tool result utilisation: decide whether tool results reach the answer. Grain: turns with calls; answer: 0 or 1."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 TOOL_RESULT_UTILISATION = Metric(
     name="tool_result_utilisation",
@@ -15,3 +15,5 @@ TOOL_RESULT_UTILISATION = Metric(
     applies_when="has_tool_calls",
     is_binary=True,
 )
+
+BUILT_IN = (BuiltIn(TOOL_RESULT_UTILISATION, order=90),)

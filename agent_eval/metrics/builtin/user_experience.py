@@ -1,6 +1,6 @@
 """User frustration (every turn, rating 1–5, 5 is best) and knowledge retention (turns after the first, 0 or 1)."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 USER_FRUSTRATION = Metric(
     name="user_frustration",
@@ -30,4 +30,9 @@ KNOWLEDGE_RETENTION = Metric(
     notes="0 or 1, nothing in between. A confirmation before a step that cannot be undone is not asking again.",
     applies_when="has_earlier_turns",
     is_binary=True,
+)
+
+BUILT_IN = (
+    BuiltIn(KNOWLEDGE_RETENTION, order=120),
+    BuiltIn(USER_FRUSTRATION, order=130),
 )

@@ -1,6 +1,6 @@
 """Verbosity: rate whether a reply has the right length. Grain: turn; answer: rating 1–5, 5 is best."""
 
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import BuiltIn, Metric
 
 VERBOSITY = Metric(
     name="verbosity",
@@ -17,3 +17,5 @@ VERBOSITY = Metric(
     best="right length",
     notes="About length only: a wrong reply of the right length has a high rating here.",
 )
+
+BUILT_IN = (BuiltIn(VERBOSITY, order=50),)

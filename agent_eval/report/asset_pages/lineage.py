@@ -6,24 +6,9 @@ import polars as pl
 
 from agent_eval.report.links import REPORT, rating_page, run_page
 from agent_eval.report.markdown import markdown_table
-from agent_eval.tables.schema import MADE_FROM as ALL_MADE_FROM
+from agent_eval.tables.schema import MADE_FROM, above
 
 MOST = 40  # maximum number of ratings
-_ON_THE_WAY = (
-    *(
-        "leaderboard",
-        "composite_scores",
-        "universal_scores",
-        "domain_scores",
-        "rubric_ratings",
-        "turn_judgments",
-    ),
-    *("conversation_judgments", "transcripts", "turns", "conversations", "sessions"),
-)
-MADE_FROM = {name: ALL_MADE_FROM[name] for name in _ON_THE_WAY}
-"""The tables from a board to the sources, each with the inputs of its asset."""
-
-
 _LINKS = {"table": "_asset", "written by run": "_run"}
 
 
@@ -63,7 +48,6 @@ def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Ma
         name: (n, run)
         for name, n, run in written.group_by("table").agg(pl.sum("n_rows"), last_run).iter_rows()
     }
-    steps = list(MADE_FROM)[list(MADE_FROM).index(of) :]
     lines = [
         {
             "table": name,
@@ -73,7 +57,7 @@ def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Ma
             "_asset": f"/assets/{name}",
             "_run": run_page(origins[name][1]) if name in origins else None,
         }
-        for name in steps
+        for name in above(of)
     ]
     rests_on = pl.DataFrame({"rests on": list(facts), "is": list(facts.values())})
     return "\n\n".join(
