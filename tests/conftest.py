@@ -3,7 +3,7 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -160,9 +160,20 @@ class at_home:  # noqa: N801
                 os.environ[name] = value
 
 
+@pytest.fixture(scope="session")
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of tests that have no folder of their own, which are most: to make one takes time."""
+    return tmp_path_factory.mktemp("empty")
+
+
 @pytest.fixture(autouse=True)
-def _no_stray_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test reads the developer's own project by accident."""
-    monkeypatch.chdir(tmp_path)
+def _no_stray_home(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty_folder: Path
+) -> Iterator[None]:
+    """No test reads the developer's own project by accident, or writes where another test would find it."""
+    is_own = "tmp_path" in request.fixturenames
+    monkeypatch.chdir(request.getfixturevalue("tmp_path") if is_own else empty_folder)
     for name in [n for n in os.environ if n.startswith("AGENT_EVAL_") and n != "AGENT_EVAL_SHARED_DATA"]:
         monkeypatch.delenv(name)
+    yield
+    assert os.listdir(empty_folder) == []  # noqa: PTH208  tests replace methods of Path

@@ -40,16 +40,16 @@ def reads(child: Place, agent: str | None, version: str | None) -> bool:
     return is_of_agent and (version is None or own_version is None or version == own_version)
 
 
-EDGES = [(child, parent) for child, parents in MADE_FROM.items() for parent in parents]
-
-
-@pytest.mark.parametrize(("child", "parent"), EDGES)
-def test_a_change_of_an_input_makes_stale_what_reads_it_and_nothing_else(child: str, parent: str) -> None:
+@pytest.mark.parametrize("parent", sorted({parent for parents in MADE_FROM.values() for parent in parents}))
+def test_a_change_of_an_input_makes_stale_what_reads_it_and_nothing_else(parent: str) -> None:
     before = fingerprints()
-    for place in places_of(child):
-        for _, agent, version in places_of(parent):
-            key = agent if version is None else version if agent is None else f"{agent}|{version}"
-            after = fingerprints((parent, str(key)) if parent in SOURCES else (parent, agent, version))
+    children = [
+        place for child, parents in MADE_FROM.items() if parent in parents for place in places_of(child)
+    ]
+    for _, agent, version in places_of(parent):
+        key = agent if version is None else version if agent is None else f"{agent}|{version}"
+        after = fingerprints((parent, str(key)) if parent in SOURCES else (parent, agent, version))
+        for place in children:
             is_stale = after.made_now(place) != before.made_now(place)
             assert is_stale == reads(place, agent, version), (place, agent, version)
 

@@ -4,6 +4,7 @@ Blocks marked `sh` run. What cannot run here is named in NOT_RUN with its reason
 A judge model is the stand-in of the benchmarks; ports are free ones.
 """
 
+import json
 import os
 import re
 import shutil
@@ -44,6 +45,9 @@ NOT_RUN = {
 
 # Pages that name agents of the sample other than the two of the smaller project.
 OF_ALL_AGENTS = {"clusters.md"}
+
+# Pages that ask a judge about quill-help: it keeps the conversations of this slot, so that few questions are asked.
+ASKING = {"add-a-metric.md": "D3"}
 
 # What a page must print, in this order: what its prose says.
 PRINTED = {
@@ -100,6 +104,12 @@ def test_the_commands_of_a_page_run(
 ) -> None:
     project = tmp_path / "project"
     shutil.copytree(sample_root if page.name in OF_ALL_AGENTS else two_agents, project)
+    if slot := ASKING.get(page.name):
+        file = min((project / "data" / "sessions" / "quill-help").glob("*/conversations.jsonl"))
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        file.write_text(
+            "".join(line for line in lines if json.loads(line)["scenario"] == slot), encoding="utf-8"
+        )
     names = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONDONTWRITEBYTECODE")
     environment = {name: os.environ[name] for name in names if name in os.environ} | {
         "PATH": f"{on_path(tmp_path / 'bin')}:{Path(sys.executable).parent}:{os.environ['PATH']}",
