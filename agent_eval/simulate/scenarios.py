@@ -33,7 +33,7 @@ from agent_eval.settings.gate_spec import Level, Limit
 from agent_eval.simulate.mocks import ConversationMocks, Mock, Resolve
 from agent_eval.simulate.scenario_checks import scenario_problems
 from agent_eval.transcripts.injected_errors import describes_error
-from agent_eval.transcripts.models import Expected, Frozen, SessionRun, Slug
+from agent_eval.transcripts.models import Expected, Frozen, Links, SessionRun, Slug
 from agent_eval.transcripts.models import Scenario as Slot
 from agent_eval.transcripts.scenario_names import task_of
 
@@ -295,10 +295,7 @@ class Suite(Frozen):
     description: Text | None = None
     public: bool | None = None  # whether agents may have been trained on it
     methodology_versions: Literal["any"] | tuple[str, ...] | None = None  # None: all versions
-    links: dict[
-        Literal["D1", "D2", "D3", "D4", "D5"],
-        Literal["standardised_task", "hallucination", "error_injection"],
-    ] = Field(default_factory=dict)
+    links: Links = Field(default_factory=dict)
     shared: Shared = Shared()
 
 

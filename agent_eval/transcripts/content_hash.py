@@ -78,12 +78,14 @@ def own_words_hash(conversation: Conversation) -> str | None:
 
     It is the same for "You said: Where is it?" and "You said: Send it back." after these messages. It is `NOTHING_OWN` if
     there are no calls and at most one word, or most letters that the agent was not given form no words (single letters,
-    ids and ASCII words of more than `LONGEST_WORD` letters). It is None if neither applies, so that `messages_hash` counts.
+    ids and ASCII words of more than `LONGEST_WORD` letters). Of calls without words, numbers do not count. It is None if neither applies, so that `messages_hash` counts.
     """
     said = [m for m in conversation.messages if m.role == "assistant"]
     words = [w for m in said for w in shown_words(REASONING_TAGS.sub(" ", m.content or ""))]
+    calls = [[c.name, [*_leaves(c.arguments)]] for m in said for c in m.tool_calls]
     if not words:
-        return None
+        unnumbered = [[name, [v for v in values if not v.isnumeric()]] for name, values in calls]
+        return digest("own words", ["", unnumbered]) if unnumbered != calls else None
     others = [shown_words(m.content) for m in conversation.messages if m.role != "assistant" and m.content]
     if not any(m.tool_calls or m.attachments for m in said):
         spoken = {word for word in words if not word.isnumeric()}
@@ -93,7 +95,6 @@ def own_words_hash(conversation: Conversation) -> str | None:
         if is_word or 2 * n_unreadable > sum(map(len, own)):
             return NOTHING_OWN
     rest = _without(words, {tuple(t) for t in others if _FEWEST_REPEATED <= len(t) < ENOUGH_WORDS})
-    calls = [[c.name, [*_leaves(c.arguments)]] for m in said for c in m.tool_calls]
     return None if len(rest) == len(words) else digest("own words", [" ".join(rest), calls])
 
 

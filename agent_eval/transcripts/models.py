@@ -463,6 +463,25 @@ class Conversation(Frozen):
         )
 
 
+_Links = dict[
+    Literal["D1", "D2", "D3", "D4", "D5"], Literal["standardised_task", "hallucination", "error_injection"]
+]
+
+
+def _with_false_premise(links: _Links) -> _Links:
+    for slot, test in links.items():
+        if test == "hallucination" and slot != "D4":
+            raise ValueError(
+                f"{slot} cannot serve as the hallucination test, only D4, which can have a false premise; "
+                f"remove the link and hold the test in a conversation of its own"
+            )
+    return links
+
+
+Links = Annotated[_Links, AfterValidator(_with_false_premise)]
+"""The required test that a slot also serves as."""
+
+
 class Session(Frozen):
     """Represent one benchmark session, as defined in session.yaml."""
 
@@ -474,10 +493,7 @@ class Session(Frozen):
     evaluator: str | None = None
     u3_scope: Literal["single_message", "multi_turn"] | None = None
     repeatability_tested: bool | None = None
-    links: dict[
-        Literal["D1", "D2", "D3", "D4", "D5"],
-        Literal["standardised_task", "hallucination", "error_injection"],
-    ] = Field(default_factory=dict)
+    links: Links = Field(default_factory=dict)
     task_set: str | None = None
     invalid_reason: str | None = None  # set if the harness failed; the session never counts against the agent
     notes: str | None = None

@@ -164,6 +164,7 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (TURN | {"turn_index": "99999999999"}, "turn_index"),
         (TURN | {"turn_index": ""}, "turn_index is empty"),
         (U1 | {"rater": ""}, "rater is empty"),
+        (U1 | {"rater": "\u200b\u2060"}, "rater is empty"),
         (U1 | {"agent_id": "Ada|1"}, "agent_id"),
         (U1 | {"methodology_version": ""}, "methodology_version is empty"),
         (U1 | {"methodology_version": "latest"}, "'latest' is not MAJOR"),

@@ -392,7 +392,7 @@ def test_an_older_run_is_named_and_not_averaged() -> None:
     )
     row = row_of(held=[*transcripts(), *older], declared=[session(), session("old", benchmark_id="march")])
     assert (row["benchmark_id"], row["n_sessions"]) == ("run", 1)
-    assert row["warnings"] == ["run march is superseded by run"]
+    assert row["warnings"] == ["run march is superseded by run, which has no date either and a later name"]
 
 
 def test_transcripts_without_scores_have_every_part_missing() -> None:

@@ -215,6 +215,28 @@ def test_numbers_echoes_single_words_and_what_is_no_word_in_half_of_the_slots_co
         assert [bool(re.fullmatch(f"{how}: {n} of 8 conversations", m)) for m in row["missing"]] == [True]
 
 
+@pytest.mark.parametrize(
+    ("argument", "n", "status"),
+    [
+        ("{n}", 8, "provisional"),
+        ("{n}", 4, "provisional"),
+        ("{n}", 3, "published"),
+        ("{word}", 8, "published"),
+    ],
+)
+def test_calls_without_words_that_differ_only_in_numbers_are_one_reply(
+    tmp_path: Path, argument: str, n: int, status: str
+) -> None:
+    slots = complete()
+    for i, c in enumerate(slots[:n]):
+        call = {"id": "1", "name": "wait", "arguments": {"for": argument.format(n=i, word=WORDS[i])}}
+        c["messages"] = [
+            m | {"content": None, "tool_calls": [call]} if m["role"] == "assistant" else m for m in c["messages"]
+        ]  # fmt: skip
+    write(tmp_path, "ada", "s", slots)
+    assert only(scored(tmp_path, rated("ada", "s")))["status"] == status
+
+
 def test_trials_of_one_question_that_are_answered_otherwise_are_no_copies(tmp_path: Path) -> None:
     slots = [c for c in complete() if c["scenario"] != "D2"]
     replies = ("Blue.", "Red.", "Blue.", "Green, I think.") * 3  # more conversations than all others together

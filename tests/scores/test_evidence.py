@@ -167,6 +167,18 @@ def test_dropped_runs_and_later_sessions_are_named_with_their_reasons(tmp_path: 
     assert outcomes(table("leaderboard").frame([row | {"name": "ada"}])) == [said]
 
 
+@pytest.mark.parametrize("date", ["2026-04-01", None])
+def test_of_runs_with_the_same_date_or_without_one_none_is_ranked_by_its_name(
+    tmp_path: Path, date: str | None
+) -> None:
+    write(tmp_path, "ada", "a", complete(), date=date)
+    write(tmp_path, "ada", "z", complete(), date=date)
+    row = only(scored(tmp_path, [*rated("ada", "a", 2), *rated("ada", "z", 5)]))
+    other = "the same date and" if date else "no date either and"
+    why = f"run: run a is superseded by z, which has {other} a later name; give them different dates, or one benchmark_id"
+    assert (row["status"], row["missing"][-1]) == ("provisional", why)
+
+
 def test_a_bad_run_or_conversation_that_is_rejected_at_import_is_named(tmp_path: Path) -> None:
     write(tmp_path, "ada", "good", complete(), date="2026-04-01")
     write(tmp_path, "ada", "bad", complete(), date="2026-06-01", invalid_reason=False)

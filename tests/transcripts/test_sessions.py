@@ -242,6 +242,8 @@ def test_of_two_sessions_with_one_conversation_id_the_first_by_name_counts(folde
             2,
             "methodology_versions must be 'any' or",
         ),
+        (ANY + "links: {D1: hallucination}", 2, "links: D1 cannot serve as the hallucination test, only D4"),
+        (ANY + "date: 2026-04-01\nlinks:\n  D4: error_injection\n  D5: hallucination", 3, "links: D5 cannot"),
         (ANY + "links:\n  D1: hallucination\n  D4: x", 4, "links.D4 is 'x'; allowed"),
         (ANY + "session_id: bad\ndate: 2099-01-01", 3, "date is 2099-01-01, which is in the future"),
         (ANY + "date: [", 3, "not YAML"),

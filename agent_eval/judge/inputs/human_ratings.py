@@ -27,7 +27,7 @@ from agent_eval.metrics.metric_set import BUILT_IN, DEFAULT, MetricSet
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported
 from agent_eval.transcripts.content_hash import text_hash
-from agent_eval.transcripts.models import SLOTS, Message
+from agent_eval.transcripts.models import SLOTS, Message, is_blank
 
 COLUMNS = (
     "agent_id",
@@ -487,6 +487,6 @@ def _time(cell: str | None) -> str | None:
 
 
 def _given(cell: str | None, name: str, expected: str) -> str:
-    if cell is None:
+    if cell is None or is_blank(cell):
         raise ValueError(f"{name} is empty, expected {expected}")
     return cell

@@ -292,6 +292,7 @@ class _Run:
     harness_failures: tuple[str, ...]  # 'session x: harness failure: why'
     superseded: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()  # later sessions for other versions
+    of_same_date: tuple[str, ...] = ()  # runs of which only the names decide which one counts
 
     @property
     def is_lost(self) -> bool:
@@ -319,6 +320,7 @@ def _row(
     left_out = () if run.is_lost else run.harness_failures
     is_lowest = d == _LOWEST  # the same reply everywhere explains such ratings, and contradicts higher ones
     shown = tuple(text for text in checked.missing if not (is_lowest and text.startswith(REPEATED)))
+    shown = (*shown, *run.of_same_date)
     of_ratings = (*_names(universal["missing"]), *_names(domain["missing"]))
     is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
     return {
@@ -532,26 +534,33 @@ def _runs(
     )
     dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("day"))
     latest = dates.rename({"benchmark_id": "superseded_by", "day": "latest"})
-    is_same = (pl.col("day") == pl.col("latest")).fill_null(value=False)
+    is_same = pl.col("day").eq_missing(pl.col("latest")).alias("is_same")
     older = (
         transcripts.filter(pl.col("superseded_by").is_not_null())
         .join(dates, on=["agent_id", "benchmark_id"], how="left")
         .join(latest, on=["agent_id", "superseded_by"], how="left")
         .with_columns(
+            is_same,
             text=pl.concat_str(
                 pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by"),
-                pl.when(is_same)
+                pl.when(is_same & pl.col("day").is_null())
+                .then(pl.lit(", which has no date either and a later name"))
+                .when(is_same)
                 .then(pl.lit(", which has the same date and a later name"))
                 .when(pl.col("day").is_null() & pl.col("latest").is_not_null())
                 .then(pl.lit(", because no session of the former has a date"))
                 .otherwise(pl.lit("")),
-            )
+            ),
         )
+    )
+    undecided = older.filter("is_same").with_columns(
+        text=pl.format("run: {}; give them different dates, or one benchmark_id", "text")
     )
     texts = (
         _grouped(failed),
         _grouped(older),
         _grouped(_later_elsewhere(transcripts, sessions, conversations)),
+        _grouped(undecided),
     )
     return {pair: _Run(counting.get(pair), *(found.get(pair, ()) for found in texts)) for pair in pairs}
 
