@@ -19,7 +19,6 @@ hypothesis.settings.load_profile("shared machine")
 
 REPOSITORY = Path(__file__).parents[1]
 TWO_AGENTS = ("harbor-desk", "quill-help")  # of one template
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # on small frames, threads cost more than they save
 remember_revisions()
 os.environ.pop(
     "COLUMNS", None
