@@ -130,11 +130,11 @@ class ScenarioItem(pytest.Item):
 
         option = self.config.getoption
         project = Project.open(self._root()).with_settings(user_model=option("--user"))
-        found = hold_trial(project, self.path, self.agent, trial=self.trial, judges=option("--judge"))
-        if found.outcome == "unknown" and option("--allow-unknown"):
-            pytest.skip("; ".join(f"{outcome}: {sentence}" for outcome, sentence in found.findings))
-        if not found.passed:
-            raise ScenarioFailedError(found.report())
+        trial_result = hold_trial(project, self.path, self.agent, trial=self.trial, judges=option("--judge"))
+        if trial_result.outcome == "unknown" and option("--allow-unknown"):
+            pytest.skip("; ".join(f"{outcome}: {sentence}" for outcome, sentence in trial_result.findings))
+        if not trial_result.passed:
+            raise ScenarioFailedError(trial_result.report())
 
     def _root(self) -> str | None:
         """Return the folder to search for the project from; None if AGENT_EVAL_HOME names it."""

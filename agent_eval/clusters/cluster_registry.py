@@ -146,10 +146,10 @@ def new_texts(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
     """
     with_texts = with_text(_with_run(failures), members)
     is_blank = pl.col("text") == ""
-    kept = pl.concat(
+    failures_with_new_text = pl.concat(
         [with_texts.filter(is_blank).unique(BLOCK), _arrived(with_texts, members)], how="diagonal"
     )
-    return failures.join(kept, on="failure_id", how="semi")
+    return failures.join(failures_with_new_text, on="failure_id", how="semi")
 
 
 def targets(registry: pl.DataFrame) -> dict[str, str]:
@@ -200,12 +200,12 @@ class ClusterRegistryBuilder:
         `cause` names it if the row has no cause.
         """
         minted = self._unused(block, str(seed_text["text_hash"]))
-        known = seed_text["cause"] or cause
+        own_cause = seed_text["cause"] or cause
         quote = str(seed_text["quote"] or seed_text["reason"] or "")
-        named = title or rule_title(*block, quote, str(known or ""), str(seed_text["reason"] or ""))
-        cause = known or seed_text["reason"]
-        self._add(minted, block, named, seed_text["text_hash"], cause)
-        self._described[minted] = named, cause
+        heading = title or rule_title(*block, quote, str(own_cause or ""), str(seed_text["reason"] or ""))
+        cause = own_cause or seed_text["reason"]
+        self._add(minted, block, heading, seed_text["text_hash"], cause)
+        self._described[minted] = heading, cause
         self._with_members.add(minted)
         return minted
 
@@ -308,8 +308,8 @@ def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
 
 
 def _with_run(failures: pl.DataFrame) -> pl.DataFrame:
-    known = "run_key" in failures.columns
-    return failures if known else failures.with_columns(run_key=pl.lit(None, dtype=pl.String))
+    has_run_key = "run_key" in failures.columns
+    return failures if has_run_key else failures.with_columns(run_key=pl.lit(None, dtype=pl.String))
 
 
 def _arrived(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
@@ -318,7 +318,7 @@ def _arrived(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
         pl.col(name) if name in members.columns else pl.lit(None, dtype=pl.String).alias(name)
         for name in ("first_run", "first_failure")
     ]
-    known = members.select(
+    stored_texts = members.select(
         *_TEXT, *(first.name.prefix("known_") for first in firsts), is_known=pl.lit(value=True)
     )
     run, failure = pl.col("run_key"), pl.col("failure_id")
@@ -329,7 +329,7 @@ def _arrived(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
         with_texts.filter(pl.col("text") != "")
         .sort("run_key", "failure_id")
         .unique(_TEXT, keep="first", maintain_order=True)
-        .join(known, on=_TEXT, how="left", nulls_equal=True, maintain_order="left")
+        .join(stored_texts, on=_TEXT, how="left", nulls_equal=True, maintain_order="left")
         .filter(pl.col("is_known").is_null() | is_earlier.fill_null(value=False))
         .with_columns(first_run=run, first_failure=pl.when(run.is_not_null()).then(failure))
         .select("failure_id", *BLOCK, *_KEPT)
@@ -360,11 +360,11 @@ def _described(members: pl.DataFrame, arrived: pl.DataFrame) -> pl.DataFrame:
     """Return members with the quote and reason of the first failure, for known texts that occur earlier than known."""
     earlier = arrived.select(*BLOCK, *_KEPT)
     columns = [name for name in _KEPT if name not in _TEXT]
-    known = members.join(
+    member_quotes = members.join(
         earlier, on=_TEXT, how="left", nulls_equal=True, suffix="_now", maintain_order="left"
     )
     is_now = pl.col("first_failure_now").is_not_null()
-    return known.select(
+    return member_quotes.select(
         pl.when(is_now).then(f"{name}_now").otherwise(name).alias(name) if name in columns else name
         for name in members.columns
     )
@@ -409,17 +409,17 @@ def _redirected(registry: pl.DataFrame, members: pl.DataFrame, loose: pl.DataFra
 def _renamed(registry: pl.DataFrame, described: Mapping[str, tuple[str, object]]) -> pl.DataFrame:
     """Return the registry with the title and cause by rule of clusters that were created again."""
     words = {
-        f"{prefix}{name}": {cluster: said[i] for cluster, said in described.items()}
+        f"{prefix}{name}": {cluster: pair[i] for cluster, pair in described.items()}
         for prefix in ("", "rule_")
         for i, name in enumerate(("title", "root_cause"))
     }
     is_by_rule = {name: pl.col(name).eq_missing(pl.col(f"rule_{name}")) for name in ("title", "root_cause")}
     return registry.with_columns(
         pl.when(pl.col("cluster_id").is_in([*described]) & is_by_rule.get(name, pl.lit(value=True)))
-        .then(pl.col("cluster_id").replace_strict(said, default=None, return_dtype=pl.String))
+        .then(pl.col("cluster_id").replace_strict(texts, default=None, return_dtype=pl.String))
         .otherwise(name)
         .alias(name)
-        for name, said in words.items()
+        for name, texts in words.items()
     )
 
 
@@ -447,11 +447,13 @@ def events_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
 def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Space:
     """Return a space that holds the vectors of all texts to compare, computed in a single call."""
     texts = ("text_hash", "text")
-    known = members.join(unseen.select(BLOCK).unique(), on=BLOCK, how="semi", nulls_equal=True)
-    wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
-    if wanted.is_empty():
+    members_here = members.join(unseen.select(BLOCK).unique(), on=BLOCK, how="semi", nulls_equal=True)
+    block_texts = (
+        pl.concat([unseen.select(texts), members_here.select(texts)]).unique("text_hash").sort("text_hash")
+    )
+    if block_texts.is_empty():
         return space
-    hashes, vectors = wanted["text_hash"], space.vectors(wanted)
+    hashes, vectors = block_texts["text_hash"], space.vectors(block_texts)
     return replace(space, vectors=lambda some: vectors[hashes.search_sorted(some["text_hash"]).to_numpy()])
 
 
@@ -476,7 +478,7 @@ def _grow_by(
 ) -> None:
     """Assign the texts of one run (sorted by hash), and add them to the means."""
     vectors = space.vectors(new.select("text_hash", "text"))
-    known = means.names
+    mean_names = means.names
     at, distance = nearest_centroid(vectors, means.vectors())
     rows = new.select(_KEPT).to_dicts()
     radius = space.radius_of(new)
@@ -484,13 +486,13 @@ def _grow_by(
     if model is not None:
         placed, chances = model.place(vectors)
         for i in np.flatnonzero(chances >= CERTAIN):
-            apart = 1 - float(vectors[i] @ means.vectors()[known.index(placed[i])])
+            apart = 1 - float(vectors[i] @ means.vectors()[mean_names.index(placed[i])])
             builder.join(block, rows[i], placed[i], round(max(apart, 0.0), 6), "learned")
             homes[i] = placed[i]
     for i in np.flatnonzero(distance <= radius):
         if homes[i] is None:
-            builder.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
-            homes[i] = known[at[i]]
+            builder.join(block, rows[i], mean_names[at[i]], round(float(distance[i]), 6), "prototype")
+            homes[i] = mean_names[at[i]]
     rest = np.array([i for i, home in enumerate(homes) if home is None], dtype=np.intp)
     if len(rest):
         labels = average_linkage_labels(vectors[rest], radius)
@@ -509,10 +511,10 @@ class _Means:
 
     @classmethod
     def of(cls, members: pl.DataFrame, space: Space) -> "_Means":
-        made = cls()
+        means = cls()
         if not members.is_empty():
-            made.add(space.vectors(members.select("text_hash", "text")), members["cluster_id"].to_list())
-        return made
+            means.add(space.vectors(members.select("text_hash", "text")), members["cluster_id"].to_list())
+        return means
 
     @property
     def names(self) -> list[str]:

@@ -43,7 +43,7 @@ def error_clusters(
     """
     turns = pl.struct(_TURN)
     compared = table("error_trends").empty() if trends is None else trends
-    counted = failures.group_by(_CLUSTER).agg(
+    counts = failures.group_by(_CLUSTER).agg(
         pl.len().cast(pl.Int64).alias("n_failures"),
         turns.n_unique().cast(pl.Int64).alias("n_turns"),
         pl.col("conversation_id").n_unique().cast(pl.Int64).alias("n_conversations"),
@@ -51,7 +51,7 @@ def error_clusters(
     )
     reference = pl.format("{}#{}", *(pl.element().struct.field(name) for name in _TURN))
     rows = (
-        counted.join(_rates(failures, turn_judgments), on=_CLUSTER, how="left")
+        counts.join(_rates(failures, turn_judgments), on=_CLUSTER, how="left")
         .join(registry.select("cluster_id", *_DESCRIBED), on="cluster_id", how="left")
         .join(compared.select(*_CLUSTER, "trend"), on=_CLUSTER, how="left")
         .join(_same_as(failures, registry), on=_CLUSTER, how="left")
@@ -66,9 +66,11 @@ def error_clusters(
 def _same_as(failures: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Return `same_as` for each cluster whose findings all have a more severe label too, in another cluster of the agent."""
     finding = [*_PAIR, "finding_id"]
-    found = failures.select(*_CLUSTER, pl.coalesce("finding_id", "failure_id").alias("finding_id")).unique()
-    number = found.group_by(_CLUSTER).agg(n_found=pl.len())
-    shared = found.filter(pl.len().over(finding) > 1)
+    finding_ids = failures.select(
+        *_CLUSTER, pl.coalesce("finding_id", "failure_id").alias("finding_id")
+    ).unique()
+    number = finding_ids.group_by(_CLUSTER).agg(n_found=pl.len())
+    shared = finding_ids.filter(pl.len().over(finding) > 1)
     rank = registry.select("cluster_id", rank=pl.col("severity").cast(SEVERITY).to_physical().cast(pl.Int64))
     ranked = number.join(rank, on="cluster_id", how="left")
     before = shared.join(ranked, on=_CLUSTER).rename(

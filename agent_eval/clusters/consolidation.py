@@ -188,12 +188,14 @@ def _moves(
         return
     vectors, clusters = moved_by_people(of_block, space)
     accuracy = held_out_accuracy(vectors, clusters)
-    known = "" if accuracy is None else f", which it places right in {accuracy:.0%} of cases when left out"
+    accuracy_note = (
+        "" if accuracy is None else f", which it places right in {accuracy:.0%} of cases when left out"
+    )
     counts = Counter(
         (now, learned[text])
         for text, now in rows.select("text_hash", "cluster_id").iter_rows()
         if text in learned
     )
     for (old, new), n in sorted(counts.items()):
-        reason = f"{n} texts, by a model of the {len(clusters)} texts that people moved{known}"
+        reason = f"{n} texts, by a model of the {len(clusters)} texts that people moved{accuracy_note}"
         yield event("moved", old, new, BY, reason, at)

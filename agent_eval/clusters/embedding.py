@@ -199,8 +199,8 @@ def _mean(vectors: Vectors) -> Vectors:
 
 def _file_of(package: str, file: str) -> Path:
     """Return the path of a data file in an installed package, without importing the package."""
-    found = importlib.util.find_spec(package)
-    folders = found.submodule_search_locations if found else None
+    module_spec = importlib.util.find_spec(package)
+    folders = module_spec.submodule_search_locations if module_spec else None
     path = Path(next(iter(folders))) / file if folders else None
     if path is None or not path.is_file():
         raise MissingModelError(f"{file} of package {package.replace('_', '-')}")

@@ -50,9 +50,9 @@ def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
 
 def labels(turn_judgments: pl.DataFrame) -> pl.DataFrame:
     """Return one row per distinct failure label, main or further, of each effective judgment."""
-    judged = failure_judgments(turn_judgments).with_row_index("judgment")
+    rows = failure_judgments(turn_judgments).with_row_index("judgment")
     every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([]))
-    exploded = judged.with_columns(every.alias("label"), pl.int_ranges(every.list.len()).alias("at")).explode(
+    exploded = rows.with_columns(every.alias("label"), pl.int_ranges(every.list.len()).alias("at")).explode(
         "label", "at"
     )
     first = exploded.unique(["judgment", "label"], keep="first", maintain_order=True)
@@ -75,11 +75,11 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         One row per version, agent, conversation, turn, metric and label, sorted, with the columns of table
         `failures` up to `fault_author`. An unscored judgment is not a failure.
     """
-    found = labels(turn_judgments)
+    label_rows = labels(turn_judgments)
     rationale, evidence = (_said(name) for name in ("rationale", "evidence"))
     with_tools = (
-        found.with_columns(rationale, evidence)
-        .join(_tools(tool_calls, found), on=[*_TURN, "metric"], how="left")
+        label_rows.with_columns(rationale, evidence)
+        .join(_tools(tool_calls, label_rows), on=[*_TURN, "metric"], how="left")
         .join(_failed(tool_calls), on=_TURN, how="left")
     )
     identities = with_tools.select(_IDENTITY).iter_rows()
@@ -144,10 +144,10 @@ def with_findings(failures: pl.DataFrame) -> pl.DataFrame:
     Args:
         failures: Table `failures`; any finding_id is replaced.
     """
-    known = failures.with_columns(finding_id=pl.col("failure_id"))
+    own_findings = failures.with_columns(finding_id=pl.col("failure_id"))
     place = ["methodology_version", *_TURN]
-    several = known.filter(pl.col("quote").is_not_null() & (pl.len().over(place) > 1))
-    found: dict[str, str] = {}
+    several = own_findings.filter(pl.col("quote").is_not_null() & (pl.len().over(place) > 1))
+    firsts: dict[str, str] = {}
     rows_of = several.sort(place).select(*place, "failure_id", "label", "quote", "message_index").iter_rows()
     for _, of_turn in groupby(rows_of, key=lambda row: row[: len(place)]):
         rows = sorted(
@@ -159,9 +159,9 @@ def with_findings(failures: pl.DataFrame) -> pl.DataFrame:
             events = [e for e in events if e not in same] + [[*(r for e in same for r in e), row]]
         for event in events:
             first = min(event, key=rows.index)
-            found |= {row[0]: first[0] for row in event}
-    joined = pl.col("failure_id").replace_strict(found, default=pl.col("failure_id"), return_dtype=pl.String)
-    return known.with_columns(finding_id=joined)
+            firsts |= {row[0]: first[0] for row in event}
+    joined = pl.col("failure_id").replace_strict(firsts, default=pl.col("failure_id"), return_dtype=pl.String)
+    return own_findings.with_columns(finding_id=joined)
 
 
 def _severity(label: str) -> int:
@@ -223,13 +223,13 @@ def _fault_author() -> pl.Expr:
     )
 
 
-def _tools(tool_calls: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+def _tools(tool_calls: pl.DataFrame, label_rows: pl.DataFrame) -> pl.DataFrame:
     """Return the names of the tools that the agent called, for each turn with a tool failure."""
     calls = tool_calls.filter(pl.col("requestor") == "assistant")
     names = pl.col("name").unique().sort()
     of_turn = calls.group_by(_TURN).agg(names.alias("of_turn"))
     of_conversation = calls.group_by(_CONVERSATION).agg(names.alias("of_conversation"))
-    turns = found.filter(pl.col("metric") == TOOL_BEHAVIOUR).select(*_TURN, "metric").unique()
+    turns = label_rows.filter(pl.col("metric") == TOOL_BEHAVIOUR).select(*_TURN, "metric").unique()
     return turns.join(of_turn, on=_TURN, how="left").join(of_conversation, on=_CONVERSATION, how="left")
 
 
@@ -240,9 +240,9 @@ def _tool(
         return of_turn[0]
     candidates = tuple(of_turn or of_conversation or ())
     for text in (evidence, rationale):
-        named = _named(candidates, text or "")
-        if len(named) == 1:
-            return named[0]
+        named_tools = _named(candidates, text or "")
+        if len(named_tools) == 1:
+            return named_tools[0]
     return None
 
 

@@ -48,7 +48,7 @@ class Case:
     @property
     def neighbours(self) -> tuple[str, ...]:
         """Return the clusters of the near misses, nearest first."""
-        return tuple(dict.fromkeys(said.cluster_id for said in self.near_misses))
+        return tuple(dict.fromkeys(near_miss.cluster_id for near_miss in self.near_misses))
 
 
 @dataclass(frozen=True)
@@ -105,23 +105,23 @@ def name_clusters(
     is_by_model = (pl.col("merged_by") == "model").fill_null(value=False)
     redirects = targets(registry.with_columns(merged_into=pl.when(~is_by_model).then("merged_into")))
     current = members.with_columns(pl.col("cluster_id").replace_strict(redirects, return_dtype=pl.String))
-    shown = shown_texts(current)
+    member_texts = shown_texts(current)
     is_known = pl.col("named_by").eq_missing(pl.lit(namer.model)) & pl.col("naming_problem").is_null()
     is_changed = (
         pl.when(pl.col("now_named_from").is_null())
         .then(pl.col("n_texts") >= GROWN * pl.col("n_texts_named").fill_null(0))
         .otherwise(pl.col("now_named_from").ne_missing(pl.col("named_from")))
     )
-    changed = registry.join(shown, on="cluster_id").filter(~is_known | is_changed)
+    changed = registry.join(member_texts, on="cluster_id").filter(~is_known | is_changed)
     if changed.is_empty():
         return Named(registry, table("error_events").empty())
-    found = namer.ask(list(cases_of(current, space, set(changed["cluster_id"]))))
+    cluster_names = namer.ask(list(cases_of(current, space, set(changed["cluster_id"]))))
     proposed = [
         event("merge proposed", cluster, name.merge_into, namer.model, name.root_cause, at)
-        for cluster, name in sorted(found.names.items())
+        for cluster, name in sorted(cluster_names.names.items())
         if name.merge_into is not None
     ]
-    return Named(_with_names(registry, found, shown, namer.model), events_frame(proposed))
+    return Named(_with_names(registry, cluster_names, member_texts, namer.model), events_frame(proposed))
 
 
 def _n_shown(n_texts: int) -> int:
@@ -187,26 +187,26 @@ def merge_proposed(
         .alias("merged_into"),
         pl.when(is_new).then(pl.lit("model")).otherwise("merged_by").alias("merged_by"),
     )
-    made = [
+    merge_events = [
         event("merge", row["cluster_id"], row["other_id"], row["by"], row["reason"], at)
         for row in proposals.iter_rows(named=True)
     ]
-    return Named(table("error_registry").typed(merged), events_frame(made))
+    return Named(table("error_registry").typed(merged), events_frame(merge_events))
 
 
-def cases_of(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Case]:
+def cases_of(members: pl.DataFrame, space: Space, cluster_ids: set[str]) -> Iterator[Case]:
     """Yield each wanted cluster with its most typical members and the nearest members of its block's other clusters."""
-    blocks = members.filter(pl.col("cluster_id").is_in(sorted(wanted))).select(BLOCK).unique()
-    held = members.join(blocks, on=BLOCK, how="semi", nulls_equal=True).sort(*BLOCK, "text_hash")
-    for (label, tool), rows in held.group_by(BLOCK, maintain_order=True):
+    blocks = members.filter(pl.col("cluster_id").is_in(sorted(cluster_ids))).select(BLOCK).unique()
+    block_members = members.join(blocks, on=BLOCK, how="semi", nulls_equal=True).sort(*BLOCK, "text_hash")
+    for (label, tool), rows in block_members.group_by(BLOCK, maintain_order=True):
         vectors = space.vectors(rows.select("text_hash", "text"))
-        said = [
+        members_of_block = [
             Said(c, q or "", r or "")
             for c, q, r in rows.select("cluster_id", "quote", pl.coalesce("cause", "reason")).iter_rows()
         ]
         ids = rows["cluster_id"].to_numpy()
         runs = rows["first_run"].fill_null("").to_numpy()
-        for name in sorted(wanted & set(ids)):
+        for name in sorted(cluster_ids & set(ids)):
             own = np.flatnonzero(ids == name)
             is_dated = bool(np.all(runs[own] != ""))
             if is_dated:
@@ -216,12 +216,14 @@ def cases_of(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[
             is_own[own] = True
             mean = vectors[is_own].mean(axis=0, dtype=np.float64).astype(np.float32)
             order = np.argsort(np.round(1 - vectors @ mean, 6), kind="stable")
-            nearest = tuple(said[i] for i in order if is_own[i])[:N_NEAREST]
-            misses = tuple(said[i] for i in order if is_near[i])[:N_NEAR_MISSES]
+            nearest = tuple(members_of_block[i] for i in order if is_own[i])[:N_NEAREST]
+            misses = tuple(members_of_block[i] for i in order if is_near[i])[:N_NEAR_MISSES]
             yield Case(name, str(label), None if tool is None else str(tool), nearest, misses)
 
 
-def _with_names(registry: pl.DataFrame, found: ClusterNames, shown: pl.DataFrame, model: str) -> pl.DataFrame:
+def _with_names(
+    registry: pl.DataFrame, answers: ClusterNames, texts: pl.DataFrame, model: str
+) -> pl.DataFrame:
     new = table("error_registry").frame(
         {
             "cluster_id": cluster,
@@ -230,15 +232,15 @@ def _with_names(registry: pl.DataFrame, found: ClusterNames, shown: pl.DataFrame
             "model_severity": name.severity,
             "named_by": model,
         }
-        for cluster, name in sorted(found.names.items())
+        for cluster, name in sorted(answers.names.items())
     )
     columns = ("model_title", "model_root_cause", "model_severity", "named_by")
-    counted = new.select("cluster_id", *columns).join(
-        shown.rename({"n_texts": "n_texts_named", "now_named_from": "named_from"}), on="cluster_id"
+    naming_texts = new.select("cluster_id", *columns).join(
+        texts.rename({"n_texts": "n_texts_named", "now_named_from": "named_from"}), on="cluster_id"
     )
-    is_asked = pl.col("cluster_id").is_in(sorted({*found.names, *found.lost}))
-    why = pl.col("cluster_id").replace_strict(dict(found.lost), default=None, return_dtype=pl.String)
-    named = registry.update(counted, on="cluster_id").with_columns(
+    is_asked = pl.col("cluster_id").is_in(sorted({*answers.names, *answers.lost}))
+    why = pl.col("cluster_id").replace_strict(dict(answers.lost), default=None, return_dtype=pl.String)
+    renamed_registry = registry.update(naming_texts, on="cluster_id").with_columns(
         pl.when(is_asked).then(why).otherwise("naming_problem").alias("naming_problem")
     )
-    return with_words(named, {})
+    return with_words(renamed_registry, {})

@@ -88,11 +88,11 @@ def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refu
     entries: list[OverrideEntry] = []
     refusals: list[Refusal] = []
     for node in root.items:
-        found = _entry(node)
-        if isinstance(found, Override):
-            entries.append(OverrideEntry(file, node.line, found))
+        override = _entry(node)
+        if isinstance(override, Override):
+            entries.append(OverrideEntry(file, node.line, override))
         else:
-            refusals.append(Refusal(file, node.line, shorten(found)))
+            refusals.append(Refusal(file, node.line, shorten(override)))
     return entries, refusals
 
 
@@ -172,12 +172,12 @@ class _Work:
         if parent not in self.rows:
             return  # reported once, by `name`
         label, tool, heir = self.rows[parent]["label"], self.rows[parent]["tool"], self._heir(parent)
-        held = {key: lead for key, lead in self.members.items() if key[:2] == (label, tool)}
+        block_texts = {key: lead for key, lead in self.members.items() if key[:2] == (label, tool)}
         for name, texts in (entry.override.split or {}).items():
             new = split_id(parent, name)
             for text in texts:
                 key = (label, tool, digest(normalised(text)))
-                if held.get(key) not in (parent, heir, new):
+                if block_texts.get(key) not in (parent, heir, new):
                     self.refuse(
                         entry,
                         f"split {name}: {parent} does not contain the text {text[:60]!r}; copy one of its texts",
@@ -234,18 +234,18 @@ class _Work:
         if override.cluster not in self.rows:
             self.refuse(entry, f"{override.cluster} is not a cluster of this project; see agent-eval errors")
             return
-        said = override.model_dump(include={"title", "severity", "root_cause"}, exclude_none=True)
-        known = self.words.setdefault(override.cluster, {})
-        if clash := [key for key in said if known.get(key, said[key]) != said[key]]:
+        new_texts = override.model_dump(include={"title", "severity", "root_cause"}, exclude_none=True)
+        texts = self.words.setdefault(override.cluster, {})
+        if clash := [key for key in new_texts if texts.get(key, new_texts[key]) != new_texts[key]]:
             self.refuse(entry, f"an earlier entry gives {override.cluster} another {clash[0]}; remove one")
-        self.words[override.cluster] = {**said, **known}
+        self.words[override.cluster] = {**new_texts, **texts}
 
     def inherit(self) -> None:
         """Apply the texts that people set for a cluster also to the cluster that consolidation merged it into."""
-        for name, said in list(self.words.items()):
+        for name, human_words in list(self.words.items()):
             target = self._redirected(name)
             if target != name and name not in self.merged:
-                self.words[target] = {**said, **self.words.get(target, {})}
+                self.words[target] = {**human_words, **self.words.get(target, {})}
 
     def refuse(self, entry: OverrideEntry, reason: str) -> None:
         """Record that an entry or a part of it could not be applied."""
@@ -324,8 +324,8 @@ def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -
     """
 
     def human(key: str) -> pl.Expr:
-        said = {name: texts[key] for name, texts in words.items() if key in texts}
-        return pl.col("cluster_id").replace_strict(said, default=None, return_dtype=pl.String)
+        human_texts = {name: texts[key] for name, texts in words.items() if key in texts}
+        return pl.col("cluster_id").replace_strict(human_texts, default=None, return_dtype=pl.String)
 
     machine = highest(pl.col("rule_severity"), pl.col("model_severity"))
     counting = registry.with_columns(

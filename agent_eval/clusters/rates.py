@@ -86,16 +86,16 @@ def error_rates(
 def metrics_of(registry: pl.DataFrame) -> pl.DataFrame:
     """Return the metrics (joined with '+') that can report each cluster, including the clusters merged into it."""
     redirects = targets(registry)
-    found: dict[str, set[str]] = {}
+    metric_names: dict[str, set[str]] = {}
     for name, label in registry.select("cluster_id", "label").iter_rows():
-        found.setdefault(redirects[name], set()).update(_METRICS_OF_LABEL.get(label, BOTH).split("+"))
-    rows = [(name, _named(metrics)) for name, metrics in sorted(found.items())]
+        metric_names.setdefault(redirects[name], set()).update(_METRICS_OF_LABEL.get(label, BOTH).split("+"))
+    rows = [(name, _named(metrics)) for name, metrics in sorted(metric_names.items())]
     return pl.DataFrame(rows, schema={"cluster_id": pl.String, "metrics": pl.String}, orient="row")
 
 
 def _named(metrics: Iterable[str]) -> str:
-    wanted = set(metrics)
-    return "+".join(metric for metric in FAILURE_METRICS if metric in wanted)
+    distinct_metrics = set(metrics)
+    return "+".join(metric for metric in FAILURE_METRICS if metric in distinct_metrics)
 
 
 def _eligible(turn_judgments: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
@@ -134,7 +134,7 @@ def _of_clusters(
     metrics: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return one row per cluster found in a run, with sums of 0 if only rules reported the cluster."""
-    seen = (
+    turns = (
         failures.select(*PAIR, "cluster_id", *_TURN)
         .unique()
         .join(runs, on=[*PAIR, "conversation_id"])
@@ -143,12 +143,12 @@ def _of_clusters(
     conversation = [*_RUN, "metrics", "conversation_id"]
     key = [*_RUN, "cluster_id"]
     per_conversation = (
-        seen.join(eligible.select(*conversation, "turn_index"), on=[*conversation, "turn_index"], how="semi")
+        turns.join(eligible.select(*conversation, "turn_index"), on=[*conversation, "turn_index"], how="semi")
         .group_by(*conversation, "cluster_id")
         .agg(n=pl.len().cast(pl.Int64))
         .join(lengths.drop("run_date"), on=conversation)
     )
-    counted = (
+    cluster_sums = (
         per_conversation.group_by(key)
         .agg(
             pl.col("n").sum().alias("n_turns"),
@@ -158,10 +158,10 @@ def _of_clusters(
         )
         .join(_by_unit(per_conversation, key, pl.col("n")), on=key)
     )
-    every = seen.select(*_RUN, "run_date", "metrics", "cluster_id").unique()
+    every = turns.select(*_RUN, "run_date", "metrics", "cluster_id").unique()
     sums = ("n_turns", "sum_squares", "sum_products")
     return _current(
-        every.join(counted, on=[*_RUN, "cluster_id"], how="left").with_columns(pl.col(sums).fill_null(0))
+        every.join(cluster_sums, on=[*_RUN, "cluster_id"], how="left").with_columns(pl.col(sums).fill_null(0))
     )
 
 

@@ -21,9 +21,9 @@ def normalised(text: str | None) -> str:
 
     A text that consists only of numbers and signs is kept, so that equal texts remain equal.
     """
-    said = " ".join((text or "")[:LONGEST].casefold().split())
-    bare = _SIGN.sub(" ", _CODE.sub(" ", _REFERENCE.sub(" ", said)))
-    return " ".join(bare.split()) or said
+    words = " ".join((text or "")[:LONGEST].casefold().split())
+    bare = _SIGN.sub(" ", _CODE.sub(" ", _REFERENCE.sub(" ", words)))
+    return " ".join(bare.split()) or words
 
 
 def with_text(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
@@ -43,9 +43,9 @@ def with_text(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
     by_reason = _hashed(failures.with_columns(pl.coalesce("reason", "quote").alias("said")))
     by_cause = _hashed(failures.with_columns(pl.coalesce("cause", "reason", "quote").alias("said")))
     key = [*BLOCK, "text_hash"]
-    known = members.select(key).with_columns(is_known=pl.lit(value=True))
+    known_texts = members.select(key).with_columns(is_known=pl.lit(value=True))
     is_known = [
-        frame.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")[
+        frame.join(known_texts, on=key, how="left", nulls_equal=True, maintain_order="left")[
             "is_known"
         ].is_not_null()
         for frame in (by_cause, by_reason)

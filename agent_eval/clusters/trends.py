@@ -40,11 +40,11 @@ def error_trends(error_rates: ErrorRates, agents: Agents, registry: pl.DataFrame
 def baselines(error_rates: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
     """Return the comparisons with declared baseline agents, over the current runs of both sides."""
     declared = agents.filter(pl.col("baseline").is_not_null() & (pl.col("baseline") != pl.col("agent_id")))
-    named = declared.select("agent_id", pl.col("baseline").alias("baseline_agent_id"))
+    pairs = declared.select("agent_id", pl.col("baseline").alias("baseline_agent_id"))
     # if only one side was judged, the comparison is kept and its trends are unknown
     mine = error_rates.filter("is_current").select(PAIR).unique()
-    theirs = named.join(mine.rename({"agent_id": "baseline_agent_id"}), on="baseline_agent_id").select(PAIR)
-    return _comparisons(pl.concat([mine, theirs]).unique().join(named, on="agent_id"))
+    theirs = pairs.join(mine.rename({"agent_id": "baseline_agent_id"}), on="baseline_agent_id").select(PAIR)
+    return _comparisons(pl.concat([mine, theirs]).unique().join(pairs, on="agent_id"))
 
 
 def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
@@ -68,9 +68,9 @@ def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
     ordered = dated.sort(*PAIR, "run_date", "benchmark_id", nulls_last=False)
     other = ordered.filter(pl.col("benchmark_id") != benchmark_id)
     last = other.filter("is_current").unique(PAIR, keep="last", maintain_order=True)
-    held = ordered.filter(pl.col("benchmark_id") == benchmark_id).select(PAIR)
+    runs_to_compare = ordered.filter(pl.col("benchmark_id") == benchmark_id).select(PAIR)
     return _comparisons(
-        last.join(held, on=PAIR, how="semi").with_columns(
+        last.join(runs_to_compare, on=PAIR, how="semi").with_columns(
             pl.col("agent_id").alias("baseline_agent_id"), pl.lit(benchmark_id).alias("baseline_benchmark_id")
         )
     )
@@ -129,21 +129,21 @@ def _comparisons(rows: pl.DataFrame) -> pl.DataFrame:
 def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Return rates under final cluster ids; sums of merged clusters count a turn with both twice, which is rare."""
     redirects: Mapping[str, str] = targets(registry)
-    known = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(redirects))
-    return error_rates.filter(known).with_columns(
+    has_target = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(redirects))
+    return error_rates.filter(has_target).with_columns(
         pl.col("cluster_id").replace_strict(dict(redirects), default=None, return_dtype=pl.String)
     )
 
 
 def _side(rates: pl.DataFrame, comparisons: pl.DataFrame, agent: str, run: str) -> pl.DataFrame:
     """Return the rows of one side with the version and agent of their comparison."""
-    wanted = comparisons.select(
+    compared_runs = comparisons.select(
         "methodology_version",
         pl.col(agent).alias("of"),
         pl.col(run).alias("run"),
         pl.col("agent_id").alias("compared"),
     )
-    joined = rates.join(wanted, left_on=list(PAIR), right_on=["methodology_version", "of"])
+    joined = rates.join(compared_runs, left_on=list(PAIR), right_on=["methodology_version", "of"])
     is_meant = (
         pl.when(pl.col("run").is_null()).then("is_current").otherwise(pl.col("benchmark_id") == pl.col("run"))
     )
@@ -184,28 +184,28 @@ def _tested(rows: pl.DataFrame) -> pl.DataFrame:
     effect, p_value = score_test(
         (failing[0], failing[1]), (eligible[0], eligible[1]), squares, products, lengths, n_conversations
     )
-    made: dict[str, Floats] = {"design_effect": effect, "p_value": p_value}
+    statistics: dict[str, Floats] = {"design_effect": effect, "p_value": p_value}
     for prefix, k, n in zip(prefixes, failing, eligible, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
-            made[f"{prefix}rate_per_100_turns"] = 100 * k / n
+            statistics[f"{prefix}rate_per_100_turns"] = 100 * k / n
         low, high = wilson(k, n, np.where(np.isnan(effect), 1.0, effect))
-        made |= {f"{prefix}rate_low": 100 * low, f"{prefix}rate_high": 100 * high}
-    known = [pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in made.items()]
-    return sums.with_columns(*known, *(pl.col(f"{p}n_turns_eligible").fill_null(0) for p in prefixes))
+        statistics |= {f"{prefix}rate_low": 100 * low, f"{prefix}rate_high": 100 * high}
+    series = [pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in statistics.items()]
+    return sums.with_columns(*series, *(pl.col(f"{p}n_turns_eligible").fill_null(0) for p in prefixes))
 
 
 def _over_units(tested: pl.DataFrame, here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
     """Replace the test and the intervals by those over task families or sessions, if these are the units."""
     sums = unit_sums(here, tested), unit_sums(there, tested)
     effect, p_value, effects = unit_test(*sums)
-    made = {"design_effect": effect, "p_value": p_value}
+    statistics = {"design_effect": effect, "p_value": p_value}
     for prefix, side, own in zip(("", "baseline_"), sums, effects, strict=True):
         low, high = wilson(side.failing, side.eligible, own)
-        made |= {f"{prefix}rate_low": 100 * low, f"{prefix}rate_high": 100 * high}
+        statistics |= {f"{prefix}rate_low": 100 * low, f"{prefix}rate_high": 100 * high}
     is_over_units = pl.col("unit") != CONVERSATION
     return tested.with_columns(
         pl.when(is_over_units).then(pl.Series(values).fill_nan(None)).otherwise(name).alias(name)
-        for name, values in made.items()
+        for name, values in statistics.items()
     ).with_columns(reason=pl.when(pl.col("p_value").is_null()).then("unit_reason"))
 
 
@@ -269,8 +269,8 @@ def _adjusted(p_value: pl.Expr) -> pl.Expr:
 
 def _benjamini_hochberg(p_values: pl.Series) -> pl.Series:
     p = p_values.to_numpy().astype(np.float64)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(-p[known], kind="stable")]  # largest first
+    tested_rows = np.flatnonzero(~np.isnan(p))
+    order = tested_rows[np.argsort(-p[tested_rows], kind="stable")]  # largest first
     ranks = np.arange(len(order), 0, -1)
     q = np.full(len(p), np.nan)
     q[order] = np.minimum.accumulate(np.minimum(1.0, p[order] * len(order) / ranks)) if len(order) else []

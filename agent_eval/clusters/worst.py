@@ -62,12 +62,12 @@ def worst_findings(
         turns, and a quote with its turn, or null without a quote.
     """
     turn = ["methodology_version", "agent_id", "conversation_id", "turn_index"]
-    found = turn_judgments.filter("is_effective", "evidence_verified").select(
+    quoted_turns = turn_judgments.filter("is_effective", "evidence_verified").select(
         *turn, pl.col("evidence").alias("quote"), is_found=True
     )
     quotes = (
         failures.join(clusters.select(CLUSTER), on=CLUSTER, how="semi")
-        .join(found.unique(), on=[*turn, "quote"], how="left")
+        .join(quoted_turns.unique(), on=[*turn, "quote"], how="left")
         .sort(
             pl.col("is_found").fill_null(value=False), pl.col("quote").is_not_null(), "conversation_id", "turn_index", "quote",
             descending=[True, True, False, False, False], nulls_last=True,

@@ -142,7 +142,7 @@ def import_file(
         InvalidSessionIdError: If the session id is invalid.
     """
     require("project", project, Project, _A_PROJECT)
-    given = path_of("path", path, "the path of a file, folder or archive")
+    source_path = path_of("path", path, "the path of a file, folder or archive")
     check_id("agent", agent, "the id of an agent")
     if not is_slug(agent):
         raise InvalidAgentIdError(agent)
@@ -153,7 +153,7 @@ def import_file(
     check_id("format_name", format_name, "the name of a format")
     if format_name not in (AUTO, *FORMATS):
         raise UnknownFormatError(format_name, FORMATS)
-    files = input_files([given])
+    files = input_files([source_path])
     if session is not None and len(files) != 1:
         raise ArgumentError(
             "session", session, f"None, because the path contains {count_of(len(files), 'file')}"
@@ -191,12 +191,12 @@ def run_project(
     require("project", project, Project, _A_PROJECT)
     if judge is not None:
         require("judge", judge or None, str, "the name of a model")
-    named, versions = names_of("agents", agents), names_of("methodologies", methodologies)
+    agent_ids, versions = names_of("agents", agents), names_of("methodologies", methodologies)
     from agent_eval.commands.run import run  # loads Dagster
 
     with_judge = project.with_settings(judge_model=judge)
-    refuse_unusable_judges(with_judge, named, versions)
-    return run(with_judge, named, versions)
+    refuse_unusable_judges(with_judge, agent_ids, versions)
+    return run(with_judge, agent_ids, versions)
 
 
 def compare_agents(
@@ -236,8 +236,8 @@ def compare_agents(
     if methodology is not None:
         check_id("methodology", methodology, "a version such as '1.3.0'")
     version = project.registry.current.version if methodology is None else methodology
-    found = compared(project, version, agent, other).rows
-    return pl.DataFrame(schema=SCHEMA) if found is None else found
+    comparison_rows = compared(project, version, agent, other).rows
+    return pl.DataFrame(schema=SCHEMA) if comparison_rows is None else comparison_rows
 
 
 def judge_conversations(
@@ -275,39 +275,39 @@ def judge_conversations(
     require("conversations", conversations, (Mapping, Iterable, pl.DataFrame), _CONVERSATIONS)
     check_judge(judge)
     names = None if metrics is None else names_of("metrics", metrics)
-    chosen = DEFAULT if names is None else MetricSet(tuple(DEFAULT.get(name) for name in names))
+    metric_set = DEFAULT if names is None else MetricSet(tuple(DEFAULT.get(name) for name in names))
     rows = ConversationRows()
-    seen = set[str]()
+    used_ids = set[str]()
     for number, conversation in enumerate(_read(conversations), start=1):
-        if id_key(conversation.conversation_id) in seen:
+        if id_key(conversation.conversation_id) in used_ids:
             raise ConversationInputError(
                 number, f"another conversation has the id {conversation.conversation_id!r}"
             )
-        seen.add(id_key(conversation.conversation_id))
+        used_ids.add(id_key(conversation.conversation_id))
         rows.add("agent", "session", None, conversation)
-    held = table("conversations").conform(rows.conversations.frame())
+    conversation_rows = table("conversations").conform(rows.conversations.frame())
     admitted = table("transcripts").frame(
         {
             **{key: row[key] for key in _TAKEN_OVER},
             "methodology_version": "any", "benchmark_id": "any", "tests": [], "is_admitted": True,
         }
-        for row in held.iter_rows(named=True)
+        for row in conversation_rows.iter_rows(named=True)
     )  # fmt: skip
     cache = table("judge_cache").empty()
-    judged = judge_transcripts(
+    judgments = judge_transcripts(
         *(
             admitted,
-            held,
+            conversation_rows,
             table("turns").conform(rows.turns.frame()),
             table("human_ratings").empty(),
             lambda _: cache,
         ),
-        metrics=chosen,
+        metrics=metric_set,
         panel=_panel(judge),
     )
-    whole = judged.conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64))
-    wanted = [*RATINGS, "is_effective"]
-    both = pl.concat([judged.turn_judgments.select(wanted), whole.select(wanted)])
+    whole = judgments.conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64))
+    columns = [*RATINGS, "is_effective"]
+    both = pl.concat([judgments.turn_judgments.select(columns), whole.select(columns)])
     order = pl.col("turn_index").is_null()
     if callable(judge):
         _warn_of_misfits(both)
@@ -356,10 +356,10 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     counts = [Alike(n, c, n_open, 0, 1, ()) for n, c, n_open in tasks.select("n", "c", "n_open").iter_rows()]
     most = max((task.n for task in counts), default=0)
     least = min((task.n for task in counts if task.n), default=1 if trials.height else 0)
-    wanted = [check_attempts(k) for k in ks] if ks is not None else list(range(1, least + 1))
-    if ks is not None and wanted and max(wanted) > most:
+    attempts = [check_attempts(k) for k in ks] if ks is not None else list(range(1, least + 1))
+    if ks is not None and attempts and max(attempts) > most:
         raise TrialCountError(
-            f"k is {max(wanted)}, but no task has more than {count_of(most, 'trial')} with a known outcome"
+            f"k is {max(attempts)}, but no task has more than {count_of(most, 'trial')} with a known outcome"
         )
     n_unknown = sum(task.n_open for task in counts)
     missing = [
@@ -369,7 +369,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
         f"{n_without} without a task id count in no estimate" if n_without else "",
     ]
     rows = []
-    for k in wanted:
+    for k in attempts:
         enough = [task for task in counts if task.n >= k]
         row: dict[str, object] = {
             "k": k,
@@ -400,11 +400,11 @@ _OF_TRIALS: Mapping[str, type[pl.DataType]] = {
 }
 
 
-def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame) -> Iterator[Conversation]:
-    if isinstance(given, pl.DataFrame):
-        rows: Iterable[Mapping[str, Any]] = given.iter_rows(named=True)
+def _read(source: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame) -> Iterator[Conversation]:
+    if isinstance(source, pl.DataFrame):
+        rows: Iterable[Mapping[str, Any]] = source.iter_rows(named=True)
     else:
-        rows = [given] if isinstance(given, Mapping) else given
+        rows = [source] if isinstance(source, Mapping) else source
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise ConversationInputError(number, f"it is a {type(row).__name__}")
@@ -421,13 +421,13 @@ def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame)
         yield conversation
 
 
-def _warn_of_misfits(judged: pl.DataFrame) -> None:
+def _warn_of_misfits(judgments: pl.DataFrame) -> None:
     """Warn about answers of a function that are invalid for their metrics."""
-    misfits = judged.filter("is_effective", unscored_reason="parse_failure")
+    misfits = judgments.filter("is_effective", unscored_reason="parse_failure")
     if misfits.height:
         first = str(misfits["rationale"][0] or "")
         warnings.warn(
-            f"{misfits.height} of {judged.height} judgments are unscored, because answers of the function are invalid for their "
+            f"{misfits.height} of {judgments.height} judgments are unscored, because answers of the function are invalid for their "
             f"metrics: {first[:200]}. Return a valid answer for each metric, or choose other metrics with `metrics`.",
             stacklevel=3,
         )

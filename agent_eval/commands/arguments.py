@@ -53,16 +53,16 @@ def check_id(name: str, value: object, what: str) -> None:
         raise ArgumentError(name, value, what)
 
 
-def names_of(name: str, given: object) -> list[str]:
+def names_of(name: str, value: object) -> list[str]:
     """Return the distinct names of a list of names, or of a single name.
 
     Raises:
         ArgumentError: If a name is not a string.
     """
-    listed = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    listed = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
     names = [each for each in listed if isinstance(each, str)]
     if len(names) < len(listed):
-        raise ArgumentError(name, given, "a list of names")
+        raise ArgumentError(name, value, "a list of names")
     return list(dict.fromkeys(names))
 
 

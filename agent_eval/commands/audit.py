@@ -57,14 +57,14 @@ def compare_foreign(
         pl.DataFrame({"metric": [POLICY_ADHERENCE.name], "is_effective": [True]}),
         columns=["conversation_id", "status", "value"],
     )
-    found = agreement(foreign, kept_policy(rows))
+    kappas = agreement(foreign, kept_policy(rows))
     if as_json:
-        print_json(found)
+        print_json(kappas)
     else:
         _print(
-            out, f"Agreement of {POLICY_ADHERENCE.name} with judges of another tool, by conversation", found
+            out, f"Agreement of {POLICY_ADHERENCE.name} with judges of another tool, by conversation", kappas
         )
-    if not found["n"].sum():
+    if not kappas["n"].sum():
         err.print(
             "No conversation was judged by both. Import the conversations that were judged, run with a judge model, and "
             "see that the ids are the same.",

@@ -16,9 +16,9 @@ def backup(project: Project, out: Console, target: Path, *, force: bool) -> None
         BackupError: If the copy cannot be written to `target`.
         StoreError: If the store cannot be read.
     """
-    made = back_up(project.store, target, force=force)
+    store_copy = back_up(project.store, target, force=force)
     out.print(
-        f"{made.file}: {count_of(sum(made.rows.values()), 'row')} of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB; the copy was verified.",
+        f"{store_copy.file}: {count_of(sum(store_copy.rows.values()), 'row')} of {len(store_copy.rows)} tables, {store_copy.n_bytes / 1e6:.1f} MB; the copy was verified.",
         markup=False,
         soft_wrap=True,
     )

@@ -117,11 +117,11 @@ def _without_failures(project: Project, pairs: pl.DataFrame) -> str:
     """
     columns = ("metric", "judge", "status", *_TURN)
     counts = project.store.counts(table("turn_judgments"), pairs, columns=columns)
-    judged = counts.filter(
+    judgment_counts = counts.filter(
         pl.col("metric").is_in(FAILURE_METRICS), pl.col("status") == "scored", pl.col("judge") != RULE
     )
     turns = project.store.counts(table("turns"), pairs.select("agent_id"), columns=_TURN).height
-    n = judged.unique(_TURN).height
+    n = judgment_counts.unique(_TURN).height
     if n:
         unjudged = f"; {turns - n:,} of {turns:,} turns were not judged" if n < turns else ""
         return f"No failures were found in {count_of(n, 'judged turn')}{unjudged}."
@@ -235,17 +235,17 @@ def _recorded(project: Project, version: str, agents: Sequence[str], cluster: st
     pairs = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     pairs = pairs.with_columns(methodology_version=pl.lit(version))
     clusters = project.store.read(table("error_clusters"), pairs)
-    known = clusters["cluster_id"].unique().sort().to_list()
+    cluster_ids = clusters["cluster_id"].unique().sort().to_list()
     redirects = targets(project.store.read(table("error_registry")))
-    named = {name.lower(): name for name in [*redirects, *known]}.get(cluster.lower(), cluster)
-    shown = named if named in known else redirects.get(named, named)
-    rows = most_severe_first(clusters.filter(pl.col("cluster_id") == shown), "n_turns")
+    requested_id = {name.lower(): name for name in [*redirects, *cluster_ids]}.get(cluster.lower(), cluster)
+    target_id = requested_id if requested_id in cluster_ids else redirects.get(requested_id, requested_id)
+    rows = most_severe_first(clusters.filter(pl.col("cluster_id") == target_id), "n_turns")
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster), most=None)
     if failures.is_empty():
-        near = difflib.get_close_matches(cluster, known, n=1)
+        near = difflib.get_close_matches(cluster, cluster_ids, n=1)
         raise NotFoundError(
-            f"Cluster {cluster!r}{'' if shown == named else f', which was merged into {shown},'} has no failure of these agents under this version."
+            f"Cluster {cluster!r}{'' if target_id == requested_id else f', which was merged into {target_id},'} has no failure of these agents under this version."
             f"{f' Did you mean {near[0]!r}?' if near else ''} `agent-eval errors` lists the clusters."
         )
     key = ["agent_id", "conversation_id"]
@@ -292,8 +292,8 @@ def _written(project: Project, out: Console, scenario: dict[str, Any], agent: st
     write_atomically(file, text)
     required = [name for assertion in scenario.get("assertions", ()) for name in assertion if name != "turn"]
     severity = scenario.get("fail_on_error_severity")
-    named = {"expected_answer": "expected_answer, which a judge decides"}
-    demands = [named.get(name, name) for name in dict.fromkeys(required)]
+    demand_texts = {"expected_answer": "expected_answer, which a judge decides"}
+    demands = [demand_texts.get(name, name) for name in dict.fromkeys(required)]
     if severity:
         demands.append(f"that no failure of severity {severity} or above is found, which a judge decides")
     checked = f"It requires: {', '.join(demands)}."
@@ -316,31 +316,31 @@ def _compared(
         stored = project.store.read(table("error_trends"), of_version)
         return stored.filter(pl.col("agent_id").is_in(list(agents))), []
     rates = project.store.read(table("error_rates"), of_version)
-    named = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
+    agent_rows = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
     if since in project.known_agents():
-        others = named.filter(pl.col("agent_id") != since).with_columns(baseline=pl.lit(since))
-        wanted = trends.baselines(rates, others)
+        others = agent_rows.filter(pl.col("agent_id") != since).with_columns(baseline=pl.lit(since))
+        comparisons = trends.baselines(rates, others)
     else:
-        mine = rates.join(named, on="agent_id")
+        mine = rates.join(agent_rows, on="agent_id")
         runs = sorted(set(mine["benchmark_id"]))
         if since not in runs:
             if (day := day_of(since)) is not None:
-                found, split = trends_since(project, version, agents, day)
-                return found, without_time(split)
+                day_trends, split = trends_since(project, version, agents, day)
+                return day_trends, without_time(split)
             agents = project.known_agents()
             raise NotFoundError(
                 f"--since {since!r} is neither an agent nor a run (benchmark_id) of the agents shown, and not a day (ISO "
                 "8601). "
                 f"Agents: {', '.join(agents) or 'none'}. Runs: {', '.join(runs) or 'none'}."
             )
-        wanted = trends.since_run(mine, since)
-    return trends.compared(rates, wanted, project.store.read(table("error_registry"))), []
+        comparisons = trends.since_run(mine, since)
+    return trends.compared(rates, comparisons, project.store.read(table("error_registry"))), []
 
 
 def _remedies(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return what a good agent would have done, as the judge said most often of a cluster's failures, per cluster_id."""
-    said = project.store.counts(table("failures"), pairs, columns=["cluster_id", "should_have"])
-    often = said.drop_nulls("should_have").group_by("cluster_id", "should_have").agg(pl.col("n").sum())
+    remedies = project.store.counts(table("failures"), pairs, columns=["cluster_id", "should_have"])
+    often = remedies.drop_nulls("should_have").group_by("cluster_id", "should_have").agg(pl.col("n").sum())
     ordered = often.sort("n", "should_have", descending=[True, False])
     return ordered.unique("cluster_id", keep="first", maintain_order=True).drop("n")
 
@@ -348,12 +348,14 @@ def _remedies(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Return clusters with their comparison, including clusters that disappeared, in order of severity and q-value."""
     described = registry.select("cluster_id", *_DESCRIBED)
-    counted = clusters.drop(*_DESCRIBED, "trend")
-    counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
+    with_counts = clusters.drop(*_DESCRIBED, "trend")
+    with_counts = with_counts.rename({"n_turns": "n_turns_seen"}).drop(
+        "n_turns_eligible", "rate_per_100_turns"
+    )
     of_trend = compared.drop("label", "title", "severity", "severity_rank")
     alone = clusters.select(*_CLUSTER, "n_turns_eligible", "rate_per_100_turns")
     rows = (
-        counted.join(of_trend, on=_CLUSTER, how="full", coalesce=True)
+        with_counts.join(of_trend, on=_CLUSTER, how="full", coalesce=True)
         .join(alone, on=_CLUSTER, how="left", suffix="_alone")
         .with_columns(
             pl.coalesce(name, f"{name}_alone").alias(name)
@@ -448,8 +450,8 @@ def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
         trend = "" if of_agent["trend"] is None else f", {_trend(of_agent)}"
         agent, turns = sanitize_line(of_agent["agent_id"]), of_agent["n_turns"]
         text.append(f"\n  {agent}: {count_of(turns, 'turn')}{per_100}{trend}", style="not bold")
-        if said := _issue(of_agent):
-            text.append(f"\n    {sanitize_line(said)}", style="not bold")
+        if issue_text := _issue(of_agent):
+            text.append(f"\n    {sanitize_line(issue_text)}", style="not bold")
     text.append(f"\n  {row['cluster_id']}, {since_when(row)}", style="not bold dim")
     return text
 

@@ -78,12 +78,12 @@ def estimate_run(
         {
             "judge": judge.name,
             "what": what,
-            **asdict(found.calls),
-            "cost_usd": found.cost_usd,
-            "cost_cached_usd": found.cost_cached_usd,
-            "n_unreadable": found.n_unreadable,
+            **asdict(work.calls),
+            "cost_usd": work.cost_usd,
+            "cost_cached_usd": work.cost_cached_usd,
+            "n_unreadable": work.n_unreadable,
         }
-        for what, found in planned_work(project, project.some_agents(agents), versions).items()
+        for what, work in planned_work(project, project.some_agents(agents), versions).items()
     ]
     frame = pl.DataFrame(rows)
     if as_json:
@@ -111,15 +111,15 @@ def price_of_asking_again(project: Project, agents: Sequence[str], versions: Seq
     """
     if project.own_judge is None or project.answers.keeps_earlier or project.answers.earlier().is_empty():
         return ""
-    wanted = project.some_agents(agents)
-    asked = planned_work(project, wanted, versions)["in all"]
-    kept = planned_work(project, wanted, versions, keeps_earlier=True)["in all"]
-    n_answers = asked.calls.n_answers - kept.calls.n_answers
+    agent_ids = project.some_agents(agents)
+    full = planned_work(project, agent_ids, versions)["in all"]
+    least = planned_work(project, agent_ids, versions, keeps_earlier=True)["in all"]
+    n_answers = full.calls.n_answers - least.calls.n_answers
     if n_answers <= 0:
         return ""
-    more = asked.calls.n_calls - kept.calls.n_calls
-    is_known = asked.cost_usd is not None and kept.cost_usd is not None
-    cost = f"${max((asked.cost_usd or 0) - (kept.cost_usd or 0), 0):.4f}" if is_known else "price unknown"
+    more = full.calls.n_calls - least.calls.n_calls
+    is_known = full.cost_usd is not None and least.cost_usd is not None
+    cost = f"${max((full.cost_usd or 0) - (least.cost_usd or 0), 0):.4f}" if is_known else "price unknown"
     return (
         f"{count_of(n_answers, 'stored answer')} belong to earlier wordings of their questions. Asking again takes "
         f"{count_of(more, 'more call')}, {cost}; --keep-answers keeps them, marked."
@@ -159,9 +159,9 @@ def planned_work(
     transcripts = transcripts.join(stale, on=["agent_id", "methodology_version"], how="semi")
     names = project.blinded_terms(agents)
     judge = project.own_judge
-    judged = (transcripts, tables["conversations"], tables["turns"])
+    judged_tables = (transcripts, tables["conversations"], tables["turns"])
     samples = (judge.sample, judge.outcome_sample) if judge else (None, None)
-    of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
+    of_rubrics = rubric.open_questions(*judged_tables, tables["sessions"], methodologies, names)
     answers = project.answers
     answers = answers if keeps_earlier is None else replace(answers, keeps_earlier=keeps_earlier)
 
@@ -171,7 +171,7 @@ def planned_work(
         return {} if panel is None else panel.stored(sequences, answers.find(keys))
 
     of_turns = engine.open_questions(
-        *judged, project.metrics, names, *samples, stored=stored,
+        *judged_tables, project.metrics, names, *samples, stored=stored,
         human_ratings=project.ratings_of(sorted(set(stale["agent_id"]))), rater_rule=project.settings.rater_rule,
     )  # fmt: skip
     turns = _estimated(project, answers, of_turns, shared_rubrics(project.metrics.metrics))

@@ -40,11 +40,11 @@ def export(
             n_refused += 1
             err.print(one_line(f"{line.file}:{line.line}: {line.reason}"), markup=False, soft_wrap=True)
             continue
-        shown = dumps(project.redactor.hide_in(json.loads(line))) if redacts else line
+        output_line = dumps(project.redactor.hide_in(json.loads(line))) if redacts else line
         if out is None:
-            print(shown)  # noqa: T201
+            print(output_line)  # noqa: T201
         else:
-            lines.append(shown)
+            lines.append(output_line)
     if out is not None:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
         err.print(

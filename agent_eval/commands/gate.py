@@ -42,8 +42,8 @@ def gate_rows(
         GateRulesError: If a gate refers to something that does not exist.
     """
     project.registry.get(version)
-    wanted = project.some_agents(agents)
-    keys = pl.DataFrame({"agent_id": wanted}, schema={"agent_id": pl.String}).with_columns(
+    agent_ids = project.some_agents(agents)
+    keys = pl.DataFrame({"agent_id": agent_ids}, schema={"agent_id": pl.String}).with_columns(
         methodology_version=pl.lit(version)
     )
     rows = gate_results(project, keys, spec)
@@ -115,7 +115,7 @@ def gate(
         junit_file.write_bytes(junit(rows, version))
     if job_summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         _append(Path(job_summary), gate_markdown(rows, version, is_whole=is_whole))
-    shown = inert_in_actions if github else str
+    sanitise = inert_in_actions if github else str
     if as_json:
         print_json(rows)
     elif markdown:
@@ -123,9 +123,9 @@ def gate(
     elif rows.is_empty():
         out.print(NOTHING_RUN)
     else:
-        out.print(shown(verdict(rows)), markup=False)
+        out.print(sanitise(verdict(rows)), markup=False)
         if (listed := _listed(rows, is_whole=is_whole)).height:
-            out.print(gate_table(listed, version, shown=shown))
+            out.print(gate_table(listed, version, sanitise=sanitise))
     for line in annotations(rows, version) if github else ():
         (sys.stderr if as_json else sys.stdout).write(f"{line}\n")
     return exit_code(rows)
@@ -146,8 +146,8 @@ def verdict(rows: pl.DataFrame) -> str:
     """Return whether the gates let the agents pass, and the counts, e.g. 'FAILED. Gates: 8 failed, 41 passed.'."""
     results = {name: rows.filter(result=name).height for name in _STYLES}
     word = "FAILED" if results["failed"] else "UNKNOWN" if results["unknown"] else "PASSED"
-    said = passing(rows)
-    return f"{word}. {gates_counts(rows)}{'; ' if said else ''}{said}."
+    passing_sentence = passing(rows)
+    return f"{word}. {gates_counts(rows)}{'; ' if passing_sentence else ''}{passing_sentence}."
 
 
 def _listed(rows: pl.DataFrame, *, is_whole: bool) -> pl.DataFrame:
@@ -174,14 +174,14 @@ def _gate(row: Mapping[str, str | None]) -> str:
     return ": ".join(part for part in (row["gate"], row["subject"]) if part)
 
 
-def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable:
-    """Return the gates as a table for the terminal; the function `shown` sanitises untrusted text."""
+def gate_table(rows: pl.DataFrame, version: str, *, sanitise: Callable[[str], str] = str) -> FittingTable:
+    """Return the gates as a table for the terminal; the function `sanitise` sanitises untrusted text."""
     grid = FittingTable(f"Gates · methodology {version}", ("agent", "gate", "result", "evidence"))
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]),
-            Text(shown(_gate(row))),
+            Text(sanitise(_gate(row))),
             Text(row["result"], style=_STYLES[row["result"]]),
-            Text(shown(row["evidence"])),
+            Text(sanitise(row["evidence"])),
         )
     return grid

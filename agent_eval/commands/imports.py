@@ -29,9 +29,9 @@ _LONGEST = 100  # characters of a message that are shown
 class OtherCategoryError(InputError):
     """Raised when agents.yaml declares the agent with another category."""
 
-    def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
+    def __init__(self, agent: str, declared: str | None, category: str) -> None:
         super().__init__(
-            f"Agent {agent!r} is in agents.yaml with category {declared!r}, not {wanted!r}. "
+            f"Agent {agent!r} is in agents.yaml with category {declared!r}, not {category!r}. "
             "Edit the entry, or omit --category."
         )
 
@@ -55,9 +55,9 @@ class NotImportedError(InputError):
 class UnknownCategoryError(NotFoundError):
     """Raised when no methodology version has a template for the category."""
 
-    def __init__(self, category: str, known: Sequence[str]) -> None:
+    def __init__(self, category: str, categories: Sequence[str]) -> None:
         super().__init__(
-            f"Category {category!r} has no template in any methodology version. Categories: {', '.join(known)}."
+            f"Category {category!r} has no template in any methodology version. Categories: {', '.join(categories)}."
         )
 
 
@@ -78,15 +78,15 @@ def parsed_arguments(
     Raises:
         MissingArgumentError: If there is no path, or no agent and no trial.
     """
-    given = [*paths]
+    transcript_paths = [*paths]
     if is_trial and format_name != AUTO and format_name not in FORMATS:
-        given = [format_name, *given]
+        transcript_paths = [format_name, *transcript_paths]
         format_name = AUTO
-    if not given:
+    if not transcript_paths:
         raise MissingArgumentError("PATH")
     if agent_id is None and not is_trial:
         raise MissingArgumentError("--agent")
-    return format_name, given
+    return format_name, transcript_paths
 
 
 def import_transcripts(
@@ -162,8 +162,8 @@ def try_import(out: Console, err: Console, *, format_name: str, paths: Sequence[
         raise UnknownFormatError(format_name, [*FORMATS, AUTO])
     with standard_input(paths) as stdin, TemporaryDirectory(prefix="agent-eval-") as folder:
         files = input_files(paths, stdin)
-        found = import_files(format_name, files, sessions_folder=Path(folder), agent_id=agent_id)
-        reports = list(_announced(err, found, agent_id, is_alone=False, is_try=True))
+        file_reports = import_files(format_name, files, sessions_folder=Path(folder), agent_id=agent_id)
+        reports = list(_announced(err, file_reports, agent_id, is_alone=False, is_try=True))
     for one in reports:
         if (report := one.report) is None:
             continue
@@ -183,8 +183,8 @@ def _show(out: Console, conversation: Conversation) -> None:
     for message in conversation.messages[:MOST_MESSAGES]:
         calls = "".join(f" [calls {call.name}]" for call in message.tool_calls)
         failed = " [error]" if message.is_error else ""
-        said = f"  {message.role:>9}: {_shown(message.content)}{calls}{failed}"
-        out.print(one_line(said), markup=False, soft_wrap=True)
+        message_line = f"  {message.role:>9}: {_shown(message.content)}{calls}{failed}"
+        out.print(one_line(message_line), markup=False, soft_wrap=True)
     if (n_more := len(conversation.messages) - MOST_MESSAGES) > 0:
         out.print(f"  … and {_n(n_more, 'more message')}.")
 
@@ -232,17 +232,17 @@ def _announced(
         if (more := report.n_refused - SHOWN) > 0:
             err.print(f"… and {more} more.")
         if report.n_known and report.n_imported:
-            held = f"{_n(report.n_known, 'conversation')} of {one.name}"
+            count_text = f"{_n(report.n_known, 'conversation')} of {one.name}"
             err.print(
-                one_line(f"{held}: already in other sessions of {agent_id} and not imported again."),
+                one_line(f"{count_text}: already in other sessions of {agent_id} and not imported again."),
                 markup=False,
                 soft_wrap=True,
             )
         for note in report.notes:
             err.print(one_line(note), markup=False, soft_wrap=True)
         if not report.n_imported and report.is_changed and not report.continued and not is_try:
-            said = _kept(agent_id, report.session_id, report.n_refused)
-            err.print(one_line(said), markup=False, soft_wrap=True)
+            unchanged_note = _kept(agent_id, report.session_id, report.n_refused)
+            err.print(one_line(unchanged_note), markup=False, soft_wrap=True)
         if report.n_removed:
             removed = f"{report.n_removed:,} of the {report.n_before:,} earlier conversations of the session"
             err.print(f"{removed} are not in this file and were removed.", markup=False, soft_wrap=True)
@@ -261,8 +261,8 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
     if is_alone:
         (one, report) = done[0]
         format_note = f" ({one.format_name})" if one.is_recognised else ""
-        held = _n(report.n_imported or report.n_known, "conversation")
-        what = f"{held} {_state(report)}{format_note}: {agent_id}/{report.session_id}"
+        count_text = _n(report.n_imported or report.n_known, "conversation")
+        what = f"{count_text} {_state(report)}{format_note}: {agent_id}/{report.session_id}"
     else:
         sessions = {report.session_id: report for _, report in done if report.n_imported}.values()
         turns = sum(r.n_turns for r in (*sessions, *(r for _, r in done if not r.n_imported)))
@@ -302,8 +302,8 @@ def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bo
         return one.is_skipped
     is_unread = report.n_rewards_between > 0 and success_reward is None
     if is_unread:
-        said = unreadable_rewards(report.n_rewards_between, report.n_passed)
-        err.print(one_line(said), markup=False, soft_wrap=True)
+        rewards_problem = unreadable_rewards(report.n_rewards_between, report.n_passed)
+        err.print(one_line(rewards_problem), markup=False, soft_wrap=True)
     if report.n_contradicting:
         err.print(one_line(contradicting_components(report.n_contradicting)), markup=False, soft_wrap=True)
     return not (report.refusals or is_unread or report.n_contradicting or report.n_removed)
@@ -319,9 +319,9 @@ def _kept(agent_id: str, session_id: str, n_refused: int) -> str:
 def _check_category(project: Project, agent_id: str, category: str | None) -> None:
     if category is None:
         return
-    known = sorted({t.category for m in project.registry.all() for t in m.templates})
-    if category not in known:
-        raise UnknownCategoryError(category, known)
+    categories = sorted({t.category for m in project.registry.all() for t in m.templates})
+    if category not in categories:
+        raise UnknownCategoryError(category, categories)
     declared = project.declared[0].get(agent_id)
     if declared is not None and declared.category != category:
         raise OtherCategoryError(agent_id, declared.category, category)

@@ -52,14 +52,14 @@ def import_labels(
     agent_of = _agents(project, agent_id)
     labels: list[Label] = []
     refusals: list[Refusal] = []
-    said: list[str] = []
+    lines: list[str] = []
     for path in paths:
-        found, refused = read_labels(path, targets, metric)
-        rows, unplaced = rating_rows(found, targets, agent_of)
-        labels += found
+        file_labels, refused = read_labels(path, targets, metric)
+        rows, unplaced = rating_rows(file_labels, targets, agent_of)
+        labels += file_labels
         refusals += [*refused, *unplaced]
         if rows.height:
-            said.append(f"{count_of(rows.height, 'label')} of {path.name} {_stored(project, path, rows)}")
+            lines.append(f"{count_of(rows.height, 'label')} of {path.name} {_stored(project, path, rows)}")
     for refusal in refusals[:SHOWN]:
         where = f"{refusal.file}:{refusal.line}"
         err.print(one_line(f"{where}: {refusal.reason}"), markup=False, soft_wrap=True)
@@ -70,10 +70,10 @@ def import_labels(
         print_json(agreement)
     elif agreement.height:
         _print(out, agreement)
-    for line in said:
+    for line in lines:
         err.print(one_line(f"{line}. Next: agent-eval run"), markup=False, soft_wrap=True)
     is_compared = bool(agreement["n"].sum())
-    if not said and not is_compared:
+    if not lines and not is_compared:
         err.print("No labels were read.")
         return 2
     return 1 if refusals else 0
@@ -109,10 +109,10 @@ def write_sheets(
     methodology = registry.current if version is None else registry.get(version)
     for name in metrics:
         project.metrics.get(name)
-    made = rating_sheets(project, methodology.version, n, metrics=metrics, agents=agents, raters=raters)
-    if not any(sheet.items for sheet in made):
-        said = "Nothing to label: people have labelled all parts, or nothing has been run yet. Next: agent-eval run"
-        err.print(said, markup=False)
+    sheets = rating_sheets(project, methodology.version, n, metrics=metrics, agents=agents, raters=raters)
+    if not any(sheet.items for sheet in sheets):
+        summary = "Nothing to label: people have labelled all parts, or nothing has been run yet. Next: agent-eval run"
+        err.print(summary, markup=False)
         return 2
     target = folder or project.home.data / "sheets"
     target.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def write_sheets(
         number = (
             max((int(m[1]) for file in target.iterdir() if (m := _SHEET.match(file.name))), default=0) + 1
         )
-        for i, sheet in enumerate(made, start=1):
+        for i, sheet in enumerate(sheets, start=1):
             slug = _slug(sheet.rater)
             is_taken = slug in map(_slug, raters[: i - 1])
             ending = "-".join(part for part in ("", slug, str(i) if is_taken else "") if part)
@@ -128,13 +128,13 @@ def write_sheets(
             write_atomically(path, sheet.html)
             write_atomically(path.with_suffix(".csv"), sheet.csv)
             counts = Counter(item.metric for item in sheet.items)
-            said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+            summary = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             out.print(
-                one_line(f"{path}: {count_of(len(sheet.items), 'part')}: {said}"),
+                one_line(f"{path}: {count_of(len(sheet.items), 'part')}: {summary}"),
                 markup=False,
                 soft_wrap=True,
             )
-    if n_lacking := made[0].n_lacking:
+    if n_lacking := sheets[0].n_lacking:
         err.print(
             f"For two labels on each answer of the judge, per metric and agent, draw {count_of(n_lacking, 'more part')} (--n), or "
             "name fewer metrics or agents.",
@@ -150,7 +150,7 @@ def _slug(name: str) -> str:
 
 def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
     """Return a function that finds a label's agent: from its line, else `agent_id`, else from its conversation."""
-    known = set(project.some_agents(()))
+    agent_ids = set(project.some_agents(()))
     stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
     agents: dict[str, set[str]] = {}
     for agent, conversation in stored.iter_rows():
@@ -158,18 +158,18 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
 
     def agent_of(label: Label) -> str:
         if own := label.cells.get("agent_id"):
-            if own in known:
+            if own in agent_ids:
                 return own
             raise ValueError(f"agent {own!r:.80} is unknown; import its transcripts first")
         if agent_id is not None:
             return agent_id
         name = label.cells.get("conversation_id") or ""
-        found = sorted(agents.get(name, ()))
-        if len(found) == 1:
-            return found[0]
-        if found:
+        candidates = sorted(agents.get(name, ()))
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
             raise ValueError(
-                f"conversation {name!r:.80} is one of {', '.join(found)}; specify one with --agent"
+                f"conversation {name!r:.80} is one of {', '.join(candidates)}; specify one with --agent"
             )
         raise ValueError(
             f"conversation {name!r:.80} is unknown; import it and run `agent-eval run` first, or specify its agent "

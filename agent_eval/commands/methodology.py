@@ -49,10 +49,10 @@ def show(
     """
     m = registry.get(version)
     if template is not None:
-        chosen = _template_named(m, template)
+        only_template = _template_named(m, template)
         if as_json:
-            print_json([chosen.model_dump(mode="json", by_alias=True)])
-        for line in () if as_json else _template_lines(chosen):
+            print_json([only_template.model_dump(mode="json", by_alias=True)])
+        for line in () if as_json else _template_lines(only_template):
             _print_line(console, line)
         return
     if as_json:
@@ -150,15 +150,15 @@ def _worked_example(m: Methodology) -> Row:
         for (u, d), score in expected.items()
         if (value := _composite(m.weights, u, d)) != score
     ]
-    shown = "all 5s = 100, all 1s = 20, ΣU 24 and ΣD 60 = 80"
-    return _check("worked_example", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)
+    examples = "all 5s = 100, all 1s = 20, ΣU 24 and ΣD 60 = 80"
+    return _check("worked_example", m.version, "failed" if wrong else "passed", "; ".join(wrong) or examples)
 
 
 def _rule_numbers(m: Methodology) -> Row:
     """Check that the numbers in the rule texts agree with the data."""
     wrong = list(rule_number_problems(m))
-    shown = f"the numbers in {len(m.rules)} rules agree with the data"
-    return _check("rule_numbers", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)
+    agreement = f"the numbers in {len(m.rules)} rules agree with the data"
+    return _check("rule_numbers", m.version, "failed" if wrong else "passed", "; ".join(wrong) or agreement)
 
 
 def _composite(weights: Weights, sum_u: int, sum_d: int) -> Fraction:
@@ -224,10 +224,10 @@ def _verified(is_verified: bool) -> str:
 def _template_named(m: Methodology, slug: str) -> Template:
     from agent_eval.commands.results.leaderboard import TemplateNotOnBoardError
 
-    found = next((t for t in m.templates if t.slug == slug), None)
-    if found is None:
+    template = next((t for t in m.templates if t.slug == slug), None)
+    if template is None:
         raise TemplateNotOnBoardError(slug, [t.slug for t in m.templates])
-    return found
+    return template
 
 
 def _template_lines(t: Template) -> Iterator[str]:

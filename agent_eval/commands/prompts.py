@@ -100,15 +100,15 @@ class Subject:
         Raises:
             NotAskedError: If the conversation or session has no turns.
         """
-        asked = tuple(metrics)
-        held = self.session if asked[0].grain == "session" else (self.conversation,)
-        held = tuple(c for c in held if c.messages)
-        if not held:
+        group = tuple(metrics)
+        chats = self.session if group[0].grain == "session" else (self.conversation,)
+        chats = tuple(c for c in chats if c.messages)
+        if not chats:
             raise NotAskedError(
                 f"Conversation {self.conversation.conversation_id!r} has no turns, so no judge is called for it. "
                 "Choose another one with --conversation, or omit --conversation for the example."
             )
-        return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
+        return Question(chats, tuple(c.turns() for c in chats), None, "", group, _no_keys(group))
 
     def turn_question(self, metrics: Sequence[Metric]) -> Question:
         """Return a question about the turn, with the metrics that apply to it.
@@ -117,15 +117,15 @@ class Subject:
             NotAskedError: If no metric applies.
         """
         turns = self.conversation.turns()
-        chosen = [t for t in reversed(turns) if self.turn_index in (None, t.turn_index)]
+        candidate_turns = [t for t in reversed(turns) if self.turn_index in (None, t.turn_index)]
         why = "it has no turns"
-        for turn in chosen:
+        for turn in candidate_turns:
             truth = expected_of(turn.turn_index, self.conversation.expected)
             reasons = {m.name: why_not_applicable(m, turn, self.conversation, truth) for m in metrics}
-            asked = tuple(m for m in metrics if reasons[m.name] is None)
-            if asked:
-                seen = (TurnsUpTo(turns, turn.turn_index),)
-                return Question((self.conversation,), seen, turn.turn_index, "", asked, _no_keys(asked))
+            fitting = tuple(m for m in metrics if reasons[m.name] is None)
+            if fitting:
+                view = (TurnsUpTo(turns, turn.turn_index),)
+                return Question((self.conversation,), view, turn.turn_index, "", fitting, _no_keys(fitting))
             why = next(iter(reasons.values())) or why
         names = ", ".join(m.name for m in metrics)
         raise NotAskedError(
@@ -145,11 +145,11 @@ class Subject:
                 raise NotAskedError(
                     f"No model judges conversation {self.conversation.conversation_id!r} for {names}: {why}."
                 )
-        found = list[Prompt]()
+        prompt_list = list[Prompt]()
         for part in in_parts(questions, self.limits):
             first = self._window(part, metrics)
-            found += [first, *(self._window(part, metrics, i) for i in range(1, first.n_windows))]
-        return found
+            prompt_list += [first, *(self._window(part, metrics, i) for i in range(1, first.n_windows))]
+        return prompt_list
 
     def _window(
         self, questions: Sequence[Question], metrics: Sequence[Metric] | None, window: int = 0
@@ -179,11 +179,11 @@ def _turn_call(subject: Subject) -> list[Prompt]:
     shared = shared_rubrics(subject.metrics)
     of_turn = subject.turn_question([m for m in shared if m.grain == "turn"])
     of_whole = [m for m in shared if m.grain == "conversation"]
-    asked = [_undecided(of_turn)]
+    call_questions = [_undecided(of_turn)]
     is_shared = of_whole and has_room_for_all(of_turn, subject.limits)
     if is_shared and can_share_call(of_turn, whole := subject.question(of_whole)):
-        asked.append(_undecided(whole))
-    return _open_call(subject, asked, shared)
+        call_questions.append(_undecided(whole))
+    return _open_call(subject, call_questions, shared)
 
 
 def _conversation_call(subject: Subject) -> list[Prompt]:
@@ -194,28 +194,28 @@ def _conversation_call(subject: Subject) -> list[Prompt]:
 
 def _session_call(subject: Subject) -> list[Prompt]:
     served = {c.scenario for c in subject.session}.union(*(finding.tests for finding in subject.findings))
-    asked = [
+    session_metrics = [
         subject.universal[d.id] for d in subject.methodology.dimensions if d.needs_test in {None, *served}
     ]
-    return _open_call(subject, [_undecided(subject.question(asked))])
+    return _open_call(subject, [_undecided(subject.question(session_metrics))])
 
 
 def _scenario_call(subject: Subject) -> list[Prompt]:
     slot = subject.conversation.scenario
-    asked = [m for name, m in subject.criteria.items() if name.startswith(f"{slot}.")]
-    return _open_call(subject, [subject.question(asked) if asked else None])
+    slot_metrics = [m for name, m in subject.criteria.items() if name.startswith(f"{slot}.")]
+    return _open_call(subject, [subject.question(slot_metrics) if slot_metrics else None])
 
 
 def _open_call(
     subject: Subject, questions: Sequence[Question | None], metrics: Sequence[Metric] | None = None
 ) -> list[Prompt]:
-    asked = [question for question in questions if question is not None]
-    if not asked:
+    open_questions = [question for question in questions if question is not None]
+    if not open_questions:
         raise NotAskedError(
             f"For conversation {subject.conversation.conversation_id!r} no model is called for this question: rules decide "
             "it, or the conversation fills no slot D1–D5. Choose another one with --conversation, or omit it for the example."
         )
-    return subject.build(*asked, metrics=metrics)
+    return subject.build(*open_questions, metrics=metrics)
 
 
 def _naming_call(subject: Subject) -> list[Prompt]:
@@ -297,21 +297,21 @@ def prompts(out: Console, err: Console, *, name: str | None, subject: Subject, a
     Raises:
         NotAskedError: If none of the prompts applies to the subject.
     """
-    found: dict[str, list[Prompt]] = {}
+    prompts_of_call: dict[str, list[Prompt]] = {}
     missing: list[NotAskedError] = []
     for each in [name] if name is not None else NAMED:
         try:
-            found[each] = prompts_of(each, subject)
+            prompts_of_call[each] = prompts_of(each, subject)
         except NotAskedError as error:
             missing.append(error)
-    if not found or (missing and name is not None):
+    if not prompts_of_call or (missing and name is not None):
         raise missing[0]
     if isinstance(subject.names.personal, Redactor):
         err.print(f"hidden: {counted(subject.names.personal.counts)}", markup=False, soft_wrap=True)
     if as_json:
-        print_json([_row(each, prompt) for each, parts in found.items() for prompt in parts])
+        print_json([_row(each, prompt) for each, parts in prompts_of_call.items() for prompt in parts])
         return
-    for each, parts in found.items():
+    for each, parts in prompts_of_call.items():
         for i, prompt in enumerate(parts, start=1):
             title = f"{each}, {i} of {len(parts)}" if len(parts) > 1 else each if name is None else None
             _print(out, title, prompt)
@@ -381,16 +381,16 @@ def agent_subject(
     tables = ingest(project, [agent_id])
     rows = tables["conversations"].sort("conversation_id")
     ids = rows["conversation_id"].to_list()
-    chosen = conversation_id or next(iter(ids), None)
-    if chosen not in ids:
-        near = ", ".join(difflib.get_close_matches(str(chosen), ids, n=3, cutoff=0)) or "none"
+    subject_id = conversation_id or next(iter(ids), None)
+    if subject_id not in ids:
+        near = ", ".join(difflib.get_close_matches(str(subject_id), ids, n=3, cutoff=0)) or "none"
         raise NoSuchConversationError(
-            f"Agent {agent_id} has no conversation {chosen!r}. It has {len(ids)}, among them: {near}."
+            f"Agent {agent_id} has no conversation {subject_id!r}. It has {len(ids)}, among them: {near}."
         )
-    [session_id] = rows.filter(pl.col("conversation_id") == chosen)["session_id"]
+    [session_id] = rows.filter(pl.col("conversation_id") == subject_id)["session_id"]
     of_session = rows.filter(pl.col("session_id") == session_id)
     session = tuple(c for _, c in conversations_from(of_session, tables["turns"]))
-    [conversation] = [c for c in session if c.conversation_id == chosen]
+    [conversation] = [c for c in session if c.conversation_id == subject_id]
     agent = project.declared[0].get(agent_id) or Agent(agent_id=agent_id)
     return Subject(
         session=session,
@@ -416,18 +416,18 @@ def _findings(
     tests = {
         name: frozenset(of) for name, of in read["transcripts"].select("conversation_id", "tests").iter_rows()
     }
-    judged = pl.concat([read["turn_judgments"], read["conversation_judgments"]], how="diagonal")
-    counted = judged.filter("is_effective", pl.col("status") == "scored").sort(
+    judgments = pl.concat([read["turn_judgments"], read["conversation_judgments"]], how="diagonal")
+    scored_judgments = judgments.filter("is_effective", pl.col("status") == "scored").sort(
         "conversation_id", "turn_index", "metric", nulls_last=True
     )
-    found: list[RatingFinding] = []
+    findings: list[RatingFinding] = []
     for conversation in session:
         name, turns = conversation.conversation_id, conversation.turns()
         replied = [turn.turn_index for turn in turns if turn.reply == "replied"]
-        found += facts_of(conversation, turns, tests.get(name, frozenset()))
-        rows = counted.filter(pl.col("conversation_id") == name).iter_rows(named=True)
-        found += findings_of(rows, tests, {name: replied[-1]} if replied else {})
-    return tuple(found)
+        findings += facts_of(conversation, turns, tests.get(name, frozenset()))
+        rows = scored_judgments.filter(pl.col("conversation_id") == name).iter_rows(named=True)
+        findings += findings_of(rows, tests, {name: replied[-1]} if replied else {})
+    return tuple(findings)
 
 
 def _listed(indexes: Sequence[int]) -> str:

@@ -15,9 +15,9 @@ def report(project: Project, out: Console, folder: Path | None, *, version: str 
         UnknownMethodologyError: If the version is not published.
         ReportFolderError: If the folder contains files that do not belong to an earlier report.
     """
-    made = publish(project, folder, version=version)
+    site = publish(project, folder, version=version)
     out.print(
-        f"{made.index}: {made.n_pages:,} pages, {made.n_bytes / 1e6:.1f} MB. It opens in any browser.",
+        f"{site.index}: {site.n_pages:,} pages, {site.n_bytes / 1e6:.1f} MB. It opens in any browser.",
         markup=False,
         soft_wrap=True,
     )

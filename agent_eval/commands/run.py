@@ -95,16 +95,16 @@ def run(
         "run"
     ):  # includes hashing, so that the last run to finish has read the newest files
         sources, stale = what_is_stale(project, wanted_agents, versions)
-        wanted = list(versions) or project.registry.versions
-        boards_of = wanted if boards else _newly_superseded(project, wanted)
+        in_scope = list(versions) or project.registry.versions
+        boards_of = in_scope if boards else _newly_superseded(project, in_scope)
         computed = stale.clear()
         if not stale.is_empty() or boards_of:
             computed = _materialise(project, sources, stale, boards_of, say, publishes=boards)
-    asked = pl.DataFrame(
-        list(itertools.product(wanted_agents, wanted)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
+    pairs = pl.DataFrame(
+        list(itertools.product(wanted_agents, in_scope)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
     )
     with project.store.reading():
-        report = _report(project, asked, _pairs_of(stale), computed)
+        report = _report(project, pairs, _pairs_of(stale), computed)
     unsent = notify_changes(project)
     return replace(report, agents=tuple(agents), warnings=(*report.warnings, *filter(None, [unsent])))
 
@@ -113,9 +113,9 @@ def what_is_stale(
     project: Project, agents: Sequence[str], versions: Sequence[str]
 ) -> tuple[Sources, pl.DataFrame]:
     """Return the current sources, and a frame with one row per stale asset, agent_id and methodology_version."""
-    chosen = list(versions) or list(project.registry.versions)
-    sources = read_sources(project, agents, chosen)
-    return sources, stale_places(project, Fingerprints.of(project, sources), agents, chosen)
+    version_names = list(versions) or list(project.registry.versions)
+    sources = read_sources(project, agents, version_names)
+    return sources, stale_places(project, Fingerprints.of(project, sources), agents, version_names)
 
 
 def _pairs_of(places: pl.DataFrame) -> pl.DataFrame:
@@ -174,16 +174,16 @@ def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
     return sorted({v for v, successor in stored.iter_rows() if v in versions and successor != now.get(v)})
 
 
-def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, computed: pl.DataFrame) -> RunReport:
-    errors = project.store.read(table("import_errors"), wanted.select("agent_id").unique())
+def _report(project: Project, pairs: pl.DataFrame, stale: pl.DataFrame, computed: pl.DataFrame) -> RunReport:
+    errors = project.store.read(table("import_errors"), pairs.select("agent_id").unique())
     refusals = [Refusal(row["file"], row["line"], row["reason"]) for row in errors.iter_rows(named=True)]
     for source in (project.declared, project.with_sessions, project.human_ratings, project.verdicts):
         refusals += source[1]
     refusals += cluster_refusals(project)
     refusals += [problem for suite in project.suites for problem in suite.problems]
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
-    asked = pl.concat(
-        project.store.counts(table(name), wanted, columns=["judge", "status", "earlier_profile", why]).rename(
+    judgment_counts = pl.concat(
+        project.store.counts(table(name), pairs, columns=["judge", "status", "earlier_profile", why]).rename(
             {why: "reason"}
         )
         for name, why in _ASKED.items()
@@ -197,9 +197,9 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, compute
         stale=stale,
         refusals=tuple(refusals),
         warnings=_warnings(project),
-        n_asked=int(asked["n"].sum()),
-        n_unscored=int(asked.filter(is_unscored)["n"].sum()),
-        n_replaced=int(asked.filter(is_replaced)["n"].sum()),
+        n_asked=int(judgment_counts["n"].sum()),
+        n_unscored=int(judgment_counts.filter(is_unscored)["n"].sum()),
+        n_replaced=int(judgment_counts.filter(is_replaced)["n"].sum()),
         is_nothing_scored=_is_nothing_scored(project),
         n_computed=(n_computed := _pairs_of(computed).height),
         n_gated=computed.select(_PAIR).drop_nulls().unique().height - n_computed,
@@ -236,21 +236,21 @@ def _warnings(project: Project) -> tuple[str, ...]:
         table("turns"), of_texts, columns=[*of_texts.columns, "turn_index", "messages"]
     )
     current = ratings.join(outdated_ratings(ratings, turns), on=["file", "line"], how="anti")
-    found: list[str] = []
+    texts: list[str] = []
     for agent, entry in declared.items():
         if agent not in with_sessions:
-            found.append(f"Agent {agent} is in agents.yaml but has no sessions.")
+            texts.append(f"Agent {agent} is in agents.yaml but has no sessions.")
         if entry.category and entry.category not in categories:
-            found.append(
+            texts.append(
                 f"Agent {agent} has category {entry.category!r}, which has no template in any version."
             )
     undeclared = sorted(with_sessions - set(declared))
-    found += [
+    texts += [
         f"Agent {a} has no entry in agents.yaml, so it has no category and no template." for a in undeclared
     ]
-    found += [f"Ignoring unknown environment variable {name}." for name in unknown_variables()]
+    texts += [f"Ignoring unknown environment variable {name}." for name in unknown_variables()]
     return (
-        *found,
+        *texts,
         *_unnamed(project),
         *_unknown_versions(project),
         *orphan_ratings(ratings, rated, turns),
@@ -271,16 +271,16 @@ def _warnings(project: Project) -> tuple[str, ...]:
 
 def _unknown_versions(project: Project) -> Iterator[str]:
     """Yield a warning with file and line for each session that was run for a version that does not exist."""
-    known = project.registry.versions
+    version_names = project.registry.versions
     columns = ["agent_id", "session_id", "methodology_versions"]
     rows = project.store.read(table("sessions"), columns=columns).explode("methodology_versions")
-    unknown = rows.filter(~pl.col("methodology_versions").is_in([ANY, *known])).sort(columns)
+    unknown = rows.filter(~pl.col("methodology_versions").is_in([ANY, *version_names])).sort(columns)
     for agent, session, version in unknown.iter_rows():
         folder = project.home.sessions / agent / session
         yield (
             f"{agent}/{session}/session.yaml:{line_in_session_file(folder, 'methodology_versions', version)}: "
             f"methodology_versions names {version}, which does not exist, so the session does not count under it. Versions: "
-            f"{', '.join(known)}. Correct it, or add methodologies/{version}.yaml."
+            f"{', '.join(version_names)}. Correct it, or add methodologies/{version}.yaml."
         )
 
 

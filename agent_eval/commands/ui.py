@@ -41,7 +41,7 @@ def ui(project: Project, err: Console, *, host: str, port: int, has_token: bool 
         WITHOUT_TOKEN: "" if has_token else "1",
     }
     token = f"/?token={kept_token(dagster_home(root))}" if has_token else ""
-    shown = f"[{host}]" if ":" in host else host
-    err.print(f"Dagster UI on http://{shown}:{port}{token} (Ctrl-C to stop)", markup=False, soft_wrap=True)
+    url_host = f"[{host}]" if ":" in host else host
+    err.print(f"Dagster UI on http://{url_host}:{port}{token} (Ctrl-C to stop)", markup=False, soft_wrap=True)
     os.chdir(root)
     os.execve(command[0], command, environment)  # replaces this process, so that signals reach Dagster

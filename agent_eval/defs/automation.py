@@ -114,8 +114,8 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     if done.returncode == 1:
         context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
     elif done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
+        last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {last_line[:500]}")
 
 
 # Dagster retries the job after a crash, because `redo_stale` does not request the same state twice.
@@ -151,15 +151,15 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not is_idle:
             return dg.SensorResult(skip_reason=BUSY, cursor=context.cursor)
         agents, versions = project.known_agents(), _loaded_versions(context, project)
-        found = Fingerprints.of(project, read_sources(project, agents, versions))
-        stale = stale_places(project, found, agents, versions)
+        marks = Fingerprints.of(project, read_sources(project, agents, versions))
+        stale = stale_places(project, marks, agents, versions)
     if stale.is_empty():
         return dg.SensorResult(skip_reason="all partitions are up to date", cursor="up to date")
-    wanted = found.wanted(agents, versions).join(stale, on=stale.columns, how="semi", nulls_equal=True)
+    changed = marks.wanted(agents, versions).join(stale, on=stale.columns, how="semi", nulls_equal=True)
     state = digest(
         stale.rows(),
-        wanted.rows(),
-        [found.stored.get((a, b, c)) for a, b, c in stale.iter_rows()],
+        changed.rows(),
+        [marks.stored.get((a, b, c)) for a, b, c in stale.iter_rows()],
         project.store.server_start(),  # a run that failed because the server was restarted is repeated
     )
     if state == context.cursor and not _was_never_started(instance):
@@ -167,8 +167,8 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
             skip_reason=f"the last run could not bring {stale.height} partitions up to date: see its log",
             cursor=state,
         )
-    named = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
-    context.log.info(f"{stale.height} stale partitions: {named}{' …' if stale.height > LISTED else ''}")
+    listing = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
+    context.log.info(f"{stale.height} stale partitions: {listing}{' …' if stale.height > LISTED else ''}")
     # A run of all versions fails if one of them was edited, so only the other versions are run.
     only = versions if project.registry.edited() else []
     config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": only}}}}

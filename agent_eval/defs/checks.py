@@ -40,19 +40,19 @@ def check_specs(name: str) -> list[dg.AssetCheckSpec]:
         for check in _checks_of(table(name))
     ]
     if _can_set_aside(table(name)):
-        said = "No rating was outside its scale and quarantined as invalid."
-        specs.append(dg.AssetCheckSpec(SET_ASIDE, asset=name, description=said))
+        description = "No rating was outside its scale and quarantined as invalid."
+        specs.append(dg.AssetCheckSpec(SET_ASIDE, asset=name, description=description))
     return specs
 
 
 def checked(
-    name: str, given: Rows, partitions: pl.DataFrame, others: Mapping[str, Rows], *, output: str
+    name: str, all_rows: Rows, partitions: pl.DataFrame, others: Mapping[str, Rows], *, output: str
 ) -> Iterator[dg.AssetCheckResult | dg.Output[Rows]]:
     """Yield the results of all checks of one table, then its rows without the quarantined ones.
 
     Args:
         name: The table.
-        given: Its new rows. Those in temporary files are examined part by part.
+        all_rows: Its new rows. Those in temporary files are examined part by part.
         partitions: The partitions of this run, one row per key.
         others: The inputs of the asset and the other tables computed with it, by table name.
         output: The name of the op's output.
@@ -62,17 +62,17 @@ def checked(
     """
     contract = table(name)
     try:
-        rows, found = _examined(contract, given, partitions, others)
+        rows, by_check = _examined(contract, all_rows, partitions, others)
     except TableMismatchError as error:
         yield dg.AssetCheckResult(
             asset_key=name, check_name="keeps_contract", passed=False, description=str(error)
         )
         raise dg.Failure(str(error)) from error
     for check in _checks_of(contract):
-        yield found[check].result(contract, check, dg.AssetCheckSeverity.ERROR)
+        yield by_check[check].result(contract, check, dg.AssetCheckSeverity.ERROR)
     if _can_set_aside(contract):
-        yield found[SET_ASIDE].result(contract, SET_ASIDE, dg.AssetCheckSeverity.WARN)
-    if broken := [check for check in _checks_of(contract) if found[check].n_rows]:
+        yield by_check[SET_ASIDE].result(contract, SET_ASIDE, dg.AssetCheckSeverity.WARN)
+    if broken := [check for check in _checks_of(contract) if by_check[check].n_rows]:
         raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows are not changed.")
     yield dg.Output(rows, output, metadata={REPORTED_BY_IO_MANAGER: True})
 
@@ -116,15 +116,15 @@ class _Violations:
 
 
 def _examined(
-    contract: Table, given: Rows, partitions: pl.DataFrame, others: Mapping[str, Rows]
+    contract: Table, all_rows: Rows, partitions: pl.DataFrame, others: Mapping[str, Rows]
 ) -> tuple[Rows, dict[str, _Violations]]:
     """Return the rows to store, with invalid ratings marked, and the violations of each check."""
     parents = {name: frame for name, frame in others.items() if isinstance(frame, pl.DataFrame)}
-    found: dict[str, _Violations] = {}
-    for number, part in enumerate(frames_of(given)):
+    by_check: dict[str, _Violations] = {}
+    for number, part in enumerate(frames_of(all_rows)):
         rows, aside = quarantined(contract, contract.conform(part))
-        if isinstance(given, Spilled) and not aside.is_empty():
-            given.rewrite(number, rows)
+        if isinstance(all_rows, Spilled) and not aside.is_empty():
+            all_rows.rewrite(number, rows)
         violating = {
             "keeps_contract": rows.clear(),
             "one_methodology": strays(rows, partitions),
@@ -133,8 +133,8 @@ def _examined(
             SET_ASIDE: aside,
         }
         of_part = {check: _Violations.of(contract, bad) for check, bad in violating.items()}
-        found = {check: found[check] + more for check, more in of_part.items()} if found else of_part
-    return given if isinstance(given, Spilled) else rows, found
+        by_check = {check: by_check[check] + more for check, more in of_part.items()} if by_check else of_part
+    return all_rows if isinstance(all_rows, Spilled) else rows, by_check
 
 
 def _checks_of(contract: Table) -> list[str]:

@@ -160,8 +160,8 @@ def release_outputs(context: dg.OutputContext) -> None:
     a run in memory.
     """
     step = getattr(context, "_step_context", None)
-    if isinstance(kept := getattr(step, "output_capture", None), dict):
-        kept.clear()
+    if isinstance(output_capture := getattr(step, "output_capture", None), dict):
+        output_capture.clear()
 
 
 def leave_output(instance: dg.DagsterInstance) -> None:

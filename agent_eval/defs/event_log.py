@@ -155,9 +155,9 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def _store_asset_event(self, conn: Connection, event: EventLogEntry, event_id: int) -> None:
         """Record the event as the latest of its asset and type; only the latest of a batch updates the asset list."""
-        found = event.dagster_event
-        if found is not None and hasattr(self._batch, "latest"):
-            self._batch.latest[found.asset_key, found.event_type_value] = (conn, event, event_id)
+        asset_event = event.dagster_event
+        if asset_event is not None and hasattr(self._batch, "latest"):
+            self._batch.latest[asset_event.asset_key, asset_event.event_type_value] = (conn, event, event_id)
         else:
             super()._store_asset_event(conn, event, event_id)
 
@@ -175,12 +175,12 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def get_dynamic_partitions(self, partitions_def_name: str) -> Sequence[str]:
         """Return the keys of a set of dynamic partitions, in the order in which they were added."""
-        held = self._partitions
-        if held is None:
+        keys_by_name = self._partitions
+        if keys_by_name is None:
             return super().get_dynamic_partitions(partitions_def_name)
-        if partitions_def_name not in held:
-            held[partitions_def_name] = list(super().get_dynamic_partitions(partitions_def_name))
-        return held[partitions_def_name]
+        if partitions_def_name not in keys_by_name:
+            keys_by_name[partitions_def_name] = list(super().get_dynamic_partitions(partitions_def_name))
+        return keys_by_name[partitions_def_name]
 
     def has_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> bool:
         """Return whether a set of dynamic partitions has a key."""

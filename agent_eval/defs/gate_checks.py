@@ -51,8 +51,8 @@ def gate_check_results(
         asset: The asset.
         at_hand: The rows of these partitions by table: the inputs of the gates, or table gate_results.
     """
-    made = at_hand.get("gate_results")
-    gates = made if isinstance(made, pl.DataFrame) else gates_of(project, at_hand)
+    gate_rows = at_hand.get("gate_results")
+    gates = gate_rows if isinstance(gate_rows, pl.DataFrame) else gates_of(project, at_hand)
     own = key_frame(context.assets_def.partitions_def, context.partition_keys)
     others = project.store.read(table("gate_results")).join(own, on=own.columns, how="anti")
     every = pl.concat([gates, others])
@@ -66,15 +66,15 @@ def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
     """Report the gate checks of other assets again after gates were recomputed."""
     for asset in _CHECKS.keys() - {"gate_results"}:
         for name, gate in _CHECKS[asset].items():
-            found = gate_result(asset, name, gates.filter(pl.col("gate") == gate))
+            evaluation = gate_result(asset, name, gates.filter(pl.col("gate") == gate))
             instance.report_runless_asset_event(
                 dg.AssetCheckEvaluation(
                     asset_key=dg.AssetKey(asset),
                     check_name=name,
-                    passed=found.passed,
-                    severity=found.severity,
-                    description=found.description,
-                    metadata=found.metadata,
+                    passed=evaluation.passed,
+                    severity=evaluation.severity,
+                    description=evaluation.description,
+                    metadata=evaluation.metadata,
                 )
             )
 
@@ -93,7 +93,7 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
     columns = ["agent_id", "methodology_version", "subject", "result", "evidence", "page"]
     first = red.head(SHOWN)
     pages = [partition_page("gate_results", *key) for key in first.select(columns[:2]).iter_rows()]
-    shown = first.with_columns(pl.Series("page", pages, dtype=pl.String)).select(columns)
+    with_links = first.with_columns(pl.Series("page", pages, dtype=pl.String)).select(columns)
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=name,
@@ -108,6 +108,6 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
             "n_gates": rows.height,
             "n_failed": red.filter(pl.col("result") == "failed").height,
             "n_unknown": red.filter(pl.col("result") == "unknown").height,
-            "failing": dg.MetadataValue.md(markdown_table(shown, limit=300, links={"agent_id": "page"})),
+            "failing": dg.MetadataValue.md(markdown_table(with_links, limit=300, links={"agent_id": "page"})),
         },
     )

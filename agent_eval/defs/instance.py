@@ -87,8 +87,8 @@ def close_abandoned_runs(
     lost = {run.run_id: run for run in also}
     owners, in_store = _owners(instance), store.abandoned_runs()
     abandoned = [*in_store, *owners.dead()]
-    known = instance.get_runs(dg.RunsFilter(run_ids=abandoned)) if abandoned else []
-    lost |= {run.run_id: run for run in known if run.status in UNDER_WAY}
+    ended = instance.get_runs(dg.RunsFilter(run_ids=abandoned)) if abandoned else []
+    lost |= {run.run_id: run for run in ended if run.status in UNDER_WAY}
     for run in lost.values():
         if run.status == dg.DagsterRunStatus.CANCELING:
             instance.report_run_canceled(run)
@@ -96,7 +96,7 @@ def close_abandoned_runs(
             instance.report_run_failed(
                 run, "The process was killed. Completed work is stored, and the next run resumes the rest."
             )
-    if of_store := [run.run_id for run in known if run.run_id in in_store]:  # others: of another DAGSTER_HOME
+    if of_store := [run.run_id for run in ended if run.run_id in in_store]:  # others: of another DAGSTER_HOME
         store.forget_runs(of_store)
     for run_id in {*abandoned, *lost} - {*in_store}:
         owners.forget(run_id)
@@ -113,7 +113,7 @@ def _silent_runs(instance: dg.DagsterInstance, store: Store) -> list[dg.DagsterR
     Their worker was killed shortly before or after the run used the store, or works on another machine, or the event
     log of the instance does not record the process. Celery still reports them as started.
     """
-    found, owners = [], _owners(instance)
+    open_runs, owners = [], _owners(instance)
     statuses = [dg.DagsterRunStatus.STARTED] if store.is_shared else UNDER_WAY
     for record in instance.get_run_records(dg.RunsFilter(statuses=statuses)):
         run = record.dagster_run
@@ -126,9 +126,9 @@ def _silent_runs(instance: dg.DagsterInstance, store: Store) -> list[dg.DagsterR
             and time.time() - last > SILENT_S
             and owners.state(run.run_id) is not Owner.ALIVE
         ):
-            found.append(run)
-    recorded = {*store.recorded_runs()} if found else set()
-    return [run for run in found if run.run_id not in recorded]
+            open_runs.append(run)
+    recorded = {*store.recorded_runs()} if open_runs else set()
+    return [run for run in open_runs if run.run_id not in recorded]
 
 
 def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> str | None:

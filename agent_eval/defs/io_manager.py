@@ -50,13 +50,13 @@ class TableIO(dg.ConfigurableIOManager):
         self._store = Project.open(self.root).store
         run_id = context.run.run_id if context.run else ""
         self._turn.enter_context(self._store.run_section(scope_of_run(context), run_id))
-        held = project_of_run(self.root, context.run)  # reads the sources before any input is loaded
+        in_hand = project_of_run(self.root, context.run)  # reads the sources before any input is loaded
         if (
             context.instance is not None and not is_project_in_hand()
         ):  # the launcher has reported what it read
-            report(context.instance, new_observations(held.sources, observed(context.instance)))
-        self._project = held.project
-        self._found = Fingerprints.of(self._project, held.sources)
+            report(context.instance, new_observations(in_hand.sources, observed(context.instance)))
+        self._project = in_hand.project
+        self._found = Fingerprints.of(self._project, in_hand.sources)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Record the spending on judges, and release the store's lock even if that fails."""
@@ -98,14 +98,14 @@ class TableIO(dg.ConfigurableIOManager):
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
         self._refuse_edited(partitions)
         part = context.definition_metadata  # see `part_of`
-        wanted = partitions
+        keys = partitions
         for name, values in part.get("values", {}).items():
-            wanted = wanted.join(pl.DataFrame({name: values}), how="cross")
+            keys = keys.join(pl.DataFrame({name: values}), how="cross")
         target, columns = table(context.asset_key.path[-1]), part.get("columns", [])
-        key = (target.name, str(columns), wanted.write_json())
-        if (kept := self._inputs.get(key)) is not None:
-            return kept
-        rows = self._store.read(target, wanted, columns=columns)
+        key = (target.name, str(columns), keys.write_json())
+        if (cached_rows := self._inputs.get(key)) is not None:
+            return cached_rows
+        rows = self._store.read(target, keys, columns=columns)
         self._keep(key, rows)
         return rows
 
@@ -117,8 +117,8 @@ class TableIO(dg.ConfigurableIOManager):
         if key[0] not in MADE_FROM or self._store.is_shared:
             return
         size = rows.estimated_size()
-        held = sum(frame.estimated_size() for frame in self._inputs.values())
-        if size <= _KEPT_INPUT and held + size <= _KEPT_INPUTS:
+        n_bytes_cached = sum(frame.estimated_size() for frame in self._inputs.values())
+        if size <= _KEPT_INPUT and n_bytes_cached + size <= _KEPT_INPUTS:
             self._inputs[key] = rows
 
     def _refuse_edited(self, partitions: pl.DataFrame) -> None:

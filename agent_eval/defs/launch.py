@@ -157,8 +157,8 @@ class Launch:
         seconds: list[float] = []
         kinds: list[tuple[str, ...]] = []
         while True:
-            found = Fingerprints.of(self.project, self.sources)
-            ready, later = self._next(found, left, forced)
+            marks = Fingerprints.of(self.project, self.sources)
+            ready, later = self._next(marks, left, forced)
             planned = self._planned(ready, ())
             if not planned:
                 return
@@ -169,15 +169,15 @@ class Launch:
                 began = time.monotonic()
                 if is_registered and is_clustering.index(True) == number:
                     self._register_failures(ready)
-                made = self._run(*run, is_registered=is_registered and is_clustering[number])
+                run_text = self._run(*run, is_registered=is_registered and is_clustering[number])
                 seconds.append(time.monotonic() - began)
-                yield made + place_of_several([*kinds, *of_now, *of_later], seconds)
+                yield run_text + place_of_several([*kinds, *of_now, *of_later], seconds)
             kinds += of_now
             self.computed = pl.concat([self.computed, ready])
             left = left.join(ready, on=left.columns, how="anti", nulls_equal=True)
 
     def _next(
-        self, found: Fingerprints, left: pl.DataFrame, forced: pl.DataFrame
+        self, marks: Fingerprints, left: pl.DataFrame, forced: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the partitions of the first stage that has any to compute, and those whose inputs changed already.
 
@@ -186,16 +186,16 @@ class Launch:
         """
         for keys in self._stages.values():
             of_stage = left.filter(pl.col("asset").is_in([key.path[-1] for key in keys]))
-            ready = ready_places(found, of_stage, forced)
-            judged = ready.filter(pl.col("asset") == "turn_judgments").drop("asset")
-            of_judged = of_stage.join(judged, on=judged.columns, how="semi")
+            ready = ready_places(marks, of_stage, forced)
+            pairs_to_judge = ready.filter(pl.col("asset") == "turn_judgments").drop("asset")
+            of_judged = of_stage.join(pairs_to_judge, on=pairs_to_judge.columns, how="semi")
             ready = pl.concat([ready, of_judged]).unique(maintain_order=True)
             waiting = of_stage.join(ready, on=left.columns, how="anti", nulls_equal=True)
             if waiting["asset"].is_in(JUDGING).any() and ready["asset"].is_in(JUDGING).any():
                 ready = ready.filter(~pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)]))
             if not ready.is_empty():
                 rest = left.join(ready, on=left.columns, how="anti", nulls_equal=True)
-                changed = [found.is_changed(place) for place in rest.iter_rows()]
+                changed = [marks.is_changed(place) for place in rest.iter_rows()]
                 return ready, rest.filter(pl.Series(changed, dtype=pl.Boolean))
         return left.clear(), left.clear()
 
@@ -327,8 +327,8 @@ class Launch:
 
     def purge(self) -> None:
         """Remove Dagster's records of runs older than the setting `keep_runs_days`."""
-        kept = timedelta(days=self.project.settings.keep_runs_days)
-        purge_history(self.instance, datetime.now(UTC) - kept)
+        retention = timedelta(days=self.project.settings.keep_runs_days)
+        purge_history(self.instance, datetime.now(UTC) - retention)
 
     def _run(
         self,
@@ -341,9 +341,9 @@ class Launch:
     ) -> str:
         partitions = dict(zip(RANGE_TAGS, (first, last), strict=True)) if first else {}
         what = stage if {*assets} >= {*self._stages[stage]} else ", ".join(key.path[-1] for key in assets)
-        made = f"{what}: {first}" if first else ", ".join(key.path[-1] for key in assets)
+        run_text = f"{what}: {first}" if first else ", ".join(key.path[-1] for key in assets)
         if first != last:
-            made += f" … {last}"
+            run_text += f" … {last}"
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             use_project(self.project, self.sources),
@@ -366,10 +366,10 @@ class Launch:
         if not result.success:
             why = cause_of_failure(result)
             raise RunError(
-                f"Stage {made} failed: {why}. Completed work is stored. See the log of run {result.run_id} in "
+                f"Stage {run_text} failed: {why}. Completed work is stored. See the log of run {result.run_id} in "
                 "`agent-eval ui`, fix the cause and run again."
             )
-        return made
+        return run_text
 
 
 def _kind(run: _PlannedRun) -> tuple[str, ...]:
@@ -390,10 +390,10 @@ def place_of_several(kinds: Sequence[tuple[str, ...]], seconds: Sequence[float])
         return ""
     if n_done == n:
         return f" ({n} of {n})"
-    taken: dict[tuple[str, ...], list[float]] = {}
+    durations_of_kind: dict[tuple[str, ...], list[float]] = {}
     for kind, took in zip(kinds, seconds, strict=False):
-        taken.setdefault(kind, []).append(took)
-    left = sum(mean(taken.get(kind, seconds)) for kind in kinds[n_done:])
+        durations_of_kind.setdefault(kind, []).append(took)
+    left = sum(mean(durations_of_kind.get(kind, seconds)) for kind in kinds[n_done:])
     unit = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
     return f" ({n_done} of {n}, about {unit} left)"
 
@@ -448,10 +448,10 @@ def by_stage(defs: dg.Definitions) -> dict[str, list[dg.AssetKey]]:
         ]
         levels[key] = max((level + (of != shape) for level, of in parents), default=0)
         stages.setdefault((levels[key], shape), []).append(key)
-    named: dict[str, list[dg.AssetKey]] = {}
+    by_title: dict[str, list[dg.AssetKey]] = {}
     for (_, of), keys in sorted(stages.items(), key=lambda stage: stage[0][0]):
-        named[of if of not in named else ", ".join(sorted(key.path[-1] for key in keys))] = sorted(keys)
-    return named
+        by_title[of if of not in by_title else ", ".join(sorted(key.path[-1] for key in keys))] = sorted(keys)
+    return by_title
 
 
 def _pairs(frame: pl.DataFrame) -> list[AgentVersion]:

@@ -23,25 +23,27 @@ NAMES = tuple(Sources.__dataclass_fields__)
 
 def observed(instance: dg.DagsterInstance) -> Sources:
     """Return the latest observed data versions, by source and partition."""
-    found = {}
+    versions = {}
     for name in NAMES:
         tags = instance.event_log_storage.get_latest_tags_by_partition(
             dg.AssetKey(name), dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION]
         )
-        found[name] = {partition: tag[DATA_VERSION] for partition, tag in tags.items() if DATA_VERSION in tag}
-    return Sources(**found)
+        versions[name] = {
+            partition: tag[DATA_VERSION] for partition, tag in tags.items() if DATA_VERSION in tag
+        }
+    return Sources(**versions)
 
 
 def new_observations(
     now: Sources, before: Sources, partitions: Collection[str] | None = None
 ) -> list[dg.AssetObservation]:
     """Return one observation for each partition with a changed data version, limited to `partitions` if given."""
-    seen: Mapping[str, Mapping[str, str]] = before.by_name()
+    known_versions: Mapping[str, Mapping[str, str]] = before.by_name()
     return [
         dg.AssetObservation(name, partition=partition, tags={DATA_VERSION: version})
         for name, versions in now.by_name().items()
         for partition, version in sorted(versions.items())
-        if seen[name].get(partition) != version and (partitions is None or partition in partitions)
+        if known_versions[name].get(partition) != version and (partitions is None or partition in partitions)
     ]
 
 
@@ -56,18 +58,18 @@ def report(
                 instance.report_runless_asset_event(event)
 
 
-def report_unreported(instance: dg.DagsterInstance, found: Fingerprints) -> int:
+def report_unreported(instance: dg.DagsterInstance, marks: Fingerprints) -> int:
     """Report each stored partition whose rows this instance does not know, and return their number.
 
     A partition that is up to date is reported as computed from the latest events of what it reads; another one gets a
     code version of its own, so that Dagster shows it as stale, as the command does.
     """
     by_asset: dict[str, list[tuple[str, str | None, str | None]]] = {name: [] for name in MADE_FROM}
-    for place in filter(found.is_known, found.stored):
+    for place in filter(marks.is_known, marks.stored):
         by_asset.get(place[0], []).append(place)
     n_reported, latest = 0, {name: _latest_event(instance, name) for name in SOURCES}
     for name, parents in MADE_FROM.items():
-        known = instance.event_log_storage.get_latest_tags_by_partition(
+        tags_of_partition = instance.event_log_storage.get_latest_tags_by_partition(
             dg.AssetKey(name), dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
         )
         inputs = {
@@ -81,12 +83,12 @@ def report_unreported(instance: dg.DagsterInstance, found: Fingerprints) -> int:
                 partition=_key(place),
                 tags=inputs
                 | {
-                    DATA_VERSION: found.stored[place],
-                    CODE_VERSION: INCOMPLETE if found.is_changed(place) else __version__,
+                    DATA_VERSION: marks.stored[place],
+                    CODE_VERSION: INCOMPLETE if marks.is_changed(place) else __version__,
                 },
             )
             for place in by_asset[name]
-            if known.get(str(_key(place)), {}).get(DATA_VERSION) != found.stored[place]
+            if tags_of_partition.get(str(_key(place)), {}).get(DATA_VERSION) != marks.stored[place]
         ]
         report(instance, events)
         n_reported += len(events)

@@ -108,9 +108,9 @@ def _strings(columns: Iterable[str]) -> dict[str, type[pl.String]]:
     return dict.fromkeys(columns, pl.String)
 
 
-def stretches(wanted: Collection[str], order: Sequence[str]) -> list[list[str]]:
+def stretches(keys: Collection[str], order: Sequence[str]) -> list[list[str]]:
     """Return the requested keys as contiguous ranges in `order`, since a range run covers neighbouring partitions."""
-    return [list(group) for is_in, group in itertools.groupby(order, key=wanted.__contains__) if is_in]
+    return [list(group) for is_in, group in itertools.groupby(order, key=keys.__contains__) if is_in]
 
 
 def chunks(keys: Sequence[str], sizes: Mapping[str, int], limit: int | None) -> Iterator[list[str]]:
@@ -148,11 +148,11 @@ def rectangles(
         limit: Maximum number of conversations in a rectangle, or None for no limit. A single pair is never split.
         splits_agents: Whether the versions of an agent larger than the limit are split into several rectangles.
     """
-    wanted: dict[str, set[str]] = {}
+    versions_of_agent: dict[str, set[str]] = {}
     for pair in pairs:
-        wanted.setdefault(pair.agent_id, set()).add(pair.methodology_version)
+        versions_of_agent.setdefault(pair.agent_id, set()).add(pair.methodology_version)
     of_agent = sizes or {}
-    for shared, group in itertools.groupby(agents, key=lambda agent: wanted.get(agent, set())):
+    for shared, group in itertools.groupby(agents, key=lambda agent: versions_of_agent.get(agent, set())):
         block = list(group)
         for stretch in stretches(shared, versions):
             in_all = {agent: of_agent.get(agent, 0) * len(stretch) for agent in block}

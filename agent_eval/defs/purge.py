@@ -25,8 +25,8 @@ def purge_history(instance: dg.DagsterInstance, before: datetime) -> int:
         return 0
     log.purge_observations(before)
     old = instance.get_runs(dg.RunsFilter(statuses=_FINISHED, created_before=before), ascending=True)
-    shown = log.runs_shown() if old else set()
-    removed = [run.run_id for run in old if run.run_id not in shown][:MOST_AT_ONCE]
+    ids_in_log = log.runs_shown() if old else set()
+    removed = [run.run_id for run in old if run.run_id not in ids_in_log][:MOST_AT_ONCE]
     root = Path(instance.root_directory)
     for run_id in removed:
         instance.delete_run(run_id)

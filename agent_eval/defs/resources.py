@@ -59,8 +59,8 @@ def project_of_run(root: str | None, run: dg.DagsterRun | None) -> InHand:
 
     Versions that were edited after they were frozen are omitted: they are neither read nor computed.
     """
-    if held := _IN_HAND.get():
-        return held
+    if in_hand := _IN_HAND.get():
+        return in_hand
     project = opened_for(root, run)
     versions = [v for v in project.registry.versions if v not in project.registry.edited()]
     return InHand(project, read_sources(project, project.known_agents(), versions))
@@ -75,9 +75,9 @@ def scope_of_run(context: dg.InitResourceContext) -> RunScope | None:
     if run is None or not selected or not all(map(_is_by_agent, selected)):
         return None
     first, last = (run.tags.get(tag) or run.tags.get("dagster/partition", "") for tag in RANGE_TAGS)
-    known = context.instance.get_dynamic_partitions("agent") if context.instance else ()
+    agent_keys = context.instance.get_dynamic_partitions("agent") if context.instance else ()
     (from_agent, _, from_version), (to_agent, _, to_version) = (key.partition("|") for key in (first, last))
-    agents = _between(known, from_agent, to_agent)
+    agents = _between(agent_keys, from_agent, to_agent)
     if agents is None:
         return None
     if not all("methodology_version" in TABLES[asset.path[-1]].partition for asset in selected):
@@ -105,5 +105,5 @@ class ProjectResource(dg.ConfigurableResource[Project]):
 
     def create_resource(self, context: dg.InitResourceContext) -> Project:
         """Return the project in use by this process, else the one at `root`."""
-        held = _IN_HAND.get()
-        return held.project if held else opened_for(self.root, context.run)
+        in_hand = _IN_HAND.get()
+        return in_hand.project if in_hand else opened_for(self.root, context.run)

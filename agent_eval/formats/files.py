@@ -103,10 +103,10 @@ def files_in(folder: Path, ending: str) -> Iterator[tuple[Path, str | None]]:
             yield folder, reason
         if folder.exists() and not folder.is_dir():
             yield folder, f"not a folder; put *{ending} files into a folder of this name"
-        found = [path for path in entries(folder) if path.name.endswith(ending)]
+        matching_files = [path for path in entries(folder) if path.name.endswith(ending)]
     except OSError as error:
         yield folder, unreadable(error)
         return
     bounds = Bounds.of(folder)
-    for path in found:
+    for path in matching_files:
         yield path, bounds.refused_file(path)

@@ -142,8 +142,8 @@ def _of_array(cutter: "JsonArraySplitter") -> Iterator[bytes | None]:
     cutter.step()
 
 
-def _is_text(key: bytes | None, wanted: str) -> bool:
-    return _text_of(key) == wanted
+def _is_text(key: bytes | None, text: str) -> bool:
+    return _text_of(key) == text
 
 
 def _text_of(key: bytes | None) -> str | None:
@@ -183,9 +183,9 @@ class JsonArraySplitter:
         """Skip the current value; return its bytes (None if too long) and the delimiter after it."""
         self.pieces, self.size = [], 0
         sign = self.value(stops)
-        found = b"".join(self.pieces) if self.size <= self.longest else None
+        value_bytes = b"".join(self.pieces) if self.size <= self.longest else None
         self.pieces = None
-        return found, sign
+        return value_bytes, sign
 
     def value(self, stops: bytes) -> bytes:
         """Skip to the next of the delimiters `stops` and return it without skipping it; b'' at the end of the file."""

@@ -167,9 +167,9 @@ def shortened(text: str, most: int) -> str:
     """Return a text of at most `most` characters, cut with '…' after a word if there is a space in its last third."""
     if len(text) <= most:
         return text
-    kept = text[: most - 1]
-    at = kept.rfind(" ")
-    return (kept[:at] if at > 2 * len(kept) / 3 else kept) + "…"
+    beginning = text[: most - 1]
+    at = beginning.rfind(" ")
+    return (beginning[:at] if at > 2 * len(beginning) / 3 else beginning) + "…"
 
 
 def count_of(n: object, noun: str) -> str:

@@ -79,20 +79,20 @@ def spilled(parts: Iterable[Mapping[str, pl.DataFrame]]) -> Iterator[dict[str, R
         TemporaryFolderError: If the rows exceed `IN_MEMORY` and cannot be written to temporary files.
     """
     with contextlib.ExitStack() as stack:
-        held: list[Mapping[str, pl.DataFrame]] = []
+        buffered_parts: list[Mapping[str, pl.DataFrame]] = []
         files: dict[str, list[Path]] = {}
         folder: Path | None = None
         for part in parts:
-            held.append(part)
+            buffered_parts.append(part)
             del part  # so that it is not in memory while the next one is computed
-            if folder is None and _n_rows(held) > IN_MEMORY:
+            if folder is None and _n_rows(buffered_parts) > IN_MEMORY:
                 folder = Path(stack.enter_context(_temporary_folder()))
-            while folder is not None and held:
-                _spill(held.pop(0), folder, files)
+            while folder is not None and buffered_parts:
+                _spill(buffered_parts.pop(0), folder, files)
         if folder is not None:
             yield {name: Spilled(tuple(of_table)) for name, of_table in files.items()}
         else:
-            yield {name: pl.concat(part[name] for part in held) for name in held[0]}
+            yield {name: pl.concat(part[name] for part in buffered_parts) for name in buffered_parts[0]}
 
 
 def _spill(part: Mapping[str, pl.DataFrame], folder: Path, files: dict[str, list[Path]]) -> None:

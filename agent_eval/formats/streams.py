@@ -140,15 +140,15 @@ class Lines:
         if self._kept is not None:
             yield from self._kept
             return
-        size, kept = 0, list[Record | Refusal]()
+        size, items_so_far = 0, list[Record | Refusal]()
         for item in json_lines(self._path, self._file):
             if size <= MOST_KEPT:
                 size += item.size if isinstance(item, Record) else len(item.reason)
-                kept.append(item)
+                items_so_far.append(item)
                 if size > MOST_KEPT:
-                    kept.clear()
+                    items_so_far.clear()
             yield item
-        self._kept = kept if size <= MOST_KEPT else None
+        self._kept = items_so_far if size <= MOST_KEPT else None
 
 
 def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:

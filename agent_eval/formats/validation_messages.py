@@ -88,10 +88,10 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
         least, n = int(str(context.get("min_length", 1))), int(str(context.get("actual_length", 0)))
         needed = "one entry is" if least == 1 else f"{least} entries are"
         return f"{at} {f'has {n}' if n else 'is empty'}; at least {needed} needed"
-    wanted = _WANTED.get(kind) or _limit(kind, context) or context.get("expected") or problem["msg"]
+    allowed_values = _WANTED.get(kind) or _limit(kind, context) or context.get("expected") or problem["msg"]
     is_key = loc[-1:] == ("[key]",)
-    shown = repr(loc[-2]) if is_key else _show(problem["input"])
-    return f"{at}{' (the key)' if is_key else ''} is {shown}; allowed: {wanted}"
+    offending_value = repr(loc[-2]) if is_key else _show(problem["input"])
+    return f"{at}{' (the key)' if is_key else ''} is {offending_value}; allowed: {allowed_values}"
 
 
 def _limit(kind: str, context: Mapping[str, object]) -> str | None:

@@ -279,10 +279,10 @@ class _Constructor:
             location = (*at, key.text)
             name = self.scalar(key) if self.scalars == "typed" or key.tag is not None else key.text
             if key.text in first_lines or name in items:
-                shown = repr(key.text[:40]) if self.lines is None else ".".join(map(str, location))
+                key_name = repr(key.text[:40]) if self.lines is None else ".".join(map(str, location))
                 first = first_lines.get(key.text)
                 where = f" (first in line {first})" if first else ""
-                raise YamlError(f"the key {shown} is given twice{where}; remove one", key.line)
+                raise YamlError(f"the key {key_name} is given twice{where}; remove one", key.line)
             first_lines[key.text] = key.line
             if self.lines is not None:
                 self.lines[location] = key.line

@@ -75,12 +75,12 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer)
         try:
-            found = self._stream.read(len(view))
+            chunk = self._stream.read(len(view))
         except _BROKEN as error:
             raise _unreadable(error) from error
-        view[: len(found)] = found
-        self._n_read += len(found)
-        return len(found)
+        view[: len(chunk)] = chunk
+        self._n_read += len(chunk)
+        return len(chunk)
 
 
 def _unreadable(error: Exception) -> OSError:
@@ -111,8 +111,8 @@ def members(path: Path) -> list[ZipMember]:
         for entry in entries
         if not entry.filename.endswith("/") and not entry.filename.startswith("__MACOSX/")
     ]
-    found = [
+    file_members = [
         ZipMember(path, entry.filename, entry.file_size, entry.compress_size, entry.header_offset)
         for entry in files
     ]
-    return sorted(found, key=lambda member: (member.name, member.offset))
+    return sorted(file_members, key=lambda member: (member.name, member.offset))

@@ -91,7 +91,7 @@ def put_to_a_model(
     whole = conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64)).select(columns)
     scarce = (pl.col("status") == "scored") & (pl.col("seen_share").fill_null(1.0) < MIN_SEEN_SHARE)
     unscored = (pl.col("status") == "unscored") | scarce
-    said = pl.when(scarce).then(pl.lit(TOO_LITTLE_SEEN)).otherwise(pl.col("unscored_reason"))
+    stated_reason = pl.when(scarce).then(pl.lit(TOO_LITTLE_SEEN)).otherwise(pl.col("unscored_reason"))
     is_ours = ~pl.col("judge").is_in(["rule", "human"]) & ~is_imported_judge()
     by_model = is_ours & pl.col("status").is_in(["scored", "unscored"])
     put = by_model | unscored
@@ -106,7 +106,7 @@ def put_to_a_model(
         .agg(
             is_put=put.any(),
             is_unscored=unscored.filter(put).all(),
-            reason=said.filter(put).drop_nulls().min(),
+            reason=stated_reason.filter(put).drop_nulls().min(),
             is_open=is_disputed.any() | (waits.any() & ~is_scored.any()),
             is_settled=is_scored.any(),
             is_earlier=(pl.col("is_effective") & pl.col("earlier_profile").is_not_null()).any(),
@@ -131,31 +131,31 @@ def put_to_a_model(
 def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
     """Return the pairs with a conversation in a slot that counts, or that only a harness failure excluded."""
     counts = pl.col("is_admitted") | is_harness_failure()
-    held = transcripts.filter(pl.col("slot").is_not_null() & counts)
-    return {AgentVersion(agent, version) for version, agent in held.select(PAIR).unique().iter_rows()}
+    slot_rows = transcripts.filter(pl.col("slot").is_not_null() & counts)
+    return {AgentVersion(agent, version) for version, agent in slot_rows.select(PAIR).unique().iter_rows()}
 
 
-def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
+def coverage_finding(counts: Asked, allowed: Fraction) -> GateFinding:
     """Return the result for the questions put to a model: failed if more than the allowed share is unscored.
 
     It is passed if there was nothing to ask, because people, rules and declared outcomes settled every question. It is
     unknown if questions are open, if no question of those asked was scored, or if there is no question at all.
     """
-    n_asked, n_unscored = asked.n, asked.n_unscored
-    if asked.is_all_settled:
-        settled = f"{asked.n_settled:,} question{'s are' if asked.n_settled > 1 else ' is'} settled"
+    n_asked, n_unscored = counts.n, counts.n_unscored
+    if counts.is_all_settled:
+        settled = f"{counts.n_settled:,} question{'s are' if counts.n_settled > 1 else ' is'} settled"
         return GateFinding("coverage", "passed", f"nothing to ask a model: {settled}")
     if n_asked == 0:
-        are_open = f"; {asked.n_open:,} {'are' if asked.n_open > 1 else 'is'} open" if asked.n_open else ""
+        are_open = f"; {counts.n_open:,} {'are' if counts.n_open > 1 else 'is'} open" if counts.n_open else ""
         return GateFinding("coverage", "unknown", f"no model was asked a question{are_open}")
-    why = f" ({', '.join(asked.reasons)})" if asked.reasons else ""
+    why = f" ({', '.join(counts.reasons)})" if counts.reasons else ""
     share = Fraction(n_unscored, n_asked)
     evidence = (
         f"{n_asked - n_unscored} of {n_asked} questions scored, {rounded(share * 100)} % unscored{why}; "
         f"allowed {rounded(allowed * 100)} %"
     )
-    if asked.n_earlier:
-        evidence = f"{evidence}; {asked.n_earlier:,} of them in an earlier wording"
+    if counts.n_earlier:
+        evidence = f"{evidence}; {counts.n_earlier:,} of them in an earlier wording"
     if n_unscored == n_asked:
         return GateFinding("coverage", "unknown", evidence)
     return GateFinding("coverage", "failed" if share > allowed else "passed", evidence)
@@ -233,8 +233,8 @@ def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
 
 def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:
     """Return the texts that begin with one of the names, e.g. 'hallucination: …' or 'u3_scope (session b): …'."""
-    wanted = tuple(names)
-    return [text for text in texts if re.split(r"[ :]", text, maxsplit=1)[0] in wanted]
+    prefixes = tuple(names)
+    return [text for text in texts if re.split(r"[ :]", text, maxsplit=1)[0] in prefixes]
 
 
 def _texts(value: object) -> list[str]:

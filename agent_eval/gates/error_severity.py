@@ -55,10 +55,10 @@ def unclustered_failures(
     )
     every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([])).list.unique()
     labels = answers.with_columns(label=every).explode("label").filter(pl.col("label") != NO_FAILURE)
-    found: dict[AgentVersion, dict[tuple[str, str], int]] = {}
+    counts_of_pair: dict[AgentVersion, dict[tuple[str, str], int]] = {}
     for version, agent, metric, label, n in labels.group_by(*PAIR, "metric", "label").len().iter_rows():
-        found.setdefault(AgentVersion(agent, version), {})[metric, label] = n
-    return dict(found)
+        counts_of_pair.setdefault(AgentVersion(agent, version), {})[metric, label] = n
+    return dict(counts_of_pair)
 
 
 def looked_in_scenarios(
@@ -75,8 +75,8 @@ def looked_in_scenarios(
     places = transcripts.filter(pl.col("is_admitted"), pl.col("task_id").is_not_null()).select(
         *key, scenario=scenario_name()
     )
-    named = places.filter(pl.col("scenario").is_in(list(scenarios)))
-    counts = _questions(turn_judgments, failure_metrics).join(named, on=key).group_by(*PAIR, "scenario")
+    in_scenario = places.filter(pl.col("scenario").is_in(list(scenarios)))
+    counts = _questions(turn_judgments, failure_metrics).join(in_scenario, on=key).group_by(*PAIR, "scenario")
     sums = counts.agg(pl.col("is_asked").sum(), pl.col("is_judged").sum())
     for version, agent, scenario, n, n_judged in sums.iter_rows():
         looked.setdefault(AgentVersion(agent, version), {})[scenario] = (n, n_judged)
@@ -85,7 +85,7 @@ def looked_in_scenarios(
 
 def _questions(turn_judgments: pl.DataFrame, failure_metrics: Collection[str]) -> pl.DataFrame:
     """Return one row per turn and failure metric: whether the question arises, and whether it is answered."""
-    judged = (pl.col("status") == "scored") & (pl.col("judge") != "rule")
+    is_scored = (pl.col("status") == "scored") & (pl.col("judge") != "rule")
     arises = pl.col("status").is_in(["scored", "unscored", "disputed"]) | pl.col("unscored_reason").is_in(
         UNANSWERED
     )
@@ -97,7 +97,7 @@ def _questions(turn_judgments: pl.DataFrame, failure_metrics: Collection[str]) -
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
         .agg(
             is_asked=arises.fill_null(False).any(),
-            is_judged=(judged.any() | (by_rule.any() & ~is_open.any()))
+            is_judged=(is_scored.any() | (by_rule.any() & ~is_open.any()))
             & ~(pl.col("status") == "disputed").any(),
         )
     )
@@ -125,28 +125,28 @@ def severity_finding(
     level = rules.fail_on_error_severity
     if level == "none":
         return None
-    found = clusters_at(level, error_clusters)
-    wanted = level if level == SEVERITIES[-1] else f"{level} or more severe"
-    if not found.is_empty():
-        evidence = f"{count_of(found.height, 'error cluster')} that {'is' if found.height == 1 else 'are'} {wanted}: {clusters_listed(found)}"
+    severe_clusters = clusters_at(level, error_clusters)
+    severity_text = level if level == SEVERITIES[-1] else f"{level} or more severe"
+    if not severe_clusters.is_empty():
+        evidence = f"{count_of(severe_clusters.height, 'error cluster')} that {'is' if severe_clusters.height == 1 else 'are'} {severity_text}: {clusters_listed(severe_clusters)}"
         return GateFinding("errors", "failed", evidence, level)
     failing = SEVERITIES[SEVERITIES.index(level) :]
     of_metrics = {
         key: n for key, n in (unclustered or {}).items() if (severities or {}).get(key[1]) in failing
     }
     if of_metrics:
-        named = listed(
+        cluster_list = listed(
             f"{label} of metric {metric} ({count_of(n, 'turn')})"
             for (metric, label), n in sorted(of_metrics.items())
         )
-        return GateFinding("errors", "failed", f"{wanted}: {named}", level)
+        return GateFinding("errors", "failed", f"{severity_text}: {cluster_list}", level)
     if looked is None:
         return GateFinding("errors", "passed", "nothing to look for: no turn can have a failure", level)
     n, n_judged = looked
-    judged = f"{n_judged} of {n} questions about failures answered"
+    coverage_text = f"{n_judged} of {n} questions about failures answered"
     if n_judged == 0 or Fraction(n - n_judged, n) > rules.max_unscored_share:
-        return GateFinding("errors", "unknown", f"none {wanted} found, but {judged}", level)
-    return GateFinding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)
+        return GateFinding("errors", "unknown", f"none {severity_text} found, but {coverage_text}", level)
+    return GateFinding("errors", "passed", f"no error cluster is {severity_text}; {coverage_text}", level)
 
 
 def issue_finding(rules: Rules, error_issues: pl.DataFrame) -> GateFinding | None:

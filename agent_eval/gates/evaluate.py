@@ -58,10 +58,10 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for gate in GATES for kind in gate.
 """The kinds of findings by name."""
 
 
-def estimated_metrics(spec: GateSpec, drawn: Collection[str]) -> frozenset[str]:
+def estimated_metrics(spec: GateSpec, labelled: Collection[str]) -> frozenset[str]:
     """Return the metrics with a threshold that labels of these metrics correct, or all if a lower end is required."""
     is_demanded = any(layer.confidence == "lower" for _, layer in spec.layers())
-    return spec.threshold_names if is_demanded else spec.threshold_names.intersection(drawn)
+    return spec.threshold_names if is_demanded else spec.threshold_names.intersection(labelled)
 
 
 def gates(
@@ -105,33 +105,33 @@ def gates(
         max_unscored_share: Allowed share of unscored questions, 0–1, if the rules do not set one.
         version: Version of the gate rules, stored in every row.
     """
-    given = {name: frames[name] if name in frames else table(name).empty() for name in INPUTS}
+    inputs = {name: frames[name] if name in frames else table(name).empty() for name in INPUTS}
     spec = spec or GateSpec()
     has_scores = "composite_scores" in frames
-    composites, held = given["composite_scores"], slotted(given["transcripts"])
+    composites, slotted_pairs = inputs["composite_scores"], slotted(inputs["transcripts"])
     if facts is None:
         facts = JudgmentFacts.of(
-            given,
-            given["transcripts"],
+            inputs,
+            inputs["transcripts"],
             failure_metrics=failure_metrics,
             mean_of=spec.threshold_names,
             estimates_of=estimated_metrics(
-                spec, labelled_metrics(given["turn_judgments"], given["conversation_judgments"])
+                spec, labelled_metrics(inputs["turn_judgments"], inputs["conversation_judgments"])
             ),
             scenarios=spec.separate_scenarios,
             severities_of=spec.severity_scenarios,
         )
     scores_of = agent_scores(
-        composites, given["universal_scores"], given["domain_scores"], given["reliability"]
+        composites, inputs["universal_scores"], inputs["domain_scores"], inputs["reliability"]
     )
-    bounds_of = score_bounds(given["reliability"])
-    labels = labels_of_rates(given["reliability"])
+    bounds_of = score_bounds(inputs["reliability"])
+    labels = labels_of_rates(inputs["reliability"])
     demands = any(layer.confidence == "lower" for _, layer in spec.layers())
-    lower_ends = score_lower_ends(composites, given["reliability"]) if demands else {}
+    lower_ends = score_lower_ends(composites, inputs["reliability"]) if demands else {}
     parts = pl.concat(facts.parts) if facts.parts else None
     estimates = {} if parts is None else mean_estimates(parts, scales or {}, with_lower_end=demands)
-    found: list[tuple[AgentVersion, GateFinding]] = []
-    universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
+    pair_findings: list[tuple[AgentVersion, GateFinding]] = []
+    universe = composites if has_scores else inputs["transcripts"].select(PAIR).unique()
     for row in universe.sort(PAIR).iter_rows(named=True):
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
         case = GateCase(
@@ -139,8 +139,8 @@ def gates(
             rules=spec.rules(*pair, max_unscored_share=max_unscored_share),
             row=row,
             has_scores=has_scores,
-            is_slotted=pair in held,
-            frames=given,
+            is_slotted=pair in slotted_pairs,
+            frames=inputs,
             facts=facts,
             scores=scores_of.get(pair, {}),
             bounds=bounds_of.get(pair, {}),
@@ -160,12 +160,12 @@ def gates(
         if left_out := [kind.name for gate in GATES if gate.is_left_out(case) for kind in gate.kinds]:
             why = f"not evaluated, because their metrics are switched off: {', '.join(left_out)}"
             first = replace(first, evidence=f"{first.evidence}; {why}")
-        found += [(pair, finding) for finding in (first, *others)]
+        pair_findings += [(pair, finding) for finding in (first, *others)]
     if pairs is not None:
         unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)
         nothing = GateFinding("status", "unknown", "no transcripts: not run yet, or every record was refused")
-        found += [(AgentVersion(agent, version), nothing) for version, agent in unseen.iter_rows()]
-    return _frame(found, version)
+        pair_findings += [(AgentVersion(agent, version), nothing) for version, agent in unseen.iter_rows()]
+    return _frame(pair_findings, version)
 
 
 def exit_code(gates: pl.DataFrame) -> int:
@@ -176,7 +176,7 @@ def exit_code(gates: pl.DataFrame) -> int:
     return 0 if results == {"passed"} else 2
 
 
-def _frame(found: list[tuple[AgentVersion, GateFinding]], version: str) -> pl.DataFrame:
+def _frame(pair_findings: list[tuple[AgentVersion, GateFinding]], version: str) -> pl.DataFrame:
     rows = (
         {
             **pair._asdict(),
@@ -186,7 +186,7 @@ def _frame(found: list[tuple[AgentVersion, GateFinding]], version: str) -> pl.Da
             "threshold": _float(finding.threshold),
             "gate_spec": version,
         }
-        for pair, finding in found
+        for pair, finding in pair_findings
     )
     return table("gate_results").frame(rows).sort(PAIR, maintain_order=True)
 

@@ -24,10 +24,10 @@ class GateFinding:
 
 def worst(results: Iterable[Result]) -> Result:
     """Return failed if any result is failed, passed if there are results and all are passed, else unknown."""
-    found = set(results)
-    if "failed" in found:
+    distinct_results = set(results)
+    if "failed" in distinct_results:
         return "failed"
-    return "passed" if found == {"passed"} else "unknown"
+    return "passed" if distinct_results == {"passed"} else "unknown"
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -130,12 +130,12 @@ def _merged(first: Mapping[K, V], second: Mapping[K, V], add: Callable[[V, V], V
 
 
 def _both_means(first: Means, second: Means) -> Means:
-    found: dict[str, dict[str, Mean]] = defaultdict(lambda: defaultdict(Mean))
+    sums: dict[str, dict[str, Mean]] = defaultdict(lambda: defaultdict(Mean))
     for part in (first, second):
         for metric, scenarios in part.items():
             for scenario, mean in scenarios.items():
-                found[metric][scenario] += mean
-    return found
+                sums[metric][scenario] += mean
+    return sums
 
 
 def _models(

@@ -27,13 +27,13 @@ def scale_of(quantity: str, frames: Mapping[str, pl.DataFrame]) -> float | None:
         return 100.0
     if quantity in RATES:
         return 1.0
-    judged = pl.concat(
+    judgments = pl.concat(
         frames[name].filter(metric=quantity).select("rating_1to5", "value")
         for name in ("turn_judgments", "conversation_judgments")
     )
-    if judged["rating_1to5"].drop_nulls().len():
+    if judgments["rating_1to5"].drop_nulls().len():
         return _RATING_POINTS
-    return 1.0 if judged["value"].drop_nulls().is_between(0, 1).all() and judged.height else None
+    return 1.0 if judgments["value"].drop_nulls().is_between(0, 1).all() and judgments.height else None
 
 
 def margin_finding(
@@ -83,14 +83,14 @@ def _against(row: Mapping[str, Any], scale: float | None, margin: Fraction) -> t
             f" ({row['reason']})" if row["reason"] else ""
         )
     low, high = limits
-    said = f"{quantity} {row['value']:.3g} against {row['other_value']:.3g}, 95 % {low:+.3g} to {high:+.3g}"
+    text = f"{quantity} {row['value']:.3g} against {row['other_value']:.3g}, 95 % {low:+.3g} to {high:+.3g}"
     if row["difference_worst"] is not None:
-        said += " with unknown trials counted as lost"
+        text += " with unknown trials counted as lost"
     if low > -allowed:
-        return "passed", said
+        return "passed", text
     if high < 0 and (row["p_value"] is None or row["p_value"] < SIGNIFICANCE):
-        return "failed", said
-    return "unknown", f"{said}: inconclusive, {_needs(row, scale, allowed)}"
+        return "failed", text
+    return "unknown", f"{text}: inconclusive, {_needs(row, scale, allowed)}"
 
 
 def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] | None:
@@ -123,8 +123,8 @@ def _needs(row: Mapping[str, Any], scale: float | None, allowed: float) -> str:
     n = shared(row["n"], row["other_n"])
     design: Design = "unpaired"
     if unit == "tasks":
-        seen = row["low"], row["high"], row["smallest_detectable"]
-        design = "paired" if row["n_clusters"] else paired_design(row["n"], *seen)
+        limits = row["low"], row["high"], row["smallest_detectable"]
+        design = "paired" if row["n_clusters"] else paired_design(row["n"], *limits)
     needed = None
     if allowed > 0 and row["smallest_detectable"] is not None:
         needed = units_needed(n, row["smallest_detectable"], allowed, design)

@@ -30,10 +30,10 @@ class GateRulesError(ConfigurationError):
 class UnknownNameError(GateRulesError):
     """Raised when a gate rule names a metric, score, agent or version that does not exist."""
 
-    def __init__(self, where: str, name: str, known: Collection[str], kind: str) -> None:
-        near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    def __init__(self, where: str, name: str, names: Collection[str], kind: str) -> None:
+        near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"{where}: {kind} {name!r} is not known. {hint}Known: {', '.join(sorted(known))}.")
+        super().__init__(f"{where}: {kind} {name!r} is not known. {hint}Known: {', '.join(sorted(names))}.")
 
 
 def is_score(name: str) -> bool:
@@ -73,8 +73,8 @@ def check_names(
                 _check_limit(f"{where}.{part}", name, limit, metrics)
         if isinstance(layer.calibration, CalibrationLimits):
             for name in layer.calibration.metrics:
-                known = {*metrics.names, *DIMENSIONS, TEST_PASSED}
-                _check(f"{where}.calibration.metrics", name, known, "metric")
+                metric_names = {*metrics.names, *DIMENSIONS, TEST_PASSED}
+                _check(f"{where}.calibration.metrics", name, metric_names, "metric")
         if isinstance(layer.baseline, Baseline):
             _check_baseline(f"{where}.baseline", layer.baseline, metrics, agents, versions)
 
@@ -117,9 +117,9 @@ def limit_problem(name: str, limit: Fraction | None, metrics: Collection[str], s
     return None
 
 
-def _check(where: str, name: str, known: Collection[str], kind: str) -> None:
-    if name not in known:
-        raise UnknownNameError(where, name, known, kind)
+def _check(where: str, name: str, names: Collection[str], kind: str) -> None:
+    if name not in names:
+        raise UnknownNameError(where, name, names, kind)
 
 
 def _check_baseline(

@@ -94,9 +94,9 @@ class GateCase:
         if self.is_off(metrics):
             why = "the metrics of this gate are switched off"
             return replace(finding, result="unknown", evidence=why, value=None) if is_configured else None
-        judged = self.facts.turn_metrics.get(self.pair, frozenset[str]())
+        judged_metrics = self.facts.turn_metrics.get(self.pair, frozenset[str]())
         has_turns = bool(self.transcripts["n_user_messages"].fill_null(1).sum())
-        if has_turns and metrics and judged.isdisjoint(metrics):
+        if has_turns and metrics and judged_metrics.isdisjoint(metrics):
             why = "the metrics of this gate were not asked about these turns; agent-eval run without --metrics asks them"
             return replace(finding, result="unknown", evidence=why, value=None)
         return finding

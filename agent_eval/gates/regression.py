@@ -74,8 +74,8 @@ def regression_finding(
     """
     why_not = dict(not_comparable or {})
     sides = {"agent": ours, _OTHER: theirs}
-    named = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
-    frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
+    both_sides = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
+    frames = {key: pl.concat([part[key] for part in both_sides]) for key in INPUTS}
     rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds, scales)
     # a verdict that unknown trials could change matters only if they could make the agent worse
     is_turned = pl.col("reason").is_not_null() & pl.col("verdict_worst").is_not_null()
@@ -102,8 +102,8 @@ def regression_finding(
         tested.add(GOAL_METRIC)  # tested as pass@1, which is the same outcome
     if worse.is_empty() and (lacking := [q for q in quantities if q not in tested]):
         causes = {why_not.get(quantity, "not known for both") for quantity in lacking}
-        said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
-        return GateFinding("regression", "unknown", said, name)
+        reason = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
+        return GateFinding("regression", "unknown", reason, name)
     widths = {q: scale_of(q, frames) for q in decided["quantity"].unique()}
     if margin is not None and not guarded.is_empty():
         return margin_finding(
@@ -126,16 +126,16 @@ def _compared(
     metric_scales: Mapping[str, tuple[float, float]] | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the comparison of the agent with the baseline, and the values per task that it is computed from."""
-    wanted = (
+    is_compared = (
         pl.col("quantity").is_in(list(quantities))
         if quantities
         else ~pl.col("quantity").is_in(list(LOWER_IS_BETTER))
     )
     sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
     # the two methodology versions may differ, because measured quantities do not depend on the version
-    known = TrialTables.of(frames)
-    outcomes = trial_outcomes(known, answer_threshold=answer_threshold)
-    judgments = (known.turn_judgments, known.conversation_judgments)
+    trial_tables = TrialTables.of(frames)
+    outcomes = trial_outcomes(trial_tables, answer_threshold=answer_threshold)
+    judgments = (trial_tables.turn_judgments, trial_tables.conversation_judgments)
     parts = parts_of(*judgments, labelled_metrics(*judgments), (), NO_FAILURE)
     tasks = task_values(
         outcomes,
@@ -148,8 +148,8 @@ def _compared(
     rows = compare(
         "agent",
         _OTHER,
-        sessions.filter(wanted, ~pl.col("quantity").is_in(list(why_not))),
-        tasks.filter(wanted),
+        sessions.filter(is_compared, ~pl.col("quantity").is_in(list(why_not))),
+        tasks.filter(is_compared),
         refused_records(frames["import_errors"], frames["transcripts"]),
         thresholds=thresholds,
         interval="t",  # keeps losses that unseen sessions could explain: the gate must not pass them

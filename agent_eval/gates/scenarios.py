@@ -16,8 +16,8 @@ from agent_eval.transcripts.scenario_names import scenario_name
 
 def scenarios_of(transcripts: pl.DataFrame) -> pl.DataFrame:
     """Return conversation_id and scenario of the admitted conversations with a task."""
-    held = transcripts.filter(pl.col("is_admitted") & pl.col("task_id").is_not_null())
-    return held.select("conversation_id", scenario=scenario_name())
+    admitted_tasks = transcripts.filter(pl.col("is_admitted") & pl.col("task_id").is_not_null())
+    return admitted_tasks.select("conversation_id", scenario=scenario_name())
 
 
 def threshold_findings_of_scenarios(
@@ -96,5 +96,5 @@ def severity_findings_of_scenarios(
 
 
 def _with_severity(rules: Rules, of_conversations: pl.DataFrame) -> pl.DataFrame:
-    named = [name for name, own in rules.scenarios.items() if own.fail_on_error_severity is not None]
-    return of_conversations.filter(pl.col("scenario").is_in(named))
+    scenario_names = [name for name, own in rules.scenarios.items() if own.fail_on_error_severity is not None]
+    return of_conversations.filter(pl.col("scenario").is_in(scenario_names))

@@ -88,7 +88,7 @@ def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[Ag
 def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
     """Return, per pair, the conversations that have a user message but no reply in any turn."""
     key = [*PAIR, "conversation_id"]
-    found = (
+    by_agent = (
         turns.group_by(key)
         .agg(pl.col("is_replied").any())
         .filter(~pl.col("is_replied"))
@@ -98,10 +98,10 @@ def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVer
         .group_by(PAIR, maintain_order=True)
         .agg("conversation_id")
     )
-    return {AgentVersion(agent, version): tuple(names) for version, agent, names in found.iter_rows()}
+    return {AgentVersion(agent, version): tuple(names) for version, agent, names in by_agent.iter_rows()}
 
 
-def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
+def silence_finding(rules: Rules, silence: Silence) -> GateFinding | None:
     """Return the finding of the silent_turns gate, or None if the gate is switched off.
 
     It is failed if the share of silent turns exceeds the limit. It is unknown if the metrics that detect missing
@@ -111,22 +111,22 @@ def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
     allowed = rules.silent_turns
     if allowed is None:
         return None
-    n = found.n_ended
+    n = silence.n_ended
     ended = f"; {n} turn{'s' if n > 1 else ''} ended the conversation" if n else ""
-    if n_unanswered := len(found.unanswered):
+    if n_unanswered := len(silence.unanswered):
         of = f"{n_unanswered} conversation{'s' if n_unanswered > 1 else ''}"
-        ended += f"; {of} without any reply of the agent: {listed(found.unanswered)}"
-    if not found.is_looked_for and found.n_due:
+        ended += f"; {of} without any reply of the agent: {listed(silence.unanswered)}"
+    if not silence.is_looked_for and silence.n_due:
         off = ", ".join(sorted(OF_SILENCE))
         return GateFinding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
-    if not found.n_due:
-        none: Result = "unknown" if found.unanswered or found.n_ended else "passed"
+    if not silence.n_due:
+        none: Result = "unknown" if silence.unanswered or silence.n_ended else "passed"
         return GateFinding("silent_turns", none, f"no turn required a reply{ended}", threshold=allowed)
-    share = Fraction(len(found.silent), found.n_due)
-    where = f": {listed(found.silent)}" if found.silent else ""
+    share = Fraction(len(silence.silent), silence.n_due)
+    where = f": {listed(silence.silent)}" if silence.silent else ""
     evidence = (
-        f"{len(found.silent)} of {found.n_due} turns without a reply, {rounded(share * 100)} %{where}; "
+        f"{len(silence.silent)} of {silence.n_due} turns without a reply, {rounded(share * 100)} %{where}; "
         f"allowed {rounded(allowed * 100)} %{ended}"
     )
-    result: Result = "failed" if share > allowed else "unknown" if found.unanswered else "passed"
+    result: Result = "failed" if share > allowed else "unknown" if silence.unanswered else "passed"
     return GateFinding("silent_turns", result, evidence, value=share, threshold=allowed)

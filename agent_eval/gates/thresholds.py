@@ -96,7 +96,7 @@ def means(
     scenario = gated_scenario(scenarios).alias("scenario")
     has_classes = "outcome_class" in transcripts.columns
     is_doubted = (is_unexplained_error() if has_classes else pl.lit(value=False)).alias("is_doubted")
-    counted = (
+    judgment_counts = (
         pl.concat(
             frame.filter(enters_means(frame)).select(columns)
             for frame in (turn_judgments, conversation_judgments)
@@ -114,17 +114,17 @@ def means(
         .group_by(*PAIR, "metric", "scenario", "answer", is_by_rule, "is_doubted")
         .len()
     )
-    found: dict[AgentVersion, dict[str, dict[str, Mean]]] = defaultdict(
+    by_agent: dict[AgentVersion, dict[str, dict[str, Mean]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(Mean))
     )
-    for version, agent, metric, name, value, by_rule, doubted, n in counted.iter_rows():
+    for version, agent, metric, name, value, by_rule, doubted, n in judgment_counts.iter_rows():
         total = exact(value or 0) * n
         of_rule = {"total_by_rule": total, "n_by_rule": n} if by_rule else {}
         part = Mean(n_open=n) if value is None else Mean(total, n, **of_rule)
         if doubted and metric == GOAL_METRIC and value is not None:
             part += Mean(doubted=n - total)
-        found[AgentVersion(agent, version)][metric][name] += part
-    return found
+        by_agent[AgentVersion(agent, version)][metric][name] += part
+    return by_agent
 
 
 def agent_scores(
@@ -134,7 +134,7 @@ def agent_scores(
     reliability: pl.DataFrame,
 ) -> dict[AgentVersion, dict[str, dict[str, Fraction]]]:
     """Return the scores of every pair under the names that thresholds use; unknown scores are omitted."""
-    found: dict[AgentVersion, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
+    by_agent: dict[AgentVersion, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
     for frame, name, column in (
         (composite_scores, "composite", "composite_exact"),
         (composite_scores, "raw_composite", "raw_composite_exact"),
@@ -142,27 +142,27 @@ def agent_scores(
         (domain_scores, "domain", "domain_exact"),
     ):
         for version, agent, text in frame.select(*PAIR, column).drop_nulls(column).iter_rows():
-            found[AgentVersion(agent, version)][name][""] = from_text(text)
+            by_agent[AgentVersion(agent, version)][name][""] = from_text(text)
     for frame, letter in ((universal_scores, "U"), (domain_scores, "D")):
         names = [name.lower() for name in DIMENSIONS if name.startswith(letter)]
         long = frame.select(*PAIR, *names).unpivot(index=PAIR).drop_nulls("value")
         for version, agent, name, value in long.iter_rows():
-            found[AgentVersion(agent, version)][name.upper()][""] = _near(value)
+            by_agent[AgentVersion(agent, version)][name.upper()][""] = _near(value)
     for pair, name, task_set, value, _, _ in _pass_rates(reliability):
         if value is not None:
-            found[pair][name][task_set] = _near(value)
-    return found
+            by_agent[pair][name][task_set] = _near(value)
+    return by_agent
 
 
 def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, Bounds]]]:
     """Return the worst and best case of the pass rates that depend on trials with an unknown outcome."""
-    found: dict[AgentVersion, dict[str, dict[str, Bounds]]] = defaultdict(lambda: defaultdict(dict))
+    by_agent: dict[AgentVersion, dict[str, dict[str, Bounds]]] = defaultdict(lambda: defaultdict(dict))
     for pair, name, task_set, value, worst, best in _pass_rates(reliability):
         if value is not None and worst is not None and best is not None:
             low, high = _near(worst), _near(best)
             if not low == high == _near(value):
-                found[pair][name][task_set] = low, high
-    return found
+                by_agent[pair][name][task_set] = low, high
+    return by_agent
 
 
 def labels_of_rates(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, str]]]:
@@ -223,18 +223,18 @@ def threshold_findings(
         lower_ends: Lower ends of the pair's scores, from `score_lower_ends`.
         labels: What labels do to the pair's pass rates, from `labels_of_rates`.
     """
-    made = estimates or {}
+    mean_estimates = estimates or {}
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
             others = {s: mean for s, mean in means.get(name, {}).items() if not rules.sets_thresholds(s)}
             if others or not means.get(name):
-                yield from _of_scenarios(name, limit, others, rules, made)
+                yield from _of_scenarios(name, limit, others, rules, mean_estimates)
     for name, limit in _said(rules.overall):
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
             if name == GOAL_METRIC and whole.n:
                 whole += Mean(n_open=n_refused)
-            yield of_mean("overall", name, name, limit, whole, rules, made.get((name, None)))
+            yield of_mean("overall", name, name, limit, whole, rules, mean_estimates.get((name, None)))
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
         if is_score(name):  # both sections may set a limit for a score; the higher one applies

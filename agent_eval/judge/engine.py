@@ -137,12 +137,12 @@ def judged_in_parts(
             at least one part.
     """
     shares = (None, None) if panel is None else (panel.spec.sample, panel.spec.outcome_sample)
-    chosen = sampled(transcripts, shares[0])
-    checked = with_outcomes_to_check(transcripts, conversations, chosen, shares[1])
+    sampled_pairs = sampled(transcripts, shares[0])
+    checked = with_outcomes_to_check(transcripts, conversations, sampled_pairs, shares[1])
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     judge = partial(
         _judged, human_ratings=human_ratings, lookup=lookup, metrics=metrics, panel=panel, names=names, watch=watch,
-        rater_rule=rater_rule, chosen=chosen, checked=checked,
+        rater_rule=rater_rule, sampled_pairs=sampled_pairs, checked=checked,
     )  # fmt: skip
     frames = (admitted, conversations, turns)
     keys = admitted.select(_CONVERSATION).unique().sort(_CONVERSATION)
@@ -166,25 +166,25 @@ def _judged(
     names: Mapping[str, BlindedTerms] | None,
     watch: Watch | None,
     rater_rule: RaterRule,
-    chosen: Collection[tuple[str, str]] | None,
+    sampled_pairs: Collection[tuple[str, str]] | None,
     checked: Collection[tuple[str, str]],
 ) -> Judged:
-    """Judge the given conversations. Models are asked only about those in `chosen`, or about all if it is None.
+    """Judge the given conversations. Models are asked only about those in `sampled_pairs`, or about all if it is None.
 
     The declared outcomes of those in `checked` check the models.
     """
     items = list(_items(admitted, conversations, turns, metrics))
     for item in items:
         item.transcript = Transcript(item.turns, (names or {}).get(item.agent_id, NO_BLINDED_TERMS).personal)
-    _draw(items, chosen, checked)
+    _draw(items, sampled_pairs, checked)
     versions = admitted["methodology_version"].unique().to_list()
     outdated = outdated_ratings(human_ratings, turns)
     human_ratings = human_ratings.join(outdated, on=["file", "line"], how="anti", maintain_order="left")
     people = decided_ratings(placed_ratings(human_ratings, conversations), versions, rater_rule)
     _set_goals_by_people(items, people)
-    asked = [item.asked for item in items]
+    groups = [item.asked for item in items]
     judge_questions(
-        asked, lookup, shown=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
+        groups, lookup, rubrics=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
     )
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
     quotable = {(i.agent_id, i.conversation.conversation_id): i.transcript for i in items}
@@ -196,12 +196,12 @@ def _judged(
     passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
     of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
     steps = {key: transcript.steps for key, transcript in quotable.items()}
-    given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns, steps))
+    sources = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns, steps))
     labels = label_judgments(human_ratings, admitted, turns)
-    foreign = _TURNS.frame({**row, "turn_index": index} for index, row in given if index is not None)
+    foreign = _TURNS.frame({**row, "turn_index": index} for index, row in sources if index is not None)
     labelled = _TURNS.frame(row for row in labels if row["turn_index"] is not None)
     of_turns = _beside(_TURNS, of_turns, _for_versions(foreign, admitted), labelled)
-    of_whole = _CONVERSATIONS.frame(row for index, row in given if index is None)
+    of_whole = _CONVERSATIONS.frame(row for index, row in sources if index is None)
     labelled_whole = _CONVERSATIONS.frame(row for row in labels if row["turn_index"] is None)
     of_conversations = _beside(
         _CONVERSATIONS, of_conversations, _for_versions(of_whole, admitted), labelled_whole
@@ -228,8 +228,10 @@ def open_questions(
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
-    chosen = sampled(transcripts, sample)
-    _draw(items, chosen, with_outcomes_to_check(transcripts, conversations, chosen, outcome_sample))
+    sample_pairs = sampled(transcripts, sample)
+    _draw(
+        items, sample_pairs, with_outcomes_to_check(transcripts, conversations, sample_pairs, outcome_sample)
+    )
     if human_ratings is not None:
         versions = admitted["methodology_version"].unique().to_list()
         placed = placed_ratings(human_ratings, conversations)
@@ -248,13 +250,13 @@ def _set_goals_by_people(items: Sequence["_Item"], people: pl.DataFrame) -> None
 
 def _draw(
     items: Sequence["_Item"],
-    chosen: Collection[tuple[str, str]] | None,
+    sampled_pairs: Collection[tuple[str, str]] | None,
     checked: Collection[tuple[str, str]],
 ) -> None:
-    """Set whether each conversation is in the sample, if `chosen` is given, and whether it checks the models."""
+    """Set whether each conversation is in the sample, if `sampled_pairs` is given, and whether it checks the models."""
     for item in items:
         pair = (item.agent_id, item.conversation.conversation_id)
-        item.asked.is_sampled = chosen is None or pair in chosen
+        item.asked.is_sampled = sampled_pairs is None or pair in sampled_pairs
         item.asked.is_checked = pair in checked
 
 
@@ -289,16 +291,18 @@ class _Item:
 def _items(
     admitted: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFrame, metrics: MetricSet
 ) -> Iterator[_Item]:
-    wanted = conversations.join(admitted, on=_CONVERSATION, how="semi")
-    held = turns.join(wanted, on=_CONVERSATION, how="semi").sort(*_CONVERSATION, "turn_index")
+    admitted_rows = conversations.join(admitted, on=_CONVERSATION, how="semi")
+    admitted_turns = turns.join(admitted_rows, on=_CONVERSATION, how="semi").sort(
+        *_CONVERSATION, "turn_index"
+    )
     hashes = {
         (agent, conversation): content_hashes
-        for agent, conversation, content_hashes in held.group_by(_CONVERSATION)
+        for agent, conversation, content_hashes in admitted_turns.group_by(_CONVERSATION)
         .agg("content_hash")
         .iter_rows()
     }
-    whole = {(a, c): h for a, c, h in wanted.select(*_CONVERSATION, "content_hash").iter_rows()}
-    for agent_id, conversation in conversations_from(wanted, held):
+    whole = {(a, c): h for a, c, h in admitted_rows.select(*_CONVERSATION, "content_hash").iter_rows()}
+    for agent_id, conversation in conversations_from(admitted_rows, admitted_turns):
         key = (agent_id, conversation.conversation_id)
         item = _Item(conversation, conversation.turns(), metrics, AskedQuestions(agent_id))
         item.asked.questions.extend(_turn_questions(item, hashes.get(key, ())))
@@ -318,19 +322,19 @@ def _turn_questions(item: _Item, hashes: Sequence[str]) -> Iterator[Question]:
 def _question(
     item: _Item, turn_index: int | None, content_hash: str, metrics: tuple[Metric, ...]
 ) -> Question:
-    seen = item.turns if turn_index is None else TurnsUpTo(item.turns, turn_index)
+    visible_turns = item.turns if turn_index is None else TurnsUpTo(item.turns, turn_index)
     hashes = item.metrics.rubric_hashes
     keys = {
         m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], asked_since(m.name))
         for m in metrics
     }
-    return Question((item.conversation,), (seen,), turn_index, content_hash, metrics, keys)
+    return Question((item.conversation,), (visible_turns,), turn_index, content_hash, metrics, keys)
 
 
 def _turn_rows(item: _Item) -> Iterator[Row]:
-    asked: dict[int | None, set[str]] = {}
+    metrics_of_turn: dict[int | None, set[str]] = {}
     for question, answers in item.of_turns():
-        asked[question.turn_index] = {metric.name for metric in question.metrics}
+        metrics_of_turn[question.turn_index] = {metric.name for metric in question.metrics}
         answers = with_derived_labels(answers)
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
@@ -339,7 +343,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
     for turn in item.turns:
         if turn.reply != "replied":
             always = {m.name for m in item.metrics.turn if m.applies_when == "always"}
-            for name in sorted(always - asked.get(turn.turn_index, set())):
+            for name in sorted(always - metrics_of_turn.get(turn.turn_index, set())):
                 yield {**item.where, "turn_index": turn.turn_index} | _not_applicable(name, no_answer(turn))
 
 
@@ -356,23 +360,23 @@ def _rows(
     item: _Item, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]]
 ) -> Iterator[Row]:
     """Yield one row per judge that answered, or a single row with the reason if no judge did."""
-    asked = {
+    question_columns = {
         "question_key": question.keys[metric.name],
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
     }
     if metric.kind == "label":
         answers = [(j, most_severe_is_main(metric, v)) for j, v in with_further_labels(answers)]
-    given = list(given_answers(answers))
-    if not given:
+    judge_answers = list(given_answers(answers))
+    if not judge_answers:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
         open_because = NEEDS_MODEL if item.asked.is_sampled else NOT_SAMPLED
         if item.asked.kinds is not None:
             open_because = why_not_sent(question, item.asked.kinds) or open_because
         open_because = open_because if item.turns else NO_TURNS
-        yield _not_applicable(metric.name, ENDED if is_ended else open_because) | asked
-    for judge, verdict, is_effective in given:
+        yield _not_applicable(metric.name, ENDED if is_ended else open_because) | question_columns
+    for judge, verdict, is_effective in judge_answers:
         row = _verdict_row(item.transcript, metric.name, question.turn_index, judge, verdict)
-        yield {"metric": metric.name, "is_effective": is_effective} | asked | row
+        yield {"metric": metric.name, "is_effective": is_effective} | question_columns | row
 
 
 def _verdict_row(
@@ -402,8 +406,8 @@ def _cause_columns(verdict: Scored) -> Row:
     return {
         "cause": main.cause,
         "should_have": main.should_have,
-        "further_causes": [found.cause for found in further],
-        "further_should_have": [found.should_have for found in further],
+        "further_causes": [further_cause.cause for further_cause in further],
+        "further_should_have": [further_cause.should_have for further_cause in further],
     }
 
 
@@ -420,13 +424,13 @@ def _not_applicable(metric: str, reason: str) -> Row:
 
 def _labelled(of_turns: pl.DataFrame) -> dict[tuple[str, str, str], dict[int, Row]]:
     """Return people's effective failure labels by (version, agent, conversation) and turn index."""
-    found: dict[tuple[str, str, str], dict[int, Row]] = defaultdict(dict)
+    labels_of_conversation: dict[tuple[str, str, str], dict[int, Row]] = defaultdict(dict)
     for row in of_turns.filter(
         "is_effective", pl.col("judge") == HUMAN, pl.col("metric") == AGENT_BEHAVIOR_FAILURE.name
     ).iter_rows(named=True):
         key = (row["methodology_version"], row["agent_id"], row["conversation_id"])
-        found[key][row["turn_index"]] = row
-    return found
+        labels_of_conversation[key][row["turn_index"]] = row
+    return labels_of_conversation
 
 
 def _hallucination_rows(

@@ -52,7 +52,7 @@ class CallEstimate:
 
 def estimate(
     planned: Sequence[Sequence[JudgeCall]],
-    shown: Sequence[Metric] | None,
+    rubric_metrics: Sequence[Metric] | None,
     limits: ViewLimits = DEFAULT_LIMITS,
     concurrency: int = 1,
 ) -> CallEstimate:
@@ -61,10 +61,10 @@ def estimate(
     Calls are assumed to take equally long, and to read from the provider's cache what earlier rounds wrote.
     """
     total, cache = CallEstimate(), PrefixCache(CHARACTERS_PER_TOKEN)
-    for calls in _rounds(planned, shown, concurrency):
+    for calls in _rounds(planned, rubric_metrics, concurrency):
         for call in calls:
             for questions in in_parts(call.questions, limits):
-                total += _estimate_of(replace(call, questions=questions), shown, limits, cache)
+                total += _estimate_of(replace(call, questions=questions), rubric_metrics, limits, cache)
         cache.next_round()
     return total
 
@@ -86,7 +86,7 @@ def estimate_of_clusters(
 
 
 def _rounds(
-    planned: Sequence[Sequence[JudgeCall]], shown: Sequence[Metric] | None, concurrency: int
+    planned: Sequence[Sequence[JudgeCall]], rubric_metrics: Sequence[Metric] | None, concurrency: int
 ) -> Iterator[list[JudgeCall]]:
     """Yield rounds of concurrent calls in the order in which `Panel` sends them.
 
@@ -96,33 +96,33 @@ def _rounds(
     n_done, warm = [0] * len(planned), set[tuple[Metric, ...]]()
     n_slots = 1
     while any(n < len(calls) for n, calls in zip(n_done, planned, strict=True)):
-        chosen, opening = dict[int, int](), set[tuple[Metric, ...]]()
+        n_in_round, opening = dict[int, int](), set[tuple[Metric, ...]]()
         for i, calls in enumerate(planned):
-            begins = tuple(shown) if shown is not None else calls[0].metrics
-            if len(chosen) < n_slots and n_done[i] < len(calls) and begins not in opening:
-                chosen[i] = 1
+            begins = tuple(rubric_metrics) if rubric_metrics is not None else calls[0].metrics
+            if len(n_in_round) < n_slots and n_done[i] < len(calls) and begins not in opening:
+                n_in_round[i] = 1
                 opening |= set() if begins in warm else {begins}
-        idle = n_slots - len(chosen)
-        for i in chosen:
+        idle = n_slots - len(n_in_round)
+        for i in n_in_round:
             more = min(idle, len(planned[i]) - n_done[i] - 1) if n_done[i] else 0
-            chosen[i] += more
+            n_in_round[i] += more
             idle -= more
-        yield [call for i, n in chosen.items() for call in planned[i][n_done[i] : n_done[i] + n]]
-        for i, n in chosen.items():
+        yield [call for i, n in n_in_round.items() for call in planned[i][n_done[i] : n_done[i] + n]]
+        for i, n in n_in_round.items():
             n_done[i] += n
         warm |= opening
         n_slots = concurrency
 
 
 def _estimate_of(
-    call: JudgeCall, shown: Sequence[Metric] | None, limits: ViewLimits, cache: PrefixCache
+    call: JudgeCall, rubric_metrics: Sequence[Metric] | None, limits: ViewLimits, cache: PrefixCache
 ) -> CallEstimate:
     """Return the estimate for one call, including all its windows and the call that merges them."""
     build = partial(
         build_prompt,
         call.questions,
         secret=b"estimate",
-        metrics=shown,
+        metrics=rubric_metrics,
         names=call.names,
         findings=call.findings,
         limits=limits,

@@ -44,10 +44,10 @@ class Transcript:
         If several messages contain the quote, it is the one in the latest turn; in a turn, the agent's messages come
         before those of the user, the operator and tools, and earlier ones before later ones.
         """
-        wanted = on_one_line(quote)
-        seen = self._texts if last_turn is None else self._texts[: n_turns_up_to(self.turns, last_turn)]
-        places = (at for texts in reversed(seen) for at, text in texts if wanted in text)
-        at = next(places, None) if wanted else None
+        one_line = on_one_line(quote)
+        until_turn = self._texts if last_turn is None else self._texts[: n_turns_up_to(self.turns, last_turn)]
+        places = (at for texts in reversed(until_turn) for at, text in texts if one_line in text)
+        at = next(places, None) if one_line else None
         return None if at is None else self.steps[at]
 
     def cited(
@@ -60,8 +60,8 @@ class Transcript:
         """
         if not quote or metric != DECISIVE_STEP.name:
             return self.find(quote, turn_index) if quote else None
-        wanted, role = on_one_line(quote), ROLE_OF_AUTHOR.get(label or "")
-        places = sorted(at for texts in self._texts for at, text in texts if wanted and wanted in text)
+        one_line, role = on_one_line(quote), ROLE_OF_AUTHOR.get(label or "")
+        places = sorted(at for texts in self._texts for at, text in texts if one_line and one_line in text)
         roles = [message.role for turn in self.turns for message in turn.messages]
         first = next((at for at in places if roles[at] == role), next(iter(places), None))
         return None if first is None else self.steps[first]

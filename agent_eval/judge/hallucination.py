@@ -15,7 +15,7 @@ from agent_eval.transcripts.models import Conversation
 
 def hallucination_verdict(
     conversation: Conversation,
-    judged: Sequence[tuple[Question, Answers]],
+    question_answers: Sequence[tuple[Question, Answers]],
     people: Mapping[int, Row] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict on the hallucination stress test: 1 for passed, 0 for failed, or not applicable.
@@ -26,15 +26,15 @@ def hallucination_verdict(
 
     Args:
         conversation: The conversation that serves the test.
-        judged: Its turn questions with their answers.
+        question_answers: Its turn questions with their answers.
         people: Effective human labels by turn index.
     """
     if (correct := conversation.outcome.correct) is not None:
         source = f" ({conversation.outcome.source})" if conversation.outcome.source else ""
-        said = "passed" if correct else "failed"
-        return Scored(f"Declared outcome: {said}{source}.", value=float(correct), answered_by=RULE)
+        outcome_word = "passed" if correct else "failed"
+        return Scored(f"Declared outcome: {outcome_word}{source}.", value=float(correct), answered_by=RULE)
     n_judged = 0
-    for question, answers in judged:
+    for question, answers in question_answers:
         for judge, verdict in _of_behaviour(answers, people.get(question.turn_index or 0)):
             if FALSE_INFORMATION in (verdict.label, *verdict.further_labels):
                 why = f"False information in turn {question.turn_index} ({judge}): {verdict.rationale}"
@@ -44,7 +44,7 @@ def hallucination_verdict(
                 break
     if any(row["status"] == DISPUTED for row in people.values()):
         return NotApplicable("people differ on the failures of a turn")
-    n_open = sum(is_put_to_a_model(question.turn) for question, _ in judged)
+    n_open = sum(is_put_to_a_model(question.turn) for question, _ in question_answers)
     if not n_open or n_judged < n_open:
         return NotApplicable(NEEDS_MODEL if n_open else NO_REPLY if conversation.messages else NO_TURNS)
     return Scored(f"No false information in {n_judged} judged turns.", value=1.0, answered_by=RULE)
@@ -56,15 +56,15 @@ def _of_behaviour(answers: Answers, by_people: Row | None) -> list[tuple[str, Sc
     If people rated the turn, only their verdict is returned; if they differ, the result is empty.
     """
     if by_people is None:
-        found = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
-        return [(judge, verdict) for judge, verdict in found if isinstance(verdict, Scored)]
+        behaviour_answers = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
+        return [(judge, verdict) for judge, verdict in behaviour_answers if isinstance(verdict, Scored)]
     if by_people["status"] == DISPUTED:
         return []
     label, further, quote = by_people["label"], by_people["further_labels"], by_people["evidence"]
-    said = Scored(
+    human_verdict = Scored(
         str(by_people["rationale"] or "no rationale given"),
         evidence=quote if isinstance(quote, str) else None,
         label=str(label),
         further_labels=tuple(further) if isinstance(further, list) else (),
     )
-    return [(HUMAN, said)]
+    return [(HUMAN, human_verdict)]

@@ -67,44 +67,44 @@ class AskedQuestions:
 
 
 def judge_questions(
-    asked: Sequence[AskedQuestions],
+    groups: Sequence[AskedQuestions],
     lookup: Lookup,
     *,
-    shown: Sequence[Metric] | None = None,
+    rubrics: Sequence[Metric] | None = None,
     panel: Panel | None = None,
     names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
 ) -> None:
-    """Answer all questions and store the answers in `asked`.
+    """Answer all questions and store the answers in `groups`.
 
     Args:
-        asked: The questions.
+        groups: The questions.
         lookup: Returns the rows of judge_cache for question keys.
-        shown: Metrics whose rubrics are in every system message. By default, a message has those of its own call.
+        rubrics: Metrics whose rubrics are in every system message. By default, a message has those of its own call.
         panel: The judge models. They are asked only questions that rules leave open and that have no stored answer.
         names: Names to hide from the models, by agent.
         watch: Callback that receives the progress of the models.
     """
     kinds = None if panel is None or panel.runtime is None else panel.kinds
-    for one in asked:
+    for one in groups:
         one.kinds = kinds if one.is_sampled else None
-    questions = [question for one in asked for question in one.questions]
+    questions = [question for one in groups for question in one.questions]
     cache = lookup({key for question in questions for key in question.keys.values()})
-    _ask_rules(asked)
+    _ask_rules(groups)
     if panel is not None:
-        _add(asked, panel.answers(_sequences(asked, names or {}), cache, shown, watch=watch))
+        _add(groups, panel.answers(_sequences(groups, names or {}), cache, rubrics, watch=watch))
     recorded = iter(answer_without_model(questions, RecordedJudge(cache)))
-    for one in asked:
+    for one in groups:
         for question, answers in one.with_answers():
             of_others = next(recorded)
             for name in question.keys if any(question.turns) else ():
                 answers[name] += of_others[name]
-    missed = [] if panel is None else _sequences_of_missed_goals(asked, names or {})
+    missed = [] if panel is None else _sequences_of_missed_goals(groups, names or {})
     if panel is not None and any(sequence.questions for sequence in missed):
-        _add(asked, panel.answers(missed, cache, shown, watch=watch))
+        _add(groups, panel.answers(missed, cache, rubrics, watch=watch))
     cases = [
         (question, (names or {}).get(one.agent_id, NO_BLINDED_TERMS), answers)
-        for one in asked
+        for one in groups
         if one.is_sampled
         for question, answers in one.with_answers()
     ]
@@ -112,35 +112,35 @@ def judge_questions(
 
 
 def unanswered_sequences(
-    asked: Sequence[AskedQuestions],
+    groups: Sequence[AskedQuestions],
     names: Mapping[str, BlindedTerms],
     stored: Callable[[Sequence[QuestionSequence]], AnswersByQuestion] | None = None,
 ) -> list[QuestionSequence]:
-    """Apply the rules, and return the questions that they leave to models: one sequence per entry of `asked`.
+    """Apply the rules, and return the questions that they leave to models: one sequence per entry of `groups`.
 
     Further sequences ask about missed goals, which may be any goal that neither the rules nor the answers of the models
     that `stored` returns find reached.
     """
-    _ask_rules(asked)
-    first = _sequences(asked, names)
+    _ask_rules(groups)
+    first = _sequences(groups, names)
     if stored is not None:
-        _add(asked, stored(first))
-    later = _sequences_of_missed_goals(asked, names, if_unknown=True)
+        _add(groups, stored(first))
+    later = _sequences_of_missed_goals(groups, names, if_unknown=True)
     return [*first, *(sequence for sequence in later if sequence.questions)]
 
 
-def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
-    ruled = iter(answer_without_model((q for one in asked for q in one.questions), RulesJudge()))
-    for one in asked:
+def _ask_rules(groups: Sequence[AskedQuestions]) -> None:
+    ruled = iter(answer_without_model((q for one in groups for q in one.questions), RulesJudge()))
+    for one in groups:
         one.answers = [next(ruled) for _ in one.questions]
         for answers in one.answers:
             if DECISIVE_STEP.name in answers:
                 answers[DECISIVE_STEP.name] = [(RULE, first_failure(one.answers))]
 
 
-def _add(asked: Sequence[AskedQuestions], of_models: AnswersByQuestion) -> None:
+def _add(groups: Sequence[AskedQuestions], of_models: AnswersByQuestion) -> None:
     """Add the models' answers to those of the rules. Without turns, only rules answer, from the declared outcome."""
-    for one in asked:
+    for one in groups:
         for question, answers in one.with_answers():
             for name, key in question.keys.items() if any(question.turns) else ():
                 answers[name] += [
@@ -148,7 +148,7 @@ def _add(asked: Sequence[AskedQuestions], of_models: AnswersByQuestion) -> None:
                 ]
 
 
-def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:
+def _sequences(groups: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:
     return [
         QuestionSequence(
             [
@@ -161,12 +161,12 @@ def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms
             names.get(one.agent_id, NO_BLINDED_TERMS),
             one.findings,
         )
-        for one in asked
+        for one in groups
     ]
 
 
 def _sequences_of_missed_goals(
-    asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms], *, if_unknown: bool = False
+    groups: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms], *, if_unknown: bool = False
 ) -> list[QuestionSequence]:
     """Return the questions that depend on a missed goal; with `if_unknown`, also where it is not known."""
     missed = (True, None) if if_unknown else (True,)
@@ -181,7 +181,7 @@ def _sequences_of_missed_goals(
             names.get(one.agent_id, NO_BLINDED_TERMS),
             one.findings,
         )
-        for one in asked
+        for one in groups
     ]
 
 
@@ -235,8 +235,8 @@ def effective_answer(answers: Sequence[tuple[str, Verdict]]) -> int | None:
 
     It is the first scored or not applicable answer, else the first answer.
     """
-    given = [i for i, (_, verdict) in enumerate(answers) if not is_abstention(verdict)]
-    return min(given, key=lambda i: (isinstance(answers[i][1], Unscored), i), default=None)
+    indices = [i for i, (_, verdict) in enumerate(answers) if not is_abstention(verdict)]
+    return min(indices, key=lambda i: (isinstance(answers[i][1], Unscored), i), default=None)
 
 
 def is_abstention(verdict: Verdict) -> bool:

@@ -30,10 +30,10 @@ def with_derived_labels(answers: Answers) -> Answers:
     if labelled is None:
         return answers
     for metric, verdict, label in _DERIVED:
-        said = {
+        reasons = {
             j: v for j, v in answers.get(metric, ()) if isinstance(v, Scored) and verdict in v.item_verdicts
         }
-        labelled = [(j, _with_label(v, label, said[j]) if j in said else v) for j, v in labelled]
+        labelled = [(j, _with_label(v, label, reasons[j]) if j in reasons else v) for j, v in labelled]
     return {**answers, AGENT_BEHAVIOR_FAILURE.name: labelled}
 
 
@@ -71,8 +71,8 @@ def with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tupl
         return answers
     for other, second in answers[best + 1 :]:
         if isinstance(second, Scored) and second.label is not None:
-            seen = {NO_FAILURE, verdict.label, *verdict.further_labels}
-            more = [label for label in (second.label, *second.further_labels) if label not in seen]
+            labels_so_far = {NO_FAILURE, verdict.label, *verdict.further_labels}
+            more = [label for label in (second.label, *second.further_labels) if label not in labels_so_far]
             if not more:
                 return answers
             together = replace(

@@ -57,12 +57,12 @@ class CaseJudge:
             raise ValueError(f"{metric.name!r}: {'; '.join(problems[:3])}")
         content, at = self._question.content_hash, self._question.turn_index
         key = question_key(content, at, metric.name, metric.rubric_hash, asked_since(metric.name))
-        found = self._known.get(key)
-        if isinstance(found, Scored):
-            self._used[key] = found
-            return found
-        if isinstance(found, Unscored):
-            self._lost = found
+        verdict = self._known.get(key)
+        if isinstance(verdict, Scored):
+            self._used[key] = verdict
+            return verdict
+        if isinstance(verdict, Unscored):
+            self._lost = verdict
         else:
             self._wanted[key] = metric
         raise _Pending
@@ -78,7 +78,7 @@ class _Case:
     into: list[tuple[str, Verdict]]
     wanted: dict[str, Metric] = field(default_factory=dict[str, Metric])
 
-    async def run(self, known: Mapping[str, Verdict]) -> Verdict | None:
+    async def run(self, verdicts: Mapping[str, Verdict]) -> Verdict | None:
         """Run the measure. Return its verdict, or None if it waits for the answers listed in `wanted`."""
         conversation, turns, at = (
             self.question.conversations[0],
@@ -86,7 +86,7 @@ class _Case:
             self.question.turn_index,
         )
         expected = next((e for e in conversation.expected if e.turn_index == at), None)
-        judge = CaseJudge(self.question, known)
+        judge = CaseJudge(self.question, verdicts)
         measure: Any = self.metric.measure  # takes one more argument than the method of the base class
         try:
             measured = await measure(turns, conversation, expected, judge)
@@ -119,28 +119,28 @@ def measure_async(
         watch: Callback that receives the progress.
     """
     waiting = list(_cases(cases))
-    known: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     for _ in range(MOST_ROUNDS):
         if not waiting:
             return
         still = []
-        for case, verdict in run_sync(_run_all(waiting, known)):
+        for case, verdict in run_sync(_run_all(waiting, verdicts)):
             if verdict is None:
                 still.append(case)
             else:
                 case.into.insert(0, ("rule" if panel is None else panel.spec.name, verdict))
-        waiting = [case for case in still if panel is not None and _has_news(case, known)]
+        waiting = [case for case in still if panel is not None and _has_news(case, verdicts)]
         if waiting and panel is not None:
-            _ask(waiting, panel, lookup, known, watch)
+            _ask(waiting, panel, lookup, verdicts, watch)
     for case in waiting:
         detail = f"the metric's measure asks more than {MOST_ROUNDS} questions in sequence"
         case.into.insert(0, ("rule", Unscored("judge_error", detail)))
 
 
 async def _run_all(
-    cases: Sequence[_Case], known: Mapping[str, Verdict]
+    cases: Sequence[_Case], verdicts: Mapping[str, Verdict]
 ) -> list[tuple[_Case, Verdict | None]]:
-    return [(case, await case.run(known)) for case in cases]
+    return [(case, await case.run(verdicts)) for case in cases]
 
 
 def _cases(
@@ -154,30 +154,32 @@ def _cases(
                 yield _Case(metric, question, names, answers[metric.name])
 
 
-def _has_news(case: _Case, known: Mapping[str, Verdict]) -> bool:
+def _has_news(case: _Case, verdicts: Mapping[str, Verdict]) -> bool:
     """Return whether the case waits for a question that has not been asked in this pass."""
-    return any(key not in known for key in case.wanted)
+    return any(key not in verdicts for key in case.wanted)
 
 
 def _ask(
     waiting: Sequence[_Case],
     panel: Panel,
     lookup: Lookup,
-    known: dict[str, Verdict],
+    verdicts: dict[str, Verdict],
     watch: Watch | None,
 ) -> None:
-    wanted: set[str] = set()
+    open_keys: set[str] = set()
     sequences = []
     for case in waiting:
         # a call can ask only one metric per name
-        named = {metric.name: (key, metric) for key, metric in case.wanted.items()}
-        keys = {name: key for name, (key, _) in named.items()}
-        question = replace(case.question, metrics=tuple(metric for _, metric in named.values()), keys=keys)
+        by_name = {metric.name: (key, metric) for key, metric in case.wanted.items()}
+        keys = {name: key for name, (key, _) in by_name.items()}
+        question = replace(case.question, metrics=tuple(metric for _, metric in by_name.values()), keys=keys)
         sequences.append(QuestionSequence([question], case.names))
-        wanted |= set(keys.values())
-    given = panel.answers(sequences, lookup(wanted), watch=watch)
-    for key in wanted:
-        known[key] = given[key][0][1] if key in given else NotApplicable(NEEDS_MODEL, is_abstention=True)
+        open_keys |= set(keys.values())
+    answers = panel.answers(sequences, lookup(open_keys), watch=watch)
+    for key in open_keys:
+        verdicts[key] = (
+            answers[key][0][1] if key in answers else NotApplicable(NEEDS_MODEL, is_abstention=True)
+        )
 
 
 def _verdict(metric: Metric, measured: Measured | None, used: Sequence[Scored]) -> Verdict:

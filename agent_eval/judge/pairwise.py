@@ -83,14 +83,14 @@ def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Compar
         ["task_set", "task_id", "agent_id"], keep="first", maintain_order=True
     )
     tasks = one_each.group_by("task_set", "task_id").agg("agent_id").filter(pl.col("agent_id").list.len() > 1)
-    chosen = one_each.join(tasks, on=["task_set", "task_id"], how="semi", nulls_equal=True)
-    hashes = {(a, c): h for a, c, h in chosen.select(*_KEY, "content_hash").iter_rows()}
-    held = {
+    compared_rows = one_each.join(tasks, on=["task_set", "task_id"], how="semi", nulls_equal=True)
+    hashes = {(a, c): h for a, c, h in compared_rows.select(*_KEY, "content_hash").iter_rows()}
+    by_key = {
         (a, c.conversation_id): c
-        for a, c in conversations_from(chosen, turns.join(chosen, on=_KEY, how="semi"))
+        for a, c in conversations_from(compared_rows, turns.join(compared_rows, on=_KEY, how="semi"))
     }
     by_task: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
-    for row in chosen.iter_rows(named=True):
+    for row in compared_rows.iter_rows(named=True):
         place = (row["task_set"] or "", row["task_id"])
         by_task.setdefault(place, {})[row["agent_id"]] = (row["agent_id"], row["conversation_id"])
     return [
@@ -99,10 +99,10 @@ def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Compar
             task_set or None,
             one,
             other,
-            _question([(held[given[a]], hashes[given[a]]) for a in (one, other)]),
+            _question([(by_key[by_agent[a]], hashes[by_agent[a]]) for a in (one, other)]),
         )
-        for (task_set, task), given in sorted(by_task.items())
-        for a, b in combinations(sorted(given), 2)
+        for (task_set, task), by_agent in sorted(by_task.items())
+        for a, b in combinations(sorted(by_agent), 2)
         for one, other in ((a, b), (b, a))
     ]
 
@@ -110,12 +110,12 @@ def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Compar
 def _question(pair: list[tuple[Conversation, str]]) -> Question:
     metric, content = PAIRWISE_PREFERENCE, digest("pair", *(content_hash for _, content_hash in pair))
     key = question_key(content, None, metric.name, metric.rubric_hash, asked_since(metric.name))
-    shown = tuple(conversation for conversation, _ in pair)
-    return Question(shown, tuple(c.turns() for c in shown), None, content, (metric,), {metric.name: key})
+    sides = tuple(conversation for conversation, _ in pair)
+    return Question(sides, tuple(c.turns() for c in sides), None, content, (metric,), {metric.name: key})
 
 
 def compare_pairs(
-    asked: Collection[Comparison],
+    pairs: Collection[Comparison],
     panel: Panel,
     lookup: Callable[[Collection[str]], pl.DataFrame],
     *,
@@ -125,21 +125,21 @@ def compare_pairs(
     """Return the panel's verdicts on the comparisons. Comparisons with a stored answer are not asked again.
 
     Args:
-        asked: The comparisons.
+        pairs: The comparisons.
         panel: The judge models; each gives its own verdicts.
         lookup: Returns the rows of judge_cache for question keys.
         names: Names to hide from the models, by agent; the names of both compared agents are hidden.
         watch: Callback that receives the progress.
     """
     sequences = [
-        QuestionSequence([one.question], _both(names.get(one.first), names.get(one.second))) for one in asked
+        QuestionSequence([one.question], _both(names.get(one.first), names.get(one.second))) for one in pairs
     ]
-    cache = lookup({one.question.keys[PAIRWISE_PREFERENCE.name] for one in asked})
-    given = panel.answers(sequences, cache, watch=watch)
+    cache = lookup({one.question.keys[PAIRWISE_PREFERENCE.name] for one in pairs})
+    answers_of_key = panel.answers(sequences, cache, watch=watch)
     rows: list[dict[str, object]] = []
     lost: list[Unscored] = []
-    for one in asked:
-        for model, verdict in given.get(one.question.keys[PAIRWISE_PREFERENCE.name], ()):
+    for one in pairs:
+        for model, verdict in answers_of_key.get(one.question.keys[PAIRWISE_PREFERENCE.name], ()):
             if model not in panel.spec.models:  # skip the combined answer of an ensemble
                 continue
             if isinstance(verdict, Unscored):

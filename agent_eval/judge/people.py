@@ -40,21 +40,21 @@ def with_people(
     if of_grain.is_empty():
         return rows
     is_replied = ~pl.col("unscored_reason").is_in([NO_REPLY, ENDED]).fill_null(False)
-    asked = rows.filter("is_effective", is_replied).select(*question, "question_key")
-    found = of_grain.join(asked, on=question, how="inner", maintain_order="left")
+    replied_questions = rows.filter("is_effective", is_replied).select(*question, "question_key")
+    placed_ratings = of_grain.join(replied_questions, on=question, how="inner", maintain_order="left")
     if not of_turns:
-        found = found.drop("turn_index")
-    said = judgments.frame(_rows(found.to_dicts(), question, transcripts))
+        placed_ratings = placed_ratings.drop("turn_index")
+    by_people = judgments.frame(_rows(placed_ratings.to_dicts(), question, transcripts))
     is_unanswered = (pl.col("judge") == RULE) & (pl.col("unscored_reason").is_in(UNANSWERED))
-    overruled = rows.join(said, on=question, how="semi").filter(~is_unanswered.fill_null(value=False))
-    untouched = rows.join(said, on=question, how="anti")
+    overruled = rows.join(by_people, on=question, how="semi").filter(~is_unanswered.fill_null(value=False))
+    untouched = rows.join(by_people, on=question, how="anti")
     of_judge = overruled.filter("is_effective", status="scored").filter(pl.col("judge") != RULE)
     corrected = (
-        of_judge.join(said.drop_nulls("label_weight"), on=question, how="semi").select(question).unique()
+        of_judge.join(by_people.drop_nulls("label_weight"), on=question, how="semi").select(question).unique()
     )
     overruled = _counted(overruled, corrected, question, pl.col("is_effective"))
-    said = _counted(said, corrected, question, pl.lit(value=False))
-    return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(value=False)), said])
+    by_people = _counted(by_people, corrected, question, pl.lit(value=False))
+    return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(value=False)), by_people])
 
 
 def _counted(
@@ -76,10 +76,10 @@ def _rows(
     disputes: dict[tuple[object, ...], list[Rating]] = {}
     for rating in ratings:
         transcript = transcripts[rating["agent_id"], rating["conversation_id"]]
-        asked = {name: rating[name] for name in (*question, "question_key", "rubric_hash")}
+        question_columns = {name: rating[name] for name in (*question, "question_key", "rubric_hash")}
         quote = rating["evidence"]
         step = transcript.cited(quote, rating["metric"], rating.get("turn_index"), rating["label"])
-        yield asked | {
+        yield question_columns | {
             **{name: rating[name] for name in (*_ANSWER, "rationale", "evidence", "is_effective", "decided_by")},
             "judge": HUMAN,
             "status": "scored",

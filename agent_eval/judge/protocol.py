@@ -105,16 +105,16 @@ class Unscored:
 
 def cause_of(verdict: Scored, label: str | None) -> Cause:
     """Return the cause that a verdict gives for one of its labels; empty if it gives none."""
-    return next((found for found in verdict.causes if found.label == label), Cause(label or ""))
+    return next((cause for cause in verdict.causes if cause.label == label), Cause(label or ""))
 
 
 def united_causes(verdicts: Iterable[Scored], labels: Iterable[str | None]) -> tuple[Cause, ...]:
     """Return the causes of the labels, each from the first verdict that gives it."""
-    found: dict[str, Cause] = {}
+    cause_of_label: dict[str, Cause] = {}
     for verdict in verdicts:
         for cause in verdict.causes:
-            found.setdefault(cause.label, cause)
-    return tuple(found[label] for label in labels if label in found)
+            cause_of_label.setdefault(cause.label, cause)
+    return tuple(cause_of_label[label] for label in labels if label in cause_of_label)
 
 
 Verdict = Scored | NotApplicable | Unscored
@@ -149,8 +149,8 @@ class TurnsUpTo(Sequence[Turn]):
         Raises:
             IndexError: If the index is out of range.
         """
-        held = range(self._n)[index]
-        return self._turns[held] if isinstance(held, int) else tuple(self._turns[i] for i in held)
+        position = range(self._n)[index]
+        return self._turns[position] if isinstance(position, int) else tuple(self._turns[i] for i in position)
 
 
 @dataclass(frozen=True)

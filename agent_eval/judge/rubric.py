@@ -66,7 +66,7 @@ def rubric_ratings(
     methodologies: Mapping[str, Methodology],
     lookup: Lookup,
     *,
-    judged: pl.DataFrame | None = None,
+    judgments: pl.DataFrame | None = None,
     panel: Panel | None = None,
     names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
@@ -90,21 +90,21 @@ def rubric_ratings(
         human_ratings: Table human_ratings of the same agents.
         methodologies: Methodologies by version, for all versions in `transcripts`.
         lookup: Returns the rows of judge_cache for question keys.
-        judged: Tables turn_judgments and conversation_judgments of the pairs, concatenated. Their findings are shown
+        judgments: Tables turn_judgments and conversation_judgments of the pairs, concatenated. Their findings are shown
             to models and limit their ratings.
         panel: The judge models. They are asked only questions that rules leave open and that have no stored answer.
         names: Names to hide from the models, by agent.
         watch: Callback that receives the progress of the models.
         rater_rule: Rule that resolves differing ratings by people.
     """
-    held = _held(transcripts, conversations, turns, sessions, names or {})
+    material = _held(transcripts, conversations, turns, sessions, names or {})
     pairs = _pairs(transcripts)
-    parts = [part for pair in pairs for part in _parts(pair, methodologies, held)]
-    if judged is not None:
-        _find(parts, judged)
-    asked = _asked(parts)
-    judge_questions([questions for questions, _ in asked], lookup, panel=panel, names=names, watch=watch)
-    for questions, of_place in asked:
+    parts = [part for pair in pairs for part in _parts(pair, methodologies, material)]
+    if judgments is not None:
+        _find(parts, judgments)
+    groups = _asked(parts)
+    judge_questions([questions for questions, _ in groups], lookup, panel=panel, names=names, watch=watch)
+    for questions, of_place in groups:
         _hand_out(questions, of_place)
     placed = placed_ratings(human_ratings, conversations)
     people = _people(placed, [pair.methodology_version for pair in pairs], rater_rule)
@@ -120,9 +120,9 @@ def open_questions(
     names: Mapping[str, BlindedTerms],
 ) -> list[QuestionSequence]:
     """Return the questions that `rubric_ratings` would ask models if no answers or findings were stored."""
-    held = _held(transcripts, conversations, turns, sessions, names)
-    asked = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)])
-    return unanswered_sequences([questions for questions, _ in asked], names)
+    material = _held(transcripts, conversations, turns, sessions, names)
+    groups = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, material)])
+    return unanswered_sequences([questions for questions, _ in groups], names)
 
 
 def orphan_ratings(
@@ -140,26 +140,26 @@ def orphan_ratings(
         by_agent[row["agent_id"]][row["conversation_id"]] = row | {"n_indexes": n_indexes}
     outdated = outdated_ratings(human_ratings, turns).select("file", "line", "problem")
     problems = {(file, line): problem for file, line, problem in outdated.iter_rows()}
-    found = (
+    problem_rows = (
         (row, _orphan(row, by_agent.get(row["agent_id"])) or problems.get((row["file"], row["line"])))
         for row in human_ratings.iter_rows(named=True)
     )
     return tuple(
         f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} is ignored: {problem}."
-        for row, problem in found
+        for row, problem in problem_rows
         if problem
     )
 
 
-def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
-    if held is None:
+def _orphan(rating: Row, conversation_rows: Mapping[str, Row] | None) -> str | None:
+    if conversation_rows is None:
         return f"agent {rating['agent_id']} has no conversations"
     session, name = rating["session_id"], rating["conversation_id"]
-    if session is not None and all(row["session_id"] != session for row in held.values()):
+    if session is not None and all(row["session_id"] != session for row in conversation_rows.values()):
         return f"agent {rating['agent_id']} has no session {session}"
     if name is None:
         return None
-    conversation = held.get(str(name))
+    conversation = conversation_rows.get(str(name))
     if conversation is None:
         return f"agent {rating['agent_id']} has no conversation {name}"
     if session not in (None, conversation["session_id"]):
@@ -237,26 +237,28 @@ def _held(
         .rename({"methodology_versions": "methodology_version"})
         .select(_SESSION)
     )
-    counted = transcripts.filter("is_admitted").join(declared, on=_SESSION, how="semi")
-    wanted = conversations.join(counted, on=_CONVERSATION, how="semi")
-    hashes = {(a, c): h for a, c, h in wanted.select(*_CONVERSATION, "content_hash").iter_rows()}
+    counted_transcripts = transcripts.filter("is_admitted").join(declared, on=_SESSION, how="semi")
+    counted_rows = conversations.join(counted_transcripts, on=_CONVERSATION, how="semi")
+    hashes = {(a, c): h for a, c, h in counted_rows.select(*_CONVERSATION, "content_hash").iter_rows()}
     built = {
         (agent, c.conversation_id): (
             c,
             c.turns(),
             Transcript(c.turns(), names.get(agent, NO_BLINDED_TERMS).personal),
         )
-        for agent, c in conversations_from(wanted, turns.join(wanted, on=_CONVERSATION, how="semi"))
+        for agent, c in conversations_from(
+            counted_rows, turns.join(counted_rows, on=_CONVERSATION, how="semi")
+        )
     }
     by_session: dict[AgentVersion, dict[str, list[_Held]]] = defaultdict(lambda: defaultdict(list))
-    for row in counted.sort(*_SESSION, "conversation_id").iter_rows(named=True):
+    for row in counted_transcripts.sort(*_SESSION, "conversation_id").iter_rows(named=True):
         key = (row["agent_id"], row["conversation_id"])
         conversation, of_turns, transcript = built[key]
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
         by_session[pair][row["session_id"]].append(
             _Held(conversation, of_turns, hashes[key], row["slot"], frozenset(row["tests"]), transcript)
         )
-    named = transcripts.filter(pl.col("template").is_not_null()).select(*_PAIR, "template").unique()
+    template_rows = transcripts.filter(pl.col("template").is_not_null()).select(*_PAIR, "template").unique()
     why = (
         transcripts.filter(~pl.col("is_admitted"), pl.col("reason").is_not_null())
         .group_by(_PAIR)
@@ -264,18 +266,20 @@ def _held(
     )
     return _Material(
         by_session,
-        {AgentVersion(a, v): template for v, a, template in named.iter_rows()},
+        {AgentVersion(a, v): template for v, a, template in template_rows.iter_rows()},
         {AgentVersion(a, v): reason for v, a, reason in why.iter_rows()},
     )
 
 
-def _parts(pair: AgentVersion, methodologies: Mapping[str, Methodology], held: _Material) -> Iterator[_Part]:
+def _parts(
+    pair: AgentVersion, methodologies: Mapping[str, Methodology], material: _Material
+) -> Iterator[_Part]:
     version = pair.methodology_version
     methodology = methodologies[version]
-    template = next((t for t in methodology.templates if t.slug == held.templates.get(pair)), None)
-    sessions = held.by_session.get(pair, {})
+    template = next((t for t in methodology.templates if t.slug == material.templates.get(pair)), None)
+    sessions = material.by_session.get(pair, {})
     if not sessions:
-        reason = held.reasons.get(pair, f"no session declared for {version}")
+        reason = material.reasons.get(pair, f"no session declared for {version}")
         for dimension in methodology.dimensions:
             yield _Part(pair, None, None, dimension.id, None, reason=reason)
         yield from _without_conversation(_Part(pair, None, None, "", None, reason=reason), template)
@@ -285,16 +289,16 @@ def _parts(pair: AgentVersion, methodologies: Mapping[str, Methodology], held: _
 
 
 def _universal_parts(
-    pair: AgentVersion, session_id: str, held: Sequence[_Held], methodology: Methodology
+    pair: AgentVersion, session_id: str, chats: Sequence[_Held], methodology: Methodology
 ) -> Iterator[_Part]:
-    crashed = [h for h in held if h.is_early_crash]
-    shown = [h for h in held if h.turns] or crashed  # other conversations without messages cannot be rated
-    content_hash = session_hash(h.content_hash for h in shown)
+    crashed = [h for h in chats if h.is_early_crash]
+    rated = [h for h in chats if h.turns] or crashed  # other conversations without messages cannot be rated
+    content_hash = session_hash(h.content_hash for h in rated)
     metrics = universal_metrics(methodology)
     for dimension in methodology.dimensions:
         part = _Part(pair, session_id, None, dimension.id, None)
-        tested = [h for h in held if dimension.needs_test in h.tests]
-        if not shown:
+        tested = [h for h in chats if dimension.needs_test in h.tests]
+        if not rated:
             part.reason = NO_TURNS
         elif dimension.needs_test is not None and not tested:
             part.reason = _lacks_test(dimension)
@@ -302,9 +306,9 @@ def _universal_parts(
             part.metric, part.held = metrics[dimension.id], tested
             part.answers = [(RULE, Scored(_CRASHED, rating_1to5=1, answered_by=RULE))]
         else:
-            _ask(part, metrics[dimension.id], shown, content_hash)
-            part.held = [*shown, *(h for h in crashed if h not in shown)]
-            part.reason = NO_RATING if any(h.turns for h in shown) else NEEDS_HUMAN
+            _ask(part, metrics[dimension.id], rated, content_hash)
+            part.held = [*rated, *(h for h in crashed if h not in rated)]
+            part.reason = NO_RATING if any(h.turns for h in rated) else NEEDS_HUMAN
         yield part
 
 
@@ -315,11 +319,11 @@ def _lacks_test(dimension: Dimension) -> str:
 
 
 def _domain_parts(
-    pair: AgentVersion, session_id: str, held: Sequence[_Held], template: Template | None
+    pair: AgentVersion, session_id: str, chats: Sequence[_Held], template: Template | None
 ) -> Iterator[_Part]:
     metrics = criterion_metrics(template) if template else {}
     for slot in SCENARIOS:
-        in_slot = [h for h in held if h.slot == slot] if template else []
+        in_slot = [h for h in chats if h.slot == slot] if template else []
         if not in_slot or template is None:
             empty = _Part(
                 pair, session_id, None, slot, None, reason=f"no {slot} conversation in session {session_id}"
@@ -351,13 +355,13 @@ def _without_conversation(
             yield part
 
 
-def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) -> None:
+def _ask(part: _Part, metric: Metric, chats: Sequence[_Held], content_hash: str) -> None:
     key = question_key(content_hash, None, metric.name, metric.rubric_hash, asked_since(metric.name))
     part.metric = metric
-    part.held = held
+    part.held = chats
     part.question = Question(
-        conversations=tuple(h.conversation for h in held),
-        turns=tuple(h.turns for h in held),
+        conversations=tuple(h.conversation for h in chats),
+        turns=tuple(h.turns for h in chats),
         turn_index=None,
         content_hash=content_hash,
         metrics=(metric,),
@@ -386,38 +390,38 @@ def _joined(parts: Sequence[_Part]) -> Question:
     return replace(questions[0], metrics=metrics, keys=keys)
 
 
-def _hand_out(asked: AskedQuestions, parts: Sequence[_Part]) -> None:
+def _hand_out(group: AskedQuestions, parts: Sequence[_Part]) -> None:
     """Assign the answers to the parts."""
     for part in parts:
-        why = part.question and asked.kinds is not None and why_not_sent(part.question, asked.kinds)
+        why = part.question and group.kinds is not None and why_not_sent(part.question, group.kinds)
         if why:
             part.reason = f"no rating: {why}" + (
                 " or a human" if why == NEEDS_MULTIMODAL else "; needs a human"
             )
         for metric in part.question.metrics if part.question else ():
-            part.answers = asked.answers[0][metric.name]
+            part.answers = group.answers[0][metric.name]
 
 
-def _find(parts: Sequence[_Part], judged: pl.DataFrame) -> None:
+def _find(parts: Sequence[_Part], judgments: pl.DataFrame) -> None:
     """Set the findings of each part from the judgments and transcripts of its conversations."""
-    counted = judged.filter("is_effective", pl.col("status") == "scored")
+    scored = judgments.filter("is_effective", pl.col("status") == "scored")
     rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in counted.sort("conversation_id", "turn_index", "metric", nulls_last=True).iter_rows(named=True):
+    for row in scored.sort("conversation_id", "turn_index", "metric", nulls_last=True).iter_rows(named=True):
         rows[row["methodology_version"], row["agent_id"], row["conversation_id"]].append(row)
-    found: dict[tuple[str, str, str], tuple[RatingFinding, ...]] = {}
+    findings_of_conversation: dict[tuple[str, str, str], tuple[RatingFinding, ...]] = {}
     for part in parts:
-        for held in part.held:
-            key = (part.pair.methodology_version, part.pair.agent_id, held.conversation.conversation_id)
-            if key not in found:
-                found[key] = _findings(held, rows[key])
-            part.findings += found[key]
+        for chat in part.held:
+            key = (part.pair.methodology_version, part.pair.agent_id, chat.conversation.conversation_id)
+            if key not in findings_of_conversation:
+                findings_of_conversation[key] = _findings(chat, rows[key])
+            part.findings += findings_of_conversation[key]
 
 
-def _findings(held: _Held, rows: Sequence[Row]) -> tuple[RatingFinding, ...]:
-    name = held.conversation.conversation_id
-    replied = [turn.turn_index for turn in held.turns if turn.reply == "replied"]
-    said = findings_of(rows, {name: held.tests}, {name: replied[-1]} if replied else {})
-    return (*facts_of(held.conversation, held.turns, held.tests), *said)
+def _findings(chat: _Held, rows: Sequence[Row]) -> tuple[RatingFinding, ...]:
+    name = chat.conversation.conversation_id
+    replied = [turn.turn_index for turn in chat.turns if turn.reply == "replied"]
+    judge_findings = findings_of(rows, {name: chat.tests}, {name: replied[-1]} if replied else {})
+    return (*facts_of(chat.conversation, chat.turns, chat.tests), *judge_findings)
 
 
 def _people(
@@ -439,29 +443,29 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
     key = (part.pair.methodology_version, part.pair.agent_id, place, part.target, part.criterion)
     ratings = people.get(key, ())
     is_rated = bool(ratings) and part.metric is not None
-    asked = {
+    question_facts = {
         "question_key": None if part.question is None else part.question.keys[part.question.metrics[0].name]
     }
     for rating in ratings:
         is_effective = is_rated and bool(rating["is_effective"])
         row = _human_row(part, rating)
-        yield part.where | asked | row | _contradiction(part, row) | {"is_effective": is_effective}
+        yield part.where | question_facts | row | _contradiction(part, row) | {"is_effective": is_effective}
     if is_rated and (dispute := ratings[0]["dispute"]):
         by = {"judge": HUMAN, "rater": raters(ratings)}
-        yield part.where | asked | by | {"status": DISPUTED, "reason": dispute, "is_effective": True}
-    given = list(given_answers(part.answers))
-    for judge, verdict, is_effective in given:
+        yield part.where | question_facts | by | {"status": DISPUTED, "reason": dispute, "is_effective": True}
+    judge_answers = list(given_answers(part.answers))
+    for judge, verdict, is_effective in judge_answers:
         row = _verdict_row(part, judge, verdict)
         counts = {"is_effective": is_effective and not is_rated}
-        yield part.where | asked | row | _contradiction(part, row) | counts
-    if not given and not is_rated:
+        yield part.where | question_facts | row | _contradiction(part, row) | counts
+    if not judge_answers and not is_rated:
         unrated = {
             "status": part.status,
             "reason": _why_unrated(part),
             "judge": NO_JUDGE,
             "is_effective": True,
         }
-        yield part.where | asked | unrated
+        yield part.where | question_facts | unrated
 
 
 def _why_unrated(part: _Part) -> str:
@@ -478,20 +482,20 @@ def _contradiction(part: _Part, row: Row) -> Row:
     A rating that a rule computed from the transcript is not contradicted by it.
     """
     rating, test = row.get("rating_1to5"), _JUDGED_ON.get(part.target)
-    judged = [h for h in part.held if test in h.tests] or part.held
-    is_silent = bool(judged) and not any(h.conversation.n_replies for h in judged)
+    chats = [h for h in part.held if test in h.tests] or part.held
+    is_silent = bool(chats) and not any(h.conversation.n_replies for h in chats)
     if not is_silent or not isinstance(rating, int) or rating <= 1 or row["judge"] == RULE:
         return {}
-    names = ", ".join(h.conversation.conversation_id for h in judged[:3]) + (", …" if len(judged) > 3 else "")
+    names = ", ".join(h.conversation.conversation_id for h in chats[:3]) + (", …" if len(chats) > 3 else "")
     return {"reason": f"rated above 1, but the agent never replied in conversation {names}"}
 
 
 def _human_row(part: _Part, rating: Row) -> Row:
     names = ("rating_1to5", "rationale", "evidence", "rater", "rated_at", "decided_by")
-    said = {name: rating[name] for name in names}
+    rating_columns = {name: rating[name] for name in names}
     quote = rating["evidence"]
     verified = {"evidence_verified": _is_quoted(part, quote) if isinstance(quote, str) and quote else None}
-    return said | verified | {"status": "scored", "judge": HUMAN}
+    return rating_columns | verified | {"status": "scored", "judge": HUMAN}
 
 
 def _verdict_row(part: _Part, judge: str, verdict: Verdict) -> Row:

@@ -31,20 +31,20 @@ def sampled(transcripts: pl.DataFrame, share: float | None) -> set[tuple[str, st
     if share is None:
         return None
     is_needed = pl.col("slot").is_not_null() | (pl.col("tests").list.len() > 0)
-    held = (
+    admitted_rows = (
         transcripts.filter("is_admitted")
         .group_by(*_CONVERSATION, "session_id")
         .agg(is_needed=is_needed.any())
         .sort("session_id", *_CONVERSATION)
     )
-    chosen = {(a, c) for a, c in held.filter("is_needed").select(_CONVERSATION).iter_rows()}
-    return chosen | _drawn(held.filter(~pl.col("is_needed")), share, _SEED)
+    needed_pairs = {(a, c) for a, c in admitted_rows.filter("is_needed").select(_CONVERSATION).iter_rows()}
+    return needed_pairs | _drawn(admitted_rows.filter(~pl.col("is_needed")), share, _SEED)
 
 
 def with_outcomes_to_check(
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
-    chosen: set[tuple[str, str]] | None,
+    sample: set[tuple[str, str]] | None,
     share: float | None,
 ) -> set[tuple[str, str]]:
     """Return the (agent, conversation) pairs whose declared outcome checks judge models; none without a share.
@@ -52,26 +52,28 @@ def with_outcomes_to_check(
     Args:
         transcripts: Table transcripts; rows that are not admitted are ignored.
         conversations: Table conversations of the same agents.
-        chosen: From `sampled`; models are asked about no other conversations.
+        sample: From `sampled`; models are asked about no other conversations.
         share: Share, 0–1, of the conversations of each session that have a declared outcome. The number is rounded up.
     """
     if share is None:
         return set()
     declared = conversations.filter(pl.col("outcome_correct").is_not_null()).select(_CONVERSATION)
-    held = (
+    outcomes = (
         transcripts.filter("is_admitted").select(*_CONVERSATION, "session_id").unique().sort("session_id", *_CONVERSATION)
         .join(declared, on=_CONVERSATION, how="semi", maintain_order="left")
     )  # fmt: skip
-    if chosen is not None:
-        held = held.filter(
-            pl.Series([pair in chosen for pair in held.select(_CONVERSATION).iter_rows()], dtype=pl.Boolean)
+    if sample is not None:
+        outcomes = outcomes.filter(
+            pl.Series(
+                [pair in sample for pair in outcomes.select(_CONVERSATION).iter_rows()], dtype=pl.Boolean
+            )
         )
-    return _drawn(held, share, _OUTCOME_SEED)
+    return _drawn(outcomes, share, _OUTCOME_SEED)
 
 
-def _drawn(held: pl.DataFrame, share: float, seed: str) -> set[tuple[str, str]]:
-    drawn: set[tuple[str, str]] = set()
-    for _, of_session in held.group_by("agent_id", "session_id"):
+def _drawn(candidate_rows: pl.DataFrame, share: float, seed: str) -> set[tuple[str, str]]:
+    sampled_pairs: set[tuple[str, str]] = set()
+    for _, of_session in candidate_rows.group_by("agent_id", "session_id"):
         ordered = sorted(of_session.select(_CONVERSATION).iter_rows(), key=lambda one: digest(seed, *one))
-        drawn |= set(ordered[: math.ceil(share * len(ordered))])
-    return drawn
+        sampled_pairs |= set(ordered[: math.ceil(share * len(ordered))])
+    return sampled_pairs

@@ -108,8 +108,8 @@ def _compare(before: Tree, after: Tree, prefix: str) -> Iterator[Change]:
 
 
 def _order(tree: Tree, keys: Iterable[str]) -> list[str]:
-    wanted = set(keys)
-    return [key for key in tree if key in wanted]
+    key_set = set(keys)
+    return [key for key in tree if key in key_set]
 
 
 def _brief(value: "str | Tree | None") -> str | None:

@@ -132,11 +132,11 @@ class Template(FrozenRules):
             raise ValueError(
                 f"template {self.slug}: scenarios are {', '.join(ids)}, expected {', '.join(SCENARIOS)}"
             )
-        known = {c.id for c in self.criteria}
-        if len(known) != 3:
+        criterion_ids = {c.id for c in self.criteria}
+        if len(criterion_ids) != 3:
             raise ValueError(f"template {self.slug}: two criteria share an id")
         for scenario in self.scenarios:
-            if unknown := set(scenario.readings) - known:
+            if unknown := set(scenario.readings) - criterion_ids:
                 raise ValueError(
                     f"template {self.slug}, {scenario.id}: readings for unknown criteria {sorted(unknown)}"
                 )

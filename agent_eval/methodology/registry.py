@@ -107,10 +107,10 @@ class Registry:
     ) -> "Registry":
         """Read the packaged versions and, if the folder `own` exists, the versions in it."""
         packaged = _packaged()
-        found, problems = _read_own(own, packaged) if own else ((), ())
+        own_versions, problems = _read_own(own, packaged) if own else ((), ())
         record, record_problems = _read_record(own / RECORD) if own else ({}, ())
         packaged_record, packaged_problems = _read_record(PACKAGED_RECORD)
-        declared = sorted((*packaged.values(), *found), key=lambda m: m.order)
+        declared = sorted((*packaged.values(), *own_versions), key=lambda m: m.order)
         return cls(
             methodologies=in_their_places(declared),
             problems=(*packaged_problems, *problems, *record_problems),
@@ -118,7 +118,7 @@ class Registry:
                 **{v: (h, str(own / RECORD)) for v, h in record.items() if own},
                 **{v: (h, str(PACKAGED_RECORD)) for v, h in packaged_record.items()},
             },
-            own=frozenset(m.version for m in found),
+            own=frozenset(m.version for m in own_versions),
             place_problems=tuple(_place_problems(declared, own)),
             scored=scored,
         )
@@ -155,31 +155,31 @@ class Registry:
         """
         if not isinstance(version, str):
             raise ArgumentError("version", version, "a version such as '1.3.0'")
-        found = next((m for m in self.methodologies if m.version == version), None)
-        if found is None:
+        methodology = next((m for m in self.methodologies if m.version == version), None)
+        if methodology is None:
             problem = next((p for p in self.problems if Path(p.file).name == f"{version}.yaml"), None)
             raise UnknownMethodologyError(version, self.versions, problem)
-        return found
+        return methodology
 
     def frozen_problems(self) -> tuple[MethodologyProblem, ...]:
         """Return the problems of published versions that are edited, missing or, if packaged, not recorded.
 
         A version in the user's folder that is not recorded yet is not a problem: `freeze` records it.
         """
-        known = {m.version: m for m in self.methodologies}
+        version_models = {m.version: m for m in self.methodologies}
         unread = {Path(p.file).name for p in self.problems}  # their problems are reported by `edited`
         gone = (
             MethodologyProblem(
                 file, f"{v} was published, but its file is missing; restore {v}.yaml", version=v
             )
             for v, (_, file) in self.recorded.items()
-            if v not in known and f"{v}.yaml" not in unread
+            if v not in version_models and f"{v}.yaml" not in unread
         )
         unrecorded = (
             MethodologyProblem(
                 str(PACKAGED_RECORD), f"{v} is not recorded; add its hash {m.content_hash}", version=v
             )
-            for v, m in known.items()
+            for v, m in version_models.items()
             if v not in self.recorded and v not in self.own
         )
         return (*self.edited().values(), *gone, *unrecorded)
@@ -195,26 +195,26 @@ class Registry:
     @cached_property
     def _edited(self) -> dict[str, MethodologyProblem]:
         """Cache the result of `edited`, because every write needs it and hashing all versions takes milliseconds."""
-        known = {m.version: m for m in self.methodologies}
+        version_models = {m.version: m for m in self.methodologies}
         unread = {Path(p.file).stem: p for p in self.problems}
-        found: dict[str, MethodologyProblem] = {}
+        problems: dict[str, MethodologyProblem] = {}
         for version, (recorded, file) in self.recorded.items():
-            if (m := known.get(version)) is None:
+            if (m := version_models.get(version)) is None:
                 if (problem := unread.get(version)) is not None:
                     reason = f"{version} was published, but its file cannot be read now: {problem.reason}"
-                    found[version] = MethodologyProblem(problem.file, reason, problem.line, version)
+                    problems[version] = MethodologyProblem(problem.file, reason, problem.line, version)
             elif recorded not in (m.content_hash, m.earlier_content_hash):
-                found[version] = MethodologyProblem(file, _changed(m, recorded), version=version)
+                problems[version] = MethodologyProblem(file, _changed(m, recorded), version=version)
         for version, hashes in self.scored().items():
-            if (m := known.get(version)) is None or version in found or not hashes:
+            if (m := version_models.get(version)) is None or version in problems or not hashes:
                 continue
             accepted = {m.content_hash, m.earlier_content_hash, _OF_EARLIER_RELEASES.get(version)}
             is_frozen = m.status != "draft" or version in self.recorded
             if is_frozen and not accepted & {*hashes}:
                 file = self.recorded.get(version, ("", f"{version}.yaml"))[1]
                 reason = _changed(m, min(hashes), "scored in this project")
-                found[version] = MethodologyProblem(file, reason, version=version)
-        return found
+                problems[version] = MethodologyProblem(file, reason, version=version)
+        return problems
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -223,8 +223,8 @@ class Registry:
 
     def unreadable(self) -> dict[str, MethodologyProblem]:
         """Return, by version, the problems of unreadable frozen versions. Any of them could be the current one."""
-        known = {m.version for m in self.methodologies}
-        return {version: problem for version, problem in self.edited().items() if version not in known}
+        readable = {m.version for m in self.methodologies}
+        return {version: problem for version, problem in self.edited().items() if version not in readable}
 
     def refuse_edited(self, versions: Collection[str]) -> None:
         """Raise if any of `versions` was edited after it was frozen, so that it is not used for scoring.
@@ -280,8 +280,8 @@ def freeze(own: Path) -> tuple[str, ...]:
     recorded, problems = _read_record(path)
     if problems:
         raise MethodologyFileError(f"{problems[0]}. Fix it first; nothing was written.")
-    found, _ = _read_own(own, _packaged())
-    new = {m.version: m.content_hash for m in found if m.version not in recorded and m.status != "draft"}
+    versions, _ = _read_own(own, _packaged())
+    new = {m.version: m.content_hash for m in versions if m.version not in recorded and m.status != "draft"}
     if new:
         _write_record(path, recorded | new)
     return tuple(sorted(new, key=Version.parse))
@@ -294,9 +294,9 @@ def in_their_places(declared: Sequence[Methodology]) -> tuple[Methodology, ...]:
     the highest one stays current and supersedes the others. Drafts do not supersede other versions.
     """
     ordered = sorted(declared, key=lambda m: m.order)
-    named = {m.supersedes: m.version for m in ordered if m.supersedes and m.status != "draft"}
-    current = [m.version for m in ordered if m.status == "current" and m.version not in named]
-    successors = dict.fromkeys(current[:-1], current[-1] if current else None) | named
+    declared_successors = {m.supersedes: m.version for m in ordered if m.supersedes and m.status != "draft"}
+    current = [m.version for m in ordered if m.status == "current" and m.version not in declared_successors]
+    successors = dict.fromkeys(current[:-1], current[-1] if current else None) | declared_successors
     return tuple(
         m.model_copy(update={"status": "superseded", "superseded_by": successors[m.version]})
         if m.status == "current" and m.version in successors
@@ -313,8 +313,8 @@ def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterat
         if m.supersedes is not None and m.supersedes not in versions:
             reason = f"supersedes {m.supersedes}, which does not exist. Versions: {', '.join(m.version for m in declared)}"
             yield MethodologyProblem(files[m.version], reason, version=m.version)
-    named = {m.supersedes for m in declared if m.status != "draft"}
-    current = [m.version for m in declared if m.status == "current" and m.version not in named]
+    superseded_versions = {m.supersedes for m in declared if m.status != "draft"}
+    current = [m.version for m in declared if m.status == "current" and m.version not in superseded_versions]
     if not current:
         yield MethodologyProblem(
             files[declared[-1].version],
@@ -347,7 +347,7 @@ def _read_own(
         return (), (
             MethodologyProblem(str(own), "is not a folder; methodology versions are files in a folder"),
         )
-    found: list[Methodology] = []
+    own_versions: list[Methodology] = []
     problems: list[MethodologyProblem] = []
     try:
         files = _version_files(own)
@@ -358,14 +358,14 @@ def _read_own(
         if isinstance(read, MethodologyProblem):
             problems.append(read)
         elif read.version not in packaged:
-            found.append(read)
+            own_versions.append(read)
         elif read.content_hash != packaged[read.version].content_hash:
             problems.append(
                 MethodologyProblem(
                     str(path), f"version {read.version} is published with different content. {_REVERT}"
                 )
             )
-    return tuple(found), tuple(problems)
+    return tuple(own_versions), tuple(problems)
 
 
 def _version_files(folder: Path) -> list[Path]:

@@ -35,8 +35,8 @@ def rule_number_problems(m: Methodology) -> Iterator[str]:
     """Yield a sentence for each number in a rule text that contradicts the data of the version."""
     for name, rule in m.rules.items():
         text = " ".join(rule.text.casefold().split())
-        for said, held in _contradictions(text, m):
-            yield f"rule {name} says {said}, {held}"
+        for rule_text, data_text in _contradictions(text, m):
+            yield f"rule {name} says {rule_text}, {data_text}"
 
 
 def _contradictions(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
@@ -50,15 +50,15 @@ def _contradictions(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 def _weights(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
     def compared(part: str, percent: str | None, decimal: str | None) -> Iterator[tuple[str, str]]:
-        held = m.weights.universal if part == "universal" else m.weights.domain
+        weight = m.weights.universal if part == "universal" else m.weights.domain
         share = Fraction(decimal) if decimal else Fraction(percent or 0) / 100
-        said = decimal or f"{percent} %"
-        yield from _unless(share == Fraction(held), f"{said} for {part}", f"weights.{part} is {held}")
+        in_text = decimal or f"{percent} %"
+        yield from _unless(share == Fraction(weight), f"{in_text} for {part}", f"weights.{part} is {weight}")
 
-    for found in _SHARE_OF_PART.finditer(text):
-        yield from compared(found[3], found[1], found[2])
-    for found in _PART_WITH_SHARE.finditer(_SHARE_OF_PART.sub(" ", text)):
-        yield from compared(found[1], found[2], found[3])
+    for match in _SHARE_OF_PART.finditer(text):
+        yield from compared(match[3], match[1], match[2])
+    for match in _PART_WITH_SHARE.finditer(_SHARE_OF_PART.sub(" ", text)):
+        yield from compared(match[1], match[2], match[3])
 
 
 def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
@@ -66,7 +66,7 @@ def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
     The number 1 and counts of a subset ('at least two scenarios') are ignored.
     """
-    held = {
+    allowed_counts = {
         r"scenarios?": {len(t.scenarios) for t in m.templates},
         r"criteria": {len(t.criteria) for t in m.templates},
         r"(?:universal )?dimensions": {len(m.dimensions)},
@@ -74,21 +74,21 @@ def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
         r"required tests": {len(m.required_tests)},
         r"references": {len(m.references)},
     }
-    for words, counts in held.items():
-        for found in re.finditer(rf"{_NUMBER} ({words})\b", text):
-            if _value(found[1]) != 1 and not _SOME_OF.search(text[: found.start()]):
-                yield from _unless(_value(found[1]) in counts, found[0], f"the version has {_listed(counts)}")
-    for found in _LAST_DIMENSION.finditer(text):
+    for words, counts in allowed_counts.items():
+        for match in re.finditer(rf"{_NUMBER} ({words})\b", text):
+            if _value(match[1]) != 1 and not _SOME_OF.search(text[: match.start()]):
+                yield from _unless(_value(match[1]) in counts, match[0], f"the version has {_listed(counts)}")
+    for match in _LAST_DIMENSION.finditer(text):
         n = len(m.dimensions)
-        yield from _unless(int(found[1]) == n, found[0].replace("u", "U"), f"the version has {n} dimensions")
+        yield from _unless(int(match[1]) == n, match[0].replace("u", "U"), f"the version has {n} dimensions")
 
 
 def _penalties(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
     points = {p.points for p in m.penalties}
-    held = f"the penalty is {_listed(points)}" if points else "the version has no penalty"
+    data_text = f"the penalty is {_listed(points)}" if points else "the version has no penalty"
     if _TAKEN_OFF.search(clause):
-        for found in _POINTS.finditer(clause):
-            yield from _unless(_value(found[1]) in points, found[0], held)
+        for match in _POINTS.finditer(clause):
+            yield from _unless(_value(match[1]) in points, match[0], data_text)
 
 
 def _divisors(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
@@ -103,8 +103,8 @@ def _divisors(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
         allowed = {5 * len(m.dimensions), len(m.dimensions)}
     else:
         return
-    for found in _DIVIDED.finditer(clause):
-        yield from _unless(_value(found[1]) in allowed, found[0], f"the data give {_listed(allowed)}")
+    for match in _DIVIDED.finditer(clause):
+        yield from _unless(_value(match[1]) in allowed, match[0], f"the data give {_listed(allowed)}")
 
 
 def _ranges(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
@@ -116,14 +116,14 @@ def _ranges(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
         allowed = [(0, 100), (20, 100), (20 - points, 100), (20 - points, 100 - points)]
     else:
         return
-    held = "the data give " + " or ".join(f"{low} to {high}" for low, high in dict.fromkeys(allowed))
-    for found in _RANGE.finditer(clause):
-        yield from _unless((_value(found[1]), _value(found[2])) in allowed, found[0], held)
+    stated = "the data give " + " or ".join(f"{low} to {high}" for low, high in dict.fromkeys(allowed))
+    for match in _RANGE.finditer(clause):
+        yield from _unless((_value(match[1]), _value(match[2])) in allowed, match[0], stated)
 
 
-def _unless(is_right: bool, said: str, held: str) -> Iterator[tuple[str, str]]:
+def _unless(is_right: bool, rule_text: str, data_text: str) -> Iterator[tuple[str, str]]:
     if not is_right:
-        yield repr(said), held
+        yield repr(rule_text), data_text
 
 
 def _value(number: str) -> Fraction:

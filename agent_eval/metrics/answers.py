@@ -20,14 +20,14 @@ class AnswerLike(Protocol):
     def further_labels(self) -> tuple[str, ...]: ...
 
 
-def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
+def why_unfit(metric: Metric, reply: AnswerLike) -> str | None:
     """Return the reason why an answer is invalid, with the allowed values; None if it is valid."""
-    answers = {"rating_1to5": given.rating_1to5, "value": given.value, "label": given.label}
-    named = [name for name, answer in answers.items() if answer is not None]
-    if named != [metric.answer]:
-        return f"{' and '.join(named) or 'nothing'}; {metric.name} has a {metric.answer}"
+    answers = {"rating_1to5": reply.rating_1to5, "value": reply.value, "label": reply.label}
+    filled_fields = [name for name, answer in answers.items() if answer is not None]
+    if filled_fields != [metric.answer]:
+        return f"{' and '.join(filled_fields) or 'nothing'}; {metric.name} has a {metric.answer}"
     if metric.kind == "label":
-        return _unfit_labels(metric, [given.label or "", *given.further_labels])
+        return _unfit_labels(metric, [reply.label or "", *reply.further_labels])
     number = answers[metric.answer]
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         return f"{number!r:.40}; allowed: a number"
@@ -36,7 +36,7 @@ def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
         return f"{number:g}; allowed: {low:g} to {high:g}"
     if (metric.answer == "rating_1to5" or metric.is_binary) and number != int(number):
         return f"{number:g}; allowed: whole numbers from {low:g} to {high:g}"
-    return "further labels; only labels have them" if given.further_labels else None
+    return "further labels; only labels have them" if reply.further_labels else None
 
 
 def most_severe_first(metric: Metric, labels: Iterable[str]) -> tuple[str, ...]:

@@ -141,14 +141,14 @@ class Metric:
     @property
     def rubric_hash(self) -> str:
         """Return a hash that changes only if the rubric's text or the form of the answer changes."""
-        given: dict[str, object] = {
+        rubric_fields: dict[str, object] = {
             "minimum": self.minimum,
             "maximum": self.maximum,
             "version": self.version or None,
         }
         if self.items is not None:
-            given["items"] = [self.items.name, self.items.each, *self.items.verdicts]
-        form = {name: fact for name, fact in given.items() if fact is not None}
+            rubric_fields["items"] = [self.items.name, self.items.each, *self.items.verdicts]
+        form = {name: fact for name, fact in rubric_fields.items() if fact is not None}
         return digest(
             "rubric",
             *(self.name, self.grain, self.kind, self.question, dict(self.anchors), self.notes),

@@ -58,14 +58,14 @@ def load_metrics(
         UnknownMetricError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
-    chosen = BUILT_IN.with_custom(own).without(off).only(only)
-    lost = [metric.name for metric in chosen.metrics if metric.applies_when == GOAL_MISSED]
-    if lost and GOAL_COMPLETION.name not in chosen.names:
+    metric_set = BUILT_IN.with_custom(own).without(off).only(only)
+    lost = [metric.name for metric in metric_set.metrics if metric.applies_when == GOAL_MISSED]
+    if lost and GOAL_COMPLETION.name not in metric_set.names:
         raise ConfigurationError(
             f"Metric {lost[0]!r} is asked only where {GOAL_COMPLETION.name} is 0, and that is not asked. Add "
             f"{GOAL_COMPLETION.name!r} to the setting metrics, or remove it from metrics_off."
         )
-    return chosen
+    return metric_set
 
 
 def metrics_in_files(folder: Path) -> tuple[Metric, ...]:
@@ -91,7 +91,7 @@ def read_metric(path: Path) -> Metric:
     try:
         declared = Declared.model_validate(document.value)
     except ValidationError as error:
-        raise MetricFileError(path, _joined(found := reasons(error)), _line(document, found[0])) from error
+        raise MetricFileError(path, _joined(causes := reasons(error)), _line(document, causes[0])) from error
     if path.name != f"{declared.name}.yaml":
         reason = f"holds the metric {declared.name}; rename the file to {declared.name}.yaml"
         raise MetricFileError(path, reason, document.line_of(("name",)))
@@ -115,14 +115,14 @@ def _metrics_of(module: str) -> Iterator[Metric]:
     for metric in listed:
         if not isinstance(metric, Metric):
             raise MetricModuleError(module, f"{NAME_IN_MODULE} holds {metric!r:.60}, which is not a Metric")
-        if found := problems_of(metric):
-            raise MetricModuleError(module, f"metric {metric.name!r:.80}: {_joined(found)}")
+        if problems := problems_of(metric):
+            raise MetricModuleError(module, f"metric {metric.name!r:.80}: {_joined(problems)}")
         yield metric
 
 
-def _joined(found: list[str]) -> str:
-    more = len(found) - SHOWN_ERRORS
-    return "; ".join([*found[:SHOWN_ERRORS], *([f"and {more} more"] if more > 0 else [])])
+def _joined(problems: list[str]) -> str:
+    more = len(problems) - SHOWN_ERRORS
+    return "; ".join([*problems[:SHOWN_ERRORS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _line(document: Document, reason: str) -> int | None:

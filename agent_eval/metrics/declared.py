@@ -78,8 +78,8 @@ class Declared(BaseModel):
             raise ValueError(f"severities: only failures have one; give the label {NO_FAILURE!r} too")
         for label in self.severities:
             if label == NO_FAILURE or label not in self.anchors:
-                named = ", ".join(a for a in self.anchors if a != NO_FAILURE)
-                raise ValueError(f"severities.{label}: not a failure label; allowed: {named}")
+                failure_anchors = ", ".join(a for a in self.anchors if a != NO_FAILURE)
+                raise ValueError(f"severities.{label}: not a failure label; allowed: {failure_anchors}")
 
     def _check_numbers(self) -> None:
         if self.severities:
@@ -131,12 +131,12 @@ def problems_of(metric: Metric) -> list[str]:
 
 def reasons(error: ValidationError) -> list[str]:
     """Return the problems of a validation error as texts `key: reason`."""
-    found = []
+    texts = []
     for problem in error.errors(include_url=False, include_input=False):
         key = ".".join(str(part)[:80] for part in problem["loc"] if part != "[key]")
-        said = _ALLOWED.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
-        found.append(f"{key}: {said}" if key else said)
-    return found
+        message = _ALLOWED.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+        texts.append(f"{key}: {message}" if key else message)
+    return texts
 
 
 def _number(text: str) -> float | None:

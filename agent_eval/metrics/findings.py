@@ -79,22 +79,22 @@ def rules_of(name: str) -> list[str]:
         for c in checks_of(name)
     ]
     if INFORMED_BY.get(target):
-        named = ", ".join(INFORMED_BY[target])
+        source_names = ", ".join(INFORMED_BY[target])
         lines.append(
-            f"Findings of {named}{_WHERE[_within(target)]} are evidence; weigh them, do not copy them."
+            f"Findings of {source_names}{_WHERE[_within(target)]} are evidence; weigh them, do not copy them."
         )
     bounds = (f"at most {c.at_most} where {_in_words(c)}" for c in CAPS if c.target == target)
-    if said := "; ".join(bounds):
-        lines.append(f"Bounds: {said}.")
+    if bounds_text := "; ".join(bounds):
+        lines.append(f"Bounds: {bounds_text}.")
     return lines
 
 
 def bearing_on(name: str, findings: Iterable[RatingFinding]) -> list[RatingFinding]:
     """Return the findings that are shown to a judge of this rubric metric; 'no failure' is not a finding."""
     target = target_of(name)
-    wanted = {*INFORMED_BY.get(target, ()), *(cap.metric for cap in CAPS if cap.target == target)}
-    found = [f for f in findings if f.metric in wanted and f.finding != NO_FAILURE]
-    return [f for f in found if _counts(f, _within(target), found)]
+    bearing_metrics = {*INFORMED_BY.get(target, ()), *(cap.metric for cap in CAPS if cap.target == target)}
+    bearing_findings = [f for f in findings if f.metric in bearing_metrics and f.finding != NO_FAILURE]
+    return [f for f in bearing_findings if _counts(f, _within(target), bearing_findings)]
 
 
 def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tuple[int, str]:
@@ -164,8 +164,8 @@ def _finding(
 def _answers(row: Mapping[str, object]) -> Iterator[str]:
     """Yield the answers of a row as texts: the rating, the value or each label."""
     further = row.get("further_labels")
-    given = [row.get("rating_1to5"), row.get("value"), row.get("label")]
-    for answer in [*given, *(further if isinstance(further, list) else [])]:
+    answer_fields = [row.get("rating_1to5"), row.get("value"), row.get("label")]
+    for answer in [*answer_fields, *(further if isinstance(further, list) else [])]:
         if isinstance(answer, int | float):
             yield f"{answer:g}"
         elif answer is not None:

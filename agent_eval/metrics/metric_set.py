@@ -49,8 +49,8 @@ _OF_CALLS = frozenset(declared.metric.name for declared in BUILT_IN_METRICS if d
 class UnknownMetricError(NotFoundError):
     """Raised when a named metric is not in the set."""
 
-    def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
-        names = sorted(known)
+    def __init__(self, name: str, metrics: Iterable[str], where: str = "") -> None:
+        names = sorted(metrics)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         at = f" in {where}" if where else ""
@@ -86,10 +86,10 @@ class MetricSet:
         Raises:
             UnknownMetricError: If the metric is not in the set; the message suggests the closest match.
         """
-        found = next((m for m in self.metrics if m.name == name), None)
-        if found is None:
+        named_metric = next((m for m in self.metrics if m.name == name), None)
+        if named_metric is None:
             raise UnknownMetricError(name, self.names)
-        return found
+        return named_metric
 
     @cached_property
     def rubric_hashes(self) -> dict[str, str]:
@@ -110,13 +110,13 @@ class MetricSet:
     @cached_property
     def severities(self) -> dict[str, Severity]:
         """Return the severity of each failure label; the higher one if two metrics have the same label."""
-        found: dict[str, Severity] = {}
+        severity_of_label: dict[str, Severity] = {}
         for metric in self.metrics:
             for label in metric.all_labels if metric.is_failure else ():
-                both = (metric.severity_of(label), found.get(label, "low"))
-                found[label] = max(both, key=SEVERITIES.index)
-        found.pop(NO_FAILURE, None)
-        return found
+                both = (metric.severity_of(label), severity_of_label.get(label, "low"))
+                severity_of_label[label] = max(both, key=SEVERITIES.index)
+        severity_of_label.pop(NO_FAILURE, None)
+        return severity_of_label
 
     @cached_property
     def descriptions(self) -> dict[str, str]:
@@ -124,13 +124,13 @@ class MetricSet:
         failing = (metric for metric in self.metrics if metric.is_failure)
         return {label: text for metric in failing for label, text in metric.described.items()}
 
-    def only(self, wanted: Iterable[str] | None) -> "MetricSet":
+    def only(self, metric_names: Iterable[str] | None) -> "MetricSet":
         """Return the set with only these metrics; for None or the name 'default', with all except those on request.
 
         Raises:
             UnknownMetricError: If a name is not in the set.
         """
-        names = {BY_DEFAULT} if wanted is None else set(wanted)
+        names = {BY_DEFAULT} if metric_names is None else set(metric_names)
         if BY_DEFAULT in names:
             names = names - {BY_DEFAULT} | (self.names - {metric.name for metric in ON_REQUEST})
         for name in sorted(names - self.names):
@@ -154,16 +154,16 @@ class MetricSet:
         Raises:
             ConfigurationError: If a name is already in the set.
         """
-        taken = {*self.names, QUESTION_CODE, BY_DEFAULT}
+        reserved_names = {*self.names, QUESTION_CODE, BY_DEFAULT}
         added = sorted(custom, key=lambda m: m.name)
         for metric in added:
-            if metric.name in taken:
+            if metric.name in reserved_names:
                 is_built_in = metric.name in {*BUILT_IN_NAMES, QUESTION_CODE, BY_DEFAULT}
                 by = "a metric of agent-eval" if is_built_in else "another of your metrics"
                 raise ConfigurationError(
                     f"Metric {metric.name!r}: the name is already used by {by}. Rename your metric."
                 )
-            taken.add(metric.name)
+            reserved_names.add(metric.name)
         return MetricSet((*self.metrics, *added))
 
 

@@ -40,12 +40,12 @@ class AnswerCache:
         If earlier answers are kept, a question without an answer has that to its earlier wording, under its own key.
         """
         self.beside.merge()
-        wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
-        found = self.store.read(_CACHE, wanted)
+        key_frame = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
+        stored = self.store.read(_CACHE, key_frame)
         if not self.keeps_earlier:
-            return found
+            return stored
         earlier = self.find_earlier(question_keys)
-        return pl.concat([found, earlier.join(found, on=_ANSWERED_BY, how="anti", nulls_equal=True)])
+        return pl.concat([stored, earlier.join(stored, on=_ANSWERED_BY, how="anti", nulls_equal=True)])
 
     def find_earlier(self, question_keys: Collection[str]) -> pl.DataFrame:
         """Return the answers to earlier wordings of the questions (rows of judge_cache), under their own keys."""
@@ -71,8 +71,8 @@ class AnswerCache:
     def last_judges(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
         """Return the judge last used for each of these pairs; pairs that no model has judged are omitted."""
         rows = self.store.read(_STATE, columns=["agent_id", "methodology_version", "spec"]).iter_rows()
-        kept = {(agent, version): spec for agent, version, spec in rows}
-        return {pair: JudgeSpec.from_json(kept[pair]) for pair in pairs if kept.get(pair) is not None}
+        by_pair = {(agent, version): spec for agent, version, spec in rows}
+        return {pair: JudgeSpec.from_json(by_pair[pair]) for pair in pairs if by_pair.get(pair) is not None}
 
     def record_judge(self, pairs: Collection[AgentVersion], spec: JudgeSpec | None, *, run_id: str) -> None:
         """Record this judge as the last one used for these pairs; if it is None, do nothing."""

@@ -59,18 +59,18 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
         runtime = replace(
             project.judge_runtime, writing=partial(_kept, project, audit_id, before, run_id), claiming=None
         )
-        given = Panel(one, runtime).answers(
+        answers_by_key = Panel(one, runtime).answers(
             sample, table("judge_cache").empty(), project.metrics.metrics, watch=watch or project.watch
         )
-        verdicts = [verdict for said in given.values() for _, verdict in said]
+        verdicts = [verdict for judge_answers in answers_by_key.values() for _, verdict in judge_answers]
         lost += [verdict for verdict in verdicts if isinstance(verdict, Unscored)]
         n_asked += len(verdicts)
     if not n_asked:
         return Audit(nothing, f"{spec.name} has no stored answers to questions that could be asked again")
-    found = project.store.read(_AUDITS, pl.DataFrame({"audit_id": [audit_id]}))
-    if found.is_empty():
+    audit_rows = project.store.read(_AUDITS, pl.DataFrame({"audit_id": [audit_id]}))
+    if audit_rows.is_empty():
         return Audit(nothing, f"{spec.name} answered nothing: {lost[0].detail}", n_asked, len(lost))
-    return Audit(latest_drift(found), None, n_asked, len(lost), lost[0].detail if lost else "")
+    return Audit(latest_drift(audit_rows), None, n_asked, len(lost), lost[0].detail if lost else "")
 
 
 def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:

@@ -184,24 +184,24 @@ class CatalogBesideStore:
         return self.store.prompt_secret()
 
 
-def open_store(home: Home, named: Path | LakeSettings | None) -> BesideStore:
+def open_store(home: Home, location: Path | LakeSettings | None) -> BesideStore:
     """Open the store in the settings with its other data: a lake, or a DuckDB file relative to the root."""
-    if isinstance(named, LakeSettings):
+    if isinstance(location, LakeSettings):
         from agent_eval.storage.lake import LakeStore  # needs the extra `cluster`
 
-        return CatalogBesideStore(LakeStore.of(named.address, home.root / named.data), home.data)
-    file = _store_file(home, named)
+        return CatalogBesideStore(LakeStore.of(location.address, home.root / location.data), home.data)
+    file = _store_file(home, location)
     return FilesBesideStore(Store.at(file), file)
 
 
-def keep_model_facts(home: Home, named: Path | LakeSettings | None) -> None:
+def keep_model_facts(home: Home, location: Path | LakeSettings | None) -> None:
     """Keep what litellm says of models in a file beside the store; with a lake, it is not kept."""
-    if isinstance(named, LakeSettings):
+    if isinstance(location, LakeSettings):
         keep_in(None)
     else:
-        file = _store_file(home, named)
+        file = _store_file(home, location)
         keep_in(file.with_name(f"{file.name}.models"))
 
 
-def _store_file(home: Home, named: Path | None) -> Path:
-    return home.root / named if named else home.data / "agent_eval.duckdb"
+def _store_file(home: Home, location: Path | None) -> Path:
+    return home.root / location if location else home.data / "agent_eval.duckdb"

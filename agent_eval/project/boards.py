@@ -40,5 +40,5 @@ def recorded(
 def _made_at(project: Project) -> dict[str, str]:
     """Return the time at which each version's stored board was computed, in ISO 8601 format."""
     written = written_by_partition(project.store, {"leaderboard": table("leaderboard")})
-    made = written.select("methodology_version", "last_written").iter_rows()
-    return {version: at.isoformat(timespec="microseconds") for version, at in made}
+    version_times = written.select("methodology_version", "last_written").iter_rows()
+    return {version: at.isoformat(timespec="microseconds") for version, at in version_times}

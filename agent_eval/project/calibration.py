@@ -37,14 +37,14 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     )  # imported on use: it loads numpy
 
     with project.store.reading():
-        judged = _human_and_judged(project, versions)
+        judgments_with_labels = _human_and_judged(project, versions)
         rated = _rubric_ratings(project, versions)
         earlier = project.store.read(table("judge_calibration"), _versions(versions))
         beside = _beside_outcomes(project, versions)
         annotated = _annotated(project, versions)
-    judgments = pl.concat([judged, rated], how="diagonal_relaxed")
-    found = judge_calibration(judgments, _sampling(project, versions), beside, annotated)
-    return with_earlier(found, earlier, judgments)
+    judgments = pl.concat([judgments_with_labels, rated], how="diagonal_relaxed")
+    calibration_rows = judge_calibration(judgments, _sampling(project, versions), beside, annotated)
+    return with_earlier(calibration_rows, earlier, judgments)
 
 
 def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False) -> pl.DataFrame:
@@ -70,8 +70,8 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
     places = project.store.read(
         table("transcripts"), pairs, columns=[*_PAIR, "conversation_id", "session_id", "task_id", "task_set"]
     )
-    known = _answers_of_judges(project, pairs.join(pl.DataFrame({"metric": metrics}), how="cross"))
-    placed = known.join(places, on=[*_PAIR, "conversation_id"])
+    judge_answers = _answers_of_judges(project, pairs.join(pl.DataFrame({"metric": metrics}), how="cross"))
+    placed = judge_answers.join(places, on=[*_PAIR, "conversation_id"])
     if by_task:
         placed = placed.drop_nulls("task_id").with_columns(
             quantity=pl.col("task_set").fill_null("default"), unit="task_id", cluster="task_id"
@@ -138,8 +138,8 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
         calibrated = project.store.read(table("judge_calibration"), _versions(versions))
     parts = [part.filter(enters_means(part)) for part in parts]
     rated = rated.filter("is_effective")
-    judged = pl.concat([*parts, rated.rename({"target": "metric"})], how="diagonal_relaxed").drop("n")
-    return judge_standings(judged, calibrated)
+    judgments = pl.concat([*parts, rated.rename({"target": "metric"})], how="diagonal_relaxed").drop("n")
+    return judge_standings(judgments, calibrated)
 
 
 def with_judge_error(project: Project, composite_scores: pl.DataFrame) -> pl.DataFrame:
@@ -169,22 +169,22 @@ def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
     """
     from agent_eval.scores.judge_standing import board_calibration
 
-    known = standings(project, board["methodology_version"].unique().to_list())
-    key, found = _PAIR, board_calibration(known)
+    judge_rows = standings(project, board["methodology_version"].unique().to_list())
+    key, calibration_columns = _PAIR, board_calibration(judge_rows)
     if "correctness_source" in board.columns:
         key = [*_PAIR, "correctness_source"]
         sources = board["correctness_source"].drop_nulls().unique().to_list()
         of_source = [
-            board_calibration(known.filter(pl.col("metric").is_in(_deciding(source)))).with_columns(
+            board_calibration(judge_rows.filter(pl.col("metric").is_in(_deciding(source)))).with_columns(
                 correctness_source=pl.lit(source, pl.String)
             )
             for source in sources
         ]
-        found = pl.concat(
-            [found.clear().with_columns(correctness_source=pl.lit(None, pl.String)), *of_source]
+        calibration_columns = pl.concat(
+            [calibration_columns.clear().with_columns(correctness_source=pl.lit(None, pl.String)), *of_source]
         )
-    rows = board.drop([c for c in found.columns if c not in key], strict=False)
-    return rows.join(found, on=key, how="left", maintain_order="left").select(board.columns)
+    rows = board.drop([c for c in calibration_columns.columns if c not in key], strict=False)
+    return rows.join(calibration_columns, on=key, how="left", maintain_order="left").select(board.columns)
 
 
 def _deciding(source: str) -> list[str]:
@@ -196,8 +196,8 @@ def _deciding(source: str) -> list[str]:
 def _sampling(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     """Return the sampling design of the labels from rating sheets, per version; the latest label of each rater."""
     rated = latest_ratings(by_people(project.human_ratings[0]), versions, by=("rater",))
-    drawn = rated.filter(pl.any_horizontal(pl.col(SAMPLED).is_not_null()))
-    return drawn.rename({"target": "metric", "rubric_hash": "label_rubric"})
+    sampled_labels = rated.filter(pl.any_horizontal(pl.col(SAMPLED).is_not_null()))
+    return sampled_labels.rename({"target": "metric", "rubric_hash": "label_rubric"})
 
 
 def _versions(versions: Sequence[str]) -> pl.DataFrame:

@@ -101,10 +101,10 @@ def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refus
             refusals.append(Refusal(file, 0, reason))
             continue
         try:
-            found, refused = read_overrides(file, read_text(path))
+            file_entries, refused = read_overrides(file, read_text(path))
         except YamlError as error:
-            found, refused = [], [Refusal(file, error.line, error.reason)]
-        entries += found
+            file_entries, refused = [], [Refusal(file, error.line, error.reason)]
+        entries += file_entries
         refusals += refused
     return entries, refusals
 
@@ -113,13 +113,13 @@ def cluster_version(project: Project) -> str:
     """Return the data version of the inputs of clustering: manual overrides, embedding, taxonomy, merges and splits."""
     events = project.store.read(_EVENTS, columns=["event_id", "kind", "by"])
     is_made = (pl.col("kind") != "merge proposed") & ~pl.col("by").is_in([HUMAN, REGROUPING])
-    made = sorted(events.filter(is_made)["event_id"])
+    event_ids = sorted(events.filter(is_made)["event_id"])
     settings = project.settings
     merges = [settings.clusters] if settings.clusters != "people" else []
     entries = cluster_overrides(project)[0]
     taxonomy = taxonomy_of(project)
     above = [] if taxonomy is None else [taxonomy.version]
-    return digest("clusters", overrides_hash(entries), settings.cluster_embedding, made, *merges, *above)
+    return digest("clusters", overrides_hash(entries), settings.cluster_embedding, event_ids, *merges, *above)
 
 
 def taxonomy_of(project: Project) -> Taxonomy | None:
@@ -153,17 +153,17 @@ def register_failures(
     """
     members = project.store.read(_MEMBERS, columns=[*BLOCK, "text_hash", "first_run", "first_failure"])
     nothing = found_in(_JUDGMENTS.empty(), table("tool_calls").empty())
-    found = new_texts(nothing.with_columns(run_key=pl.lit(None, dtype=pl.String)), members)
+    failures = new_texts(nothing.with_columns(run_key=pl.lit(None, dtype=pl.String)), members)
     for of_agent in pairs.unique().sort("agent_id").partition_by("agent_id"):
-        judged = failure_questions(project, of_agent, status="scored", is_effective=True)
-        conversations = judged.select("agent_id", "conversation_id").unique()
+        failure_judgments = failure_questions(project, of_agent, status="scored", is_effective=True)
+        conversations = failure_judgments.select("agent_id", "conversation_id").unique()
         calls = project.store.read(table("tool_calls"), conversations, columns=TOOL_COLUMNS)
         transcripts = project.store.read(table("transcripts"), of_agent, columns=RUN_COLUMNS)
         sessions = project.store.read(table("sessions"), of_agent.select("agent_id").unique())
-        new = with_run_key(found_in(judged, calls), transcripts, sessions)
-        found = new_texts(pl.concat([found, new]), members)
+        new = with_run_key(found_in(failure_judgments, calls), transcripts, sessions)
+        failures = new_texts(pl.concat([failures, new]), members)
     namer, categoriser = judge_as_namer(project, watch), judge_as_categoriser(project, watch)
-    cluster_failures(project, found, run_id=run_id, namer=namer, categoriser=categoriser)
+    cluster_failures(project, failures, run_id=run_id, namer=namer, categoriser=categoriser)
 
 
 def cluster_failures(
@@ -180,8 +180,8 @@ def cluster_failures(
         grown = register(*state.tables, failures, space(project, run_id), seen_at=today)
         state.keep(grown.registry, grown.members, grown.events)
         if namer is not None:
-            named = name_clusters(*state.tables, space(project, run_id), namer, at=today)
-            state.keep(named.registry, state.tables[1], named.events)
+            naming = name_clusters(*state.tables, space(project, run_id), namer, at=today)
+            state.keep(naming.registry, state.tables[1], naming.events)
         entries = cluster_overrides(project)[0]
         if project.settings.clusters == "model":
             proposed = project.store.read(_EVENTS)
@@ -220,10 +220,10 @@ def clustered(
         watch: A function that receives the progress of the judge model.
         is_registered: Whether the failures are already registered.
     """
-    found = with_run_key(found_in(turn_judgments, tool_calls), transcripts, sessions)
+    failures = with_run_key(found_in(turn_judgments, tool_calls), transcripts, sessions)
     ask = (judge_as_namer(project, watch), judge_as_categoriser(project, watch))
     namer, categoriser = (None, None) if is_registered else ask
-    grown = cluster_failures(project, found, run_id=run_id, namer=namer, categoriser=categoriser)
+    grown = cluster_failures(project, failures, run_id=run_id, namer=namer, categoriser=categoriser)
     grown = replace(grown, failures=with_findings(grown.failures))
     pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
     earlier, sightings = (
@@ -232,7 +232,7 @@ def clustered(
     )
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)
-    counted = issue_runs(
+    runs_of_issues = issue_runs(
         grown.failures,
         turn_judgments,
         transcripts,
@@ -240,12 +240,12 @@ def clustered(
         grown.registry,
         sightings,
     )
-    issues = error_issues(counted, grown.registry, _costs(project, grown.failures))
+    issues = error_issues(runs_of_issues, grown.registry, _costs(project, grown.failures))
     above = taxonomy_of(project)
     clusters = error_clusters(
         grown.failures, turn_judgments, grown.registry, trend, above.version if above else None
     )
-    return grown.failures, clusters, rated, counted, issues
+    return grown.failures, clusters, rated, runs_of_issues, issues
 
 
 def _costs(project: Project, failures: pl.DataFrame) -> pl.DataFrame:
@@ -280,8 +280,8 @@ def outdated_pairs(project: Project) -> set[tuple[str, str]]:
         return set()
     registry = project.store.read(_REGISTRY, columns=["cluster_id", "merged_into", *described])
     is_other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_now")) for name in described)
-    known = rows.join(registry, on="cluster_id", suffix="_now")
-    outdated = known.filter(is_other | pl.col("merged_into").is_not_null()).select(pair)
+    registered_rows = rows.join(registry, on="cluster_id", suffix="_now")
+    outdated = registered_rows.filter(is_other | pl.col("merged_into").is_not_null()).select(pair)
     events = project.store.read(_EVENTS, pl.DataFrame({"by": [REGROUPING]}), columns=["cluster_id"]).unique()
     left = rows.join(outdated, on=pair, how="anti").join(events, on="cluster_id", how="semi")
     if not left.is_empty():
@@ -324,11 +324,11 @@ def questions_about_clusters(
     judge = project.own_judge
     if judge is None:
         return [], []
-    named: list[Case] = []
+    cases_to_name: list[Case] = []
     sorted_in: dict[str, tuple[Case, Mapping[str, str]]] = {}
 
     def names(cases: Sequence[Case]) -> ClusterNames:
-        named.extend(cases)
+        cases_to_name.extend(cases)
         return ClusterNames()
 
     def categories(cases: Sequence[Case], candidates: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
@@ -342,7 +342,7 @@ def questions_about_clusters(
     withheld = _withheld(project)
     of_category = {name: candidates for name, (_, candidates) in sorted_in.items()}
     cases = [case for case, _ in sorted_in.values()]
-    return naming_questions(named, withheld), category_questions(cases, of_category, withheld)
+    return naming_questions(cases_to_name, withheld), category_questions(cases, of_category, withheld)
 
 
 def _withheld(project: Project) -> Collection[BlindedTerms]:
@@ -411,12 +411,12 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
     merges = dict.fromkeys([e["cluster"] for e in written if e.get("merge_into")] + sorted(by_model))
     accept = [*into] if "all" in accepted else list(dict.fromkeys(accepted))
     undo = [*merges] if "all" in undone else list(dict.fromkeys(undone))
-    for cluster, known, option in [
+    for cluster, cluster_ids, option in [
         *((name, into, "--accept") for name in accept),
         *((name, merges, "--undo") for name in undo),
     ]:
-        if cluster not in known:
-            names = sorted(known)
+        if cluster not in cluster_ids:
+            names = sorted(cluster_ids)
             raise NotFoundError(
                 f"{option} {cluster}: there is no such merge. Allowed: all, or {', '.join(names[:10]) or 'none at present'}"
                 f"{f' and {len(names) - 10} others' if len(names) > 10 else ''}; see agent-eval errors --proposals."
@@ -424,14 +424,14 @@ def decide_proposals(project: Project, accepted: Sequence[str], undone: Sequence
     for entry in written:
         if entry["cluster"] in undo:
             entry.pop("merge_into", None)
-    kept = [entry for entry in written if len(entry) > 1]
-    kept += [{"cluster": cluster, "merge_into": into[cluster]} for cluster in accept]
+    remaining_entries = [entry for entry in written if len(entry) > 1]
+    remaining_entries += [{"cluster": cluster, "merge_into": into[cluster]} for cluster in accept]
     applies_again = project.settings.clusters == "model"
     separate = [cluster for cluster in undo if applies_again or cluster in by_model]
-    kept += [{"cluster": cluster, "merge_into": None} for cluster in separate]
+    remaining_entries += [{"cluster": cluster, "merge_into": None} for cluster in separate]
     if accept or undo:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, ACCEPTED_HEADER + yaml.safe_dump(kept, sort_keys=False))
+        write_atomically(file, ACCEPTED_HEADER + yaml.safe_dump(remaining_entries, sort_keys=False))
     return Decided(file, accept, undo)
 
 
@@ -441,9 +441,9 @@ def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
     The next run updates the tables of the agents, because merges and splits are part of their data version.
     """
     with _alone(project.store, run_id) as state:
-        made = consolidate(*state.tables, space(project, run_id), at=_today())
-        state.keep(made.registry, made.members, made.events)
-        return made.events
+        consolidation = consolidate(*state.tables, space(project, run_id), at=_today())
+        state.keep(consolidation.registry, consolidation.members, consolidation.events)
+        return consolidation.events
 
 
 def space(project: Project, run_id: str | None) -> Space:
@@ -454,16 +454,16 @@ def space(project: Project, run_id: str | None) -> Space:
 
 def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id: str | None) -> Vectors:
     """Return one vector for each row of `texts` (text_hash, text); missing ones are computed, and stored if there is a run id."""
-    wanted = texts.select("text_hash").unique().with_columns(pl.lit(model.name).alias("model"))
-    kept = store.read(_VECTORS, wanted)
-    missing = texts.join(kept, on="text_hash", how="anti").unique("text_hash").sort("text_hash")
+    text_keys = texts.select("text_hash").unique().with_columns(pl.lit(model.name).alias("model"))
+    vector_rows = store.read(_VECTORS, text_keys)
+    missing = texts.join(vector_rows, on="text_hash", how="anti").unique("text_hash").sort("text_hash")
     if not missing.is_empty():
         vectors = pl.Series("vector", model(missing["text"].to_list())).arr.to_list()
         rows = missing.select("text_hash", pl.lit(model.name).alias("model"), vectors)
         if run_id is not None:
             store.upsert(_VECTORS, rows, run_id=run_id)
-        kept = pl.concat([kept, rows])
-    rows = texts.select("text_hash").join(kept, on="text_hash", how="left", maintain_order="left")
+        vector_rows = pl.concat([vector_rows, rows])
+    rows = texts.select("text_hash").join(vector_rows, on="text_hash", how="left", maintain_order="left")
     flat: Vectors = rows["vector"].explode(empty_as_null=False).to_numpy()
     return flat.reshape(rows.height, -1)
 

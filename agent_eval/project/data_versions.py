@@ -74,8 +74,10 @@ def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
 
 def _rating_version(project: Project, agent: str) -> str:
     ratings = project.ratings_of([agent])
-    found = ratings_hash(ratings)
-    return digest(found, project.settings.rater_rule) if ratings["rater"].n_unique() > 1 else found
+    hash_of_all = ratings_hash(ratings)
+    return (
+        digest(hash_of_all, project.settings.rater_rule) if ratings["rater"].n_unique() > 1 else hash_of_all
+    )
 
 
 def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str, str]:
@@ -88,22 +90,22 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
     recorded = verdicts_hash(project.verdicts[0])
     judges = project.judge_specs(pairs)
     keeps = project.settings.keep_answers and not project.answers.earlier().is_empty()
-    kept = ["keeps earlier answers"] if keeps else []  # so that they are asked again without the setting
-    asked = {}
+    mark = ["keeps earlier answers"] if keeps else []  # so that they are asked again without the setting
+    inputs_of_version = {}
     for version, methodology in project.methodologies({pair.methodology_version for pair in pairs}).items():
         tests = [test.slug for test in methodology.required_tests]
-        asked[version] = (
+        inputs_of_version[version] = (
             methodology.rubric_hash,
             tests,
             project.metrics.hash,
             PROFILE_VERSION,
             recorded,
-            *kept,
+            *mark,
         )
     return {
-        pair.key: digest(*asked[version], *([judges[pair].to_json()] if pair in judges else []))
+        pair.key: digest(*inputs_of_version[version], *([judges[pair].to_json()] if pair in judges else []))
         for pair in pairs
-        if (version := str(pair.methodology_version)) in asked
+        if (version := str(pair.methodology_version)) in inputs_of_version
     }
 
 
@@ -113,7 +115,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
     sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
     ratings = rating_versions(project, agents["agent_id"].to_list())
     judges = project.judge_specs(pairs)
-    asked = (verdicts_hash(project.verdicts[0]), project.metrics.hash, PROFILE_VERSION)
+    judging_inputs = (verdicts_hash(project.verdicts[0]), project.metrics.hash, PROFILE_VERSION)
     rules = {
         version: digest(m.rubric_hash, [test.slug for test in m.required_tests], m.scoring_hash)
         for version, m in project.methodologies({pair.methodology_version for pair in pairs}).items()
@@ -123,7 +125,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
             **pair._asdict(),
             "sessions_hash": sessions.get(pair.agent_id),
             "ratings_hash": ratings[pair.agent_id],
-            "judge_hash": digest(*asked, *([_counting(judges[pair])] if pair in judges else [])),
+            "judge_hash": digest(*judging_inputs, *([_counting(judges[pair])] if pair in judges else [])),
             "methodology_hash": rules[pair.methodology_version],
             "code_version": __version__,
         }
@@ -140,8 +142,8 @@ def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str
     """Return the hash of each version's scoring rules (weights, slots, tests, penalties) and the scoring settings."""
     s = project.settings
     tools = (s.tool_threshold, sorted(s.tool_weights.items()), s.tool_profile)
-    chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
-    return {v: digest(m.scoring_hash, chosen) for v, m in project.methodologies(versions).items()}
+    scoring_settings = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
+    return {v: digest(m.scoring_hash, scoring_settings) for v, m in project.methodologies(versions).items()}
 
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
@@ -169,16 +171,16 @@ def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
     if name not in ("turn_judgments", "conversation_judgments", "rubric_ratings"):
         return nothing
     pairs = in_memory(lambda part: part.select(_PAIR).unique(), rows).unique()
-    judged = nothing
+    pairs_with_judge = nothing
     if name != "rubric_ratings":
         specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
-        judged = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
+        pairs_with_judge = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
     keeps_earlier = project.answers.keeps_earlier
-    return in_memory(lambda part: _open(part, judged, keeps_earlier=keeps_earlier), rows).unique()
+    return in_memory(lambda part: _open(part, pairs_with_judge, keeps_earlier=keeps_earlier), rows).unique()
 
 
-def _open(rows: pl.DataFrame, judged: pl.DataFrame, *, keeps_earlier: bool) -> pl.DataFrame:
-    """Return the pairs with an open answer; those in `judged` have a judge that could answer open questions.
+def _open(rows: pl.DataFrame, pairs_with_judge: pl.DataFrame, *, keeps_earlier: bool) -> pl.DataFrame:
+    """Return the pairs with an open answer; those in `pairs_with_judge` have a judge that could answer open questions.
 
     Unless earlier answers are kept, an answer to an earlier wording only replaces one that was lost.
     """
@@ -189,5 +191,5 @@ def _open(rows: pl.DataFrame, judged: pl.DataFrame, *, keeps_earlier: bool) -> p
         is_open &= pl.col("unscored_reason").fill_null("") != CANNOT_TELL
         is_left = (pl.col("unscored_reason") == NEEDS_MODEL) & (pl.col("metric") != HALLUCINATION_PASSED)
         is_open |= is_left & pl.col("is_judged")
-    with_judge = rows.join(judged.with_columns(is_judged=pl.lit(value=True)), on=_PAIR, how="left")
+    with_judge = rows.join(pairs_with_judge.with_columns(is_judged=pl.lit(value=True)), on=_PAIR, how="left")
     return with_judge.filter(is_open.fill_null(value=False)).select(_PAIR).unique()

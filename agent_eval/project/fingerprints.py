@@ -186,7 +186,7 @@ def _places(asset: str, agents: Sequence[str], versions: Sequence[str]) -> Itera
 
 
 def stale_places(
-    project: Project, found: Fingerprints, agents: Collection[str], versions: Collection[str]
+    project: Project, marks: Fingerprints, agents: Collection[str], versions: Collection[str]
 ) -> pl.DataFrame:
     """Return the stale partitions: those that differ from `wanted`, and all partitions of agents without sessions.
 
@@ -195,13 +195,13 @@ def stale_places(
     Returns:
         One row per table and partition, with the key columns of run_state.
     """
-    wanted = found.wanted(agents, versions)
-    stored = RUN_STATE.frame(_named(place, fingerprint=mark) for place, mark in found.computed_from.items())
+    current = marks.wanted(agents, versions)
+    stored = RUN_STATE.frame(_named(place, fingerprint=mark) for place, mark in marks.computed_from.items())
     by = [*_KEY, "fingerprint"]
-    changed = wanted.join(stored, on=by, how="anti", nulls_equal=True).select(_KEY)
-    held = project.store.read(table("agents"), columns=["agent_id"])["agent_id"].to_list()
+    changed = current.join(stored, on=by, how="anti", nulls_equal=True).select(_KEY)
+    stored_agents = project.store.read(table("agents"), columns=["agent_id"])["agent_id"].to_list()
     of_state = project.store.read(RUN_STATE, columns=["agent_id"])["agent_id"].drop_nulls()
-    gone = ({*held, *of_state} - {*found.agents}) & {*agents}
+    gone = ({*stored_agents, *of_state} - {*marks.agents}) & {*agents}
     emptied = [
         _named(place)
         for asset in MADE_FROM
@@ -211,11 +211,11 @@ def stale_places(
     return pl.concat([changed, pl.DataFrame(emptied, schema=changed.schema)])
 
 
-def ready_places(found: Fingerprints, stale: pl.DataFrame, forced: pl.DataFrame) -> pl.DataFrame:
+def ready_places(marks: Fingerprints, stale: pl.DataFrame, forced: pl.DataFrame) -> pl.DataFrame:
     """Return the stale partitions that are to be computed next: an input changed, and none will change before them.
 
     Args:
-        found: The fingerprints as stored now.
+        marks: The fingerprints as stored now.
         stale: The stale partitions that were not computed yet, with the key columns of run_state.
         forced: The partitions among them that are computed even if no input changed.
 
@@ -227,9 +227,9 @@ def ready_places(found: Fingerprints, stale: pl.DataFrame, forced: pl.DataFrame)
     ready: dict[Place, None] = {}
     waiting = set[Place]()
     for place in sorted(stale.select(_KEY).rows(), key=lambda row: _ORDER[row[0]]):  # parents first
-        is_gone = place[1] is not None and place[1] not in found.agents
-        parents = {*found.parents(place)}
-        if not (is_gone or place in always or found.is_changed(place)):
+        is_gone = place[1] is not None and place[1] not in marks.agents
+        parents = {*marks.parents(place)}
+        if not (is_gone or place in always or marks.is_changed(place)):
             waiting |= {place} if parents & (waiting | ready.keys()) else set()
         elif parents & waiting:
             waiting.add(place)
@@ -246,28 +246,28 @@ def _named(place: Place, **marks: str) -> dict[str, str | None]:
 
 
 def record_of(
-    project: Project, found: Fingerprints, asset: str, made: Rows, partitions: pl.DataFrame
+    project: Project, marks: Fingerprints, asset: str, new_rows: Rows, partitions: pl.DataFrame
 ) -> Replacement:
-    """Return the rows of run_state for partitions that are being written, and update `found`.
+    """Return the rows of run_state for partitions that are being written, and update `marks`.
 
     An agent without sessions has no rows. If a judge's answer is missing, the stored fingerprint of the inputs equals
     no computed one, so the partition stays stale.
     """
-    lacking = set(open_judgments(project, asset, made).iter_rows())
-    of_rows = rows_fingerprints(table(asset), made, partitions)
+    lacking = set(open_judgments(project, asset, new_rows).iter_rows())
+    of_rows = rows_fingerprints(table(asset), new_rows, partitions)
     places: dict[Place, str] = {
         (asset, key.get("agent_id"), key.get("methodology_version")): of_rows[tuple(key.values())]
         for key in partitions.iter_rows(named=True)
     }
     rows = []
     for place, row_mark in places.items():
-        found.stored.pop(place, None)
-        found.computed_from.pop(place, None)
-        if place[1] is None or place[1] in found.agents:
-            mark = found.made_now(place)
-            found.computed_from[place] = digest(mark, "answers are lacking") if place[1:] in lacking else mark
-            found.stored[place] = row_mark
-            rows.append(_named(place, fingerprint=found.computed_from[place], rows_fingerprint=row_mark))
+        marks.stored.pop(place, None)
+        marks.computed_from.pop(place, None)
+        if place[1] is None or place[1] in marks.agents:
+            mark = marks.made_now(place)
+            marks.computed_from[place] = digest(mark, "answers are lacking") if place[1:] in lacking else mark
+            marks.stored[place] = row_mark
+            rows.append(_named(place, fingerprint=marks.computed_from[place], rows_fingerprint=row_mark))
     keys = RUN_STATE.frame(map(_named, places)).select(_KEY)
     return Replacement(RUN_STATE, RUN_STATE.frame(rows), keys)
 

@@ -69,7 +69,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
     if any(layer.confidence == "lower" for _, layer in rules.layers()):
         frames["composite_scores"] = with_judge_error(project, frames["composite_scores"])
     is_demanded = any(layer.calibration for _, layer in rules.layers())
-    found = [
+    gate_frames = [
         gates(
             {name: _of_version(frame, version) for name, frame in frames.items()},
             rules,
@@ -88,17 +88,17 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
         )
         for version in pairs["methodology_version"].unique().sort()
     ]
-    return pl.concat([table("gate_results").empty(), *found])
+    return pl.concat([table("gate_results").empty(), *gate_frames])
 
 
 def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
     """Evaluate those gates whose inputs are among these rows (by table); names in the rules are not checked."""
-    given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
+    input_frames = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
     rules, failure_metrics = with_scenarios(project), _failure_metrics(project)
     facts = JudgmentFacts.total(
         JudgmentFacts.of(
             {name: part},
-            given.get("transcripts", table("transcripts").empty()),
+            input_frames.get("transcripts", table("transcripts").empty()),
             failure_metrics=failure_metrics,
             mean_of=rules.threshold_names,
             scenarios=rules.separate_scenarios,
@@ -109,7 +109,7 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
         for part in frames_of(rows)
     )
     return gates(
-        given,
+        input_frames,
         rules,
         facts=facts,
         failure_metrics=failure_metrics,
@@ -204,13 +204,13 @@ def _failure_metrics(project: Project) -> set[str]:
 
 def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[AgentVersion, GateFinding]:
     """Compare each pair that has a baseline with it, and return the results by pair."""
-    found = {}
+    finding_of_pair = {}
     for row in pairs.select(AgentVersion._fields).iter_rows(named=True):
         pair = AgentVersion(**row)
         rules = spec.rules(*pair)
         if rules.baseline is not None and _other(pair, rules.baseline) != pair:
-            found[pair] = _regression(project, rules, rules.baseline, pair)
-    return found
+            finding_of_pair[pair] = _regression(project, rules, rules.baseline, pair)
+    return finding_of_pair
 
 
 def baselines(project: Project, agents: Collection[str]) -> dict[tuple[str | None, str | None], AgentVersion]:
@@ -218,9 +218,11 @@ def baselines(project: Project, agents: Collection[str]) -> dict[tuple[str | Non
     pairs = [
         AgentVersion.of(agent_id=a, methodology_version=v) for a in agents for v in project.registry.versions
     ]
-    named = {(p.agent_id, p.methodology_version): project.settings.gates.rules(*p).baseline for p in pairs}
+    by_pair = {(p.agent_id, p.methodology_version): project.settings.gates.rules(*p).baseline for p in pairs}
     others = {
-        p: _other(AgentVersion.of(agent_id=p[0], methodology_version=p[1]), b) for p, b in named.items() if b
+        p: _other(AgentVersion.of(agent_id=p[0], methodology_version=p[1]), b)
+        for p, b in by_pair.items()
+        if b
     }
     return {p: other for p, other in others.items() if (other.agent_id, other.methodology_version) != p}
 
@@ -250,11 +252,11 @@ def _regression(project: Project, rules: Rules, baseline: Baseline, pair: AgentV
 
 
 def _compared(project: Project, pair: AgentVersion) -> dict[str, pl.DataFrame]:
-    wanted = pl.DataFrame([pair], orient="row", schema=AgentVersion._fields)
+    keys = pl.DataFrame([pair], orient="row", schema=AgentVersion._fields)
     frames = {}
     for name in COMPARED:
         contract = table(name)
-        frames[name] = project.store.read(contract, wanted.select(contract.partition))
+        frames[name] = project.store.read(contract, keys.select(contract.partition))
     frames["composite_scores"] = with_judge_error(project, frames["composite_scores"])
     return frames
 

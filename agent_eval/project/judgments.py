@@ -36,13 +36,13 @@ def judgments_in_parts(
         pairs: agent_id and methodology_version, one row per pair.
         columns: The columns to read, by table.
     """
-    wanted = pairs.select(_PAIR).unique()
+    distinct_pairs = pairs.select(_PAIR).unique()
     limit = project.settings.max_conversations_per_run
     key = ["agent_id", "conversation_id", "methodology_version"]
-    held = project.store.read(table("transcripts"), wanted, columns=key).sort(key)
-    several = limit is not None and held.height > limit
-    for start in range(0, held.height, limit or 1) if several else [0]:
-        keys = held.slice(start, limit) if several else wanted
+    conversation_keys = project.store.read(table("transcripts"), distinct_pairs, columns=key).sort(key)
+    several = limit is not None and conversation_keys.height > limit
+    for start in range(0, conversation_keys.height, limit or 1) if several else [0]:
+        keys = conversation_keys.slice(start, limit) if several else distinct_pairs
         yield {name: project.store.read(table(name), keys, columns=read) for name, read in columns.items()}
 
 
@@ -52,15 +52,15 @@ def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     `pairs` has the columns agent_id and methodology_version. Ratings of sessions and scenarios come first, then
     conversations, then turns.
     """
-    wanted = pairs.select(_PAIR).unique().with_columns(judge=pl.lit(HUMAN), status=pl.lit(DISPUTED))
-    found = []
+    disputed_keys = pairs.select(_PAIR).unique().with_columns(judge=pl.lit(HUMAN), status=pl.lit(DISPUTED))
+    frames = []
     with project.store.reading():
         for name in ("rubric_ratings", "conversation_judgments", "turn_judgments"):
             contract = table(name)
             columns = [c for c in (*_SCHEMA, *_NAMES) if c in contract.schema]
-            rows = project.store.read(contract, wanted, columns=columns)
-            found.append(rows.rename(_NAMES, strict=False))
-    joined = pl.concat([pl.DataFrame(schema=_SCHEMA), *found], how="diagonal")
+            rows = project.store.read(contract, disputed_keys, columns=columns)
+            frames.append(rows.rename(_NAMES, strict=False))
+    joined = pl.concat([pl.DataFrame(schema=_SCHEMA), *frames], how="diagonal")
     return joined.select(list(_SCHEMA))
 
 
@@ -69,10 +69,10 @@ def answering_models(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
 
     `pairs` has the columns agent_id and methodology_version. The result also has `judge` and `response_model`.
     """
-    wanted, columns = pairs.select(_PAIR).unique(), [*_PAIR, "judge", "response_model"]
+    distinct_pairs, columns = pairs.select(_PAIR).unique(), [*_PAIR, "judge", "response_model"]
     with project.store.reading():
         return pl.concat(
-            project.store.counts(table(name), wanted, columns=columns).drop("n")
+            project.store.counts(table(name), distinct_pairs, columns=columns).drop("n")
             for name in ("turn_judgments", "conversation_judgments", "rubric_ratings")
         ).unique()
 
@@ -82,19 +82,19 @@ def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
 
     `pairs` has the columns agent_id and methodology_version; column `n` of the result is the number of rows.
     """
-    wanted = pairs.select(_PAIR).unique()
+    distinct_pairs = pairs.select(_PAIR).unique()
     columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share", "earlier_profile", "is_effective"]
     names = {
         "turn_judgments": "unscored_reason",
         "conversation_judgments": "unscored_reason",
         "rubric_ratings": "reason",
     }
-    found = []
+    frames = []
     with project.store.reading():
         for name, why in names.items():
             contract = table(name)
             is_counted = ["is_counted"] if "is_counted" in contract.schema else []
-            rows = project.store.counts(contract, wanted, columns=[*columns, *is_counted, why])
+            rows = project.store.counts(contract, distinct_pairs, columns=[*columns, *is_counted, why])
             effective = rows.filter(enters_means(rows)).rename({why: "reason"})
-            found.append(effective.drop("is_effective", *is_counted))
-    return pl.concat(found)
+            frames.append(effective.drop("is_effective", *is_counted))
+    return pl.concat(frames)

@@ -63,9 +63,9 @@ PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
 class UnknownAgentError(NotFoundError):
     """Raised when a requested agent does not exist in the project."""
 
-    def __init__(self, agent: str, known: Collection[str]) -> None:
+    def __init__(self, agent: str, agents: Collection[str]) -> None:
         super().__init__(
-            f"Agent {agent!r} is not known. Known: {', '.join(sorted(known)) or 'none yet'}. "
+            f"Agent {agent!r} is not known. Known: {', '.join(sorted(agents)) or 'none yet'}. "
             "Import transcripts with `agent-eval import FORMAT PATH --agent ID`."
         )
 
@@ -137,8 +137,8 @@ class Project:
 
     def with_settings(self, **changed: object) -> "Project":
         """Return a copy of the project with some settings changed; values that are None are ignored."""
-        given = {name: value for name, value in changed.items() if value is not None}
-        return replace(self, settings=self.settings.model_copy(update=given))
+        new_values = {name: value for name, value in changed.items() if value is not None}
+        return replace(self, settings=self.settings.model_copy(update=new_values))
 
     def watched(self, watch: Watch, heard: Heard | None = None) -> "Project":
         """Return a copy of the project with receivers for the progress and the answers of judge models."""
@@ -216,19 +216,19 @@ class Project:
                 self.store.read(table(name), columns=["agent_id"])["agent_id"]
                 for name in ("run_state", "agents")
             ]
-        return sorted({*self.with_sessions[0], *(agent for held in earlier for agent in held if agent)})
+        return sorted({*self.with_sessions[0], *(agent for column in earlier for agent in column if agent)})
 
-    def some_agents(self, named: Sequence[str]) -> list[str]:
-        """Return the named agents, or all known agents if `named` is empty.
+    def some_agents(self, agents: Sequence[str]) -> list[str]:
+        """Return the named agents, or all known agents if `agents` is empty.
 
         Raises:
             UnknownAgentError: If a named agent has neither sessions nor rows.
         """
-        known = self.known_agents()
-        for agent in named:
-            if agent not in known:
-                raise UnknownAgentError(agent, known)
-        return list(named) or known
+        known_agents = self.known_agents()
+        for agent in agents:
+            if agent not in known_agents:
+                raise UnknownAgentError(agent, known_agents)
+        return list(agents) or known_agents
 
     def n_conversations(self, agents: Iterable[str]) -> dict[str, int]:
         """Return the number of conversations in each agent's session folders, including those not ingested yet."""
@@ -365,8 +365,8 @@ class Project:
         """Return one sentence for each judge model in the settings whose calls cannot succeed, with the reason."""
         s = self.settings
         is_priced = s.judge_price_in is not None and s.judge_price_out is not None
-        found = [problem_of(model, is_listed=is_priced) for model in s.judge_models]
-        return [problem for problem in found if problem]
+        problems = [problem_of(model, is_listed=is_priced) for model in s.judge_models]
+        return [problem for problem in problems if problem]
 
     @cached_property
     def _ledger(self) -> SharedBudget:

@@ -26,23 +26,23 @@ _COLUMNS: Mapping[str, Sequence[str]] = {
 }
 
 
-def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
+def values_of_conversations(project: Project, tables: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
     """Return the known values of each conversation (see `conversation_values`).
 
     `outcomes` is the result of `trial_outcomes`.
     """
-    metrics = conversation_metrics(known.turn_judgments, known.conversation_judgments, UNASKED)
+    metrics = conversation_metrics(tables.turn_judgments, tables.conversation_judgments, UNASKED)
     return conversation_values(
-        outcomes, known_metrics(metrics), known.turn_judgments, _failures(project), NO_FAILURE
+        outcomes, known_metrics(metrics), tables.turn_judgments, _failures(project), NO_FAILURE
     )
 
 
-def labelled_parts_of(project: Project, known: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
+def labelled_parts_of(project: Project, tables: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
     """Return the parts of the metrics that people answered (see `placed_parts`).
 
     `outcomes` is the result of `trial_outcomes`.
     """
-    judgments = (known.turn_judgments, known.conversation_judgments)
+    judgments = (tables.turn_judgments, tables.conversation_judgments)
     parts = parts_of(*judgments, labelled_metrics(*judgments), _failures(project), NO_FAILURE)
     return placed_parts(parts, outcomes, known_metrics(conversation_metrics(*judgments, UNASKED)))
 
@@ -52,15 +52,15 @@ def scales(project: Project) -> dict[str, tuple[float, float]]:
     return {m.name: m.scale for m in project.metrics.metrics if m.scale is not None}
 
 
-def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -> pl.DataFrame:
+def quality_summary(project: Project, tables: TrialTables, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return table quality_summary for the given pairs.
 
     Args:
         project: The project, whose stored judgments are read in parts.
-        known: The tables that decide whether the pairs' trials were correct.
+        tables: The tables that decide whether the pairs' trials were correct.
         pairs: agent_id and methodology_version, one row per pair.
     """
-    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
+    outcomes = trial_outcomes(tables, answer_threshold=project.settings.answer_threshold)
     facts = quality.MetricFacts(
         scales=scales(project),
         failures=_failures(project),
@@ -77,7 +77,7 @@ def quality_summary(project: Project, known: TrialTables, pairs: pl.DataFrame) -
     of_metrics = known_metrics(pl.concat(metrics))
     values = conversation_values(outcomes, of_metrics, pl.concat(labelled), facts.failures, NO_FAILURE)
     placed = placed_parts(pl.concat(parts), outcomes, of_metrics)
-    return quality.quality_summary(values, outcomes, known.conversations, pl.concat(answers), facts, placed)
+    return quality.quality_summary(values, outcomes, tables.conversations, pl.concat(answers), facts, placed)
 
 
 def metrics_with_labels(project: Project, pairs: pl.DataFrame) -> list[str]:

@@ -50,9 +50,9 @@ def publish(project: Project, folder: Path | None = None, *, version: str | None
         ReportFolderError: If the folder contains files that are not part of an earlier report.
         StoreError: If the store cannot be read.
     """
-    shown = project.registry.current if version is None else project.registry.get(version)
+    methodology = project.registry.current if version is None else project.registry.get(version)
     with project.store.exclusive_section("report"):
-        return write_report(site_of(project, shown.version), folder or report_folder(project))
+        return write_report(site_of(project, methodology.version), folder or report_folder(project))
 
 
 def served_page(project: Project, path: str) -> bytes | None:
@@ -89,16 +89,16 @@ def asset_page(project: Project, name: str, file: str) -> tuple[str, str] | None
         return None
     partition = pl.DataFrame([dict(zip(by, key, strict=True))])
     rows = project.store.read(contract, partition, columns=page_columns(name))
-    drawn = drawn_page(name, rows, _first_rows(project, contract, rows), project.settings.interval)
-    return "|".join(key), "\n\n".join([drawn, *_further_sections(project, name, partition, rows)])
+    page = drawn_page(name, rows, _first_rows(project, contract, rows), project.settings.interval)
+    return "|".join(key), "\n\n".join([page, *_further_sections(project, name, partition, rows)])
 
 
 def _first_rows(project: Project, contract: Table, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the first of these rows with all columns of the table."""
     first = first_rows(contract, rows)
     key = [*contract.key]
-    known = [column for column in key if not first[column].null_count()]
-    full = project.store.read(contract, first.select(known).unique())
+    key_columns = [column for column in key if not first[column].null_count()]
+    full = project.store.read(contract, first.select(key_columns).unique())
     return first.select(key).join(full, on=key, nulls_equal=True, maintain_order="left").select(full.columns)
 
 
@@ -108,9 +108,9 @@ def _further_sections(
     """Yield the sections of a page that read other tables: conversations, errors, ratings and lineage."""
     read = project.store.read
     if name == "transcripts":
-        shown = shown_first(rows)
-        turns = read(table("turns"), first_turns(shown), columns=TURN_COLUMNS)
-        yield f"## Conversations\n\n{conversations_page(shown, turns)}"
+        first_conversations = shown_first(rows)
+        turns = read(table("turns"), first_turns(first_conversations), columns=TURN_COLUMNS)
+        yield f"## Conversations\n\n{conversations_page(first_conversations, turns)}"
     if name == "quality_summary":
         errors = top_errors(read(table("error_clusters"), partition), MOST_ERRORS)
         yield f"## Errors\n\n{clusters_page(errors) if errors.height else 'no failure was found'}"
@@ -128,7 +128,7 @@ def _lineage(project: Project, name: str, partition: pl.DataFrame, ratings: pl.D
     written_here = written_by_partition(project.store, {step: table(step) for step in above(name)})
     key = partition.row(0, named=True)
     of_key = pl.all_horizontal(pl.col(c).eq(v) | pl.col(c).is_null() for c, v in key.items())
-    judged = ratings.group_by("judge").agg(
+    judges = ratings.group_by("judge").agg(
         n_ratings=pl.len(),
         n_prompts=pl.col("prompt_hash").drop_nulls().n_unique(),
         prompt_hash=pl.col("prompt_hash").min(),
@@ -143,14 +143,14 @@ def _lineage(project: Project, name: str, partition: pl.DataFrame, ratings: pl.D
         "metrics, hash": project.metrics.hash,
         "judge models": ", ".join(sorted(models)) or "none",
     }
-    return lineage_page(name, written_here.filter(of_key), judged.sort("judge"), facts)
+    return lineage_page(name, written_here.filter(of_key), judges.sort("judge"), facts)
 
 
 def _runs(project: Project) -> dict[str, dict[str, str]]:
     """Return the id of the run that last computed the judgments, by agent and version."""
-    made = written_by_partition(project.store, {"turn_judgments": table("turn_judgments")})
+    writes = written_by_partition(project.store, {"turn_judgments": table("turn_judgments")})
     runs: dict[str, dict[str, str]] = {}
-    for agent, version, run in made.select("agent_id", "methodology_version", "last_run_id").iter_rows():
+    for agent, version, run in writes.select("agent_id", "methodology_version", "last_run_id").iter_rows():
         runs.setdefault(agent, {})[version] = run
     return runs
 
@@ -167,8 +167,8 @@ def _record(project: Project, conversation: dict[str, Any]) -> tuple[str | None,
     if reason := Bounds.of(project.home.sessions).refused_file(path):
         return None, f"{reason}."
     records = json_lines(path, path.name)
-    found = next((r for r in records if isinstance(r, Record) and r.number == number), None)
-    value = found.value if found else None
+    record = next((r for r in records if isinstance(r, Record) and r.number == number), None)
+    value = record.value if record else None
     if not isinstance(value, dict) or value.get("conversation_id") != conversation["conversation_id"]:
         return None, "The file has changed since it was ingested: this line now contains a different record."
     return json.dumps(value, ensure_ascii=False, indent=2), None
@@ -179,14 +179,14 @@ def report_folder(project: Project) -> Path:
     return project.home.data / "report"
 
 
-def site_of(project: Project, shown: str) -> Site:
+def site_of(project: Project, shown_version: str) -> Site:
     """Return the inputs of the report of this project."""
     versions = project.registry.versions
     return Site(
         read=reader(project),
         count=counter(project),
         methodologies=project.methodologies(versions),
-        shown=shown,
+        shown=shown_version,
         gates=project.store.read(table("gate_results")),
         written=written(project.store, TABLES),
         package_version=__version__,

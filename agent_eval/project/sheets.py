@@ -85,11 +85,11 @@ def rating_sheets(
 
 
 def _sheet(project: Project, parts: Sequence[Drawn], of_metric: Mapping[str, Metric], rater: str) -> Sheet:
-    shown = _conversations(project, {part.place[:2] for part in parts})
-    items = tuple(_item(part, of_metric, shown[part.place[:2]]["turns"]) for part in parts)
-    asked = {name: _metric(of_metric[name]) for name in sorted({item.metric for item in items})}
-    held = (items, asked, shown, rater)
-    return Sheet(rater, items, sheet_html(*held), sheet_csv(*held))
+    conversations = _conversations(project, {part.place[:2] for part in parts})
+    items = tuple(_item(part, of_metric, conversations[part.place[:2]]["turns"]) for part in parts)
+    metric_texts = {name: _metric(of_metric[name]) for name in sorted({item.metric for item in items})}
+    sheet_parts = (items, metric_texts, conversations, rater)
+    return Sheet(rater, items, sheet_html(*sheet_parts), sheet_csv(*sheet_parts))
 
 
 def _judged(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
@@ -108,18 +108,18 @@ def _candidates(
 ) -> list[Candidate]:
     """Return the parts that a judge answered, else those without an answer; parts that a person labelled are omitted."""
     place = ["agent_id", "conversation_id", "turn_index", "metric"]
-    known = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
-    people = known.filter(judge=HUMAN).select(place).unique()
-    known = known.join(people, on=place, how="anti", nulls_equal=True).filter(~only_checks_a_judge(place))
-    judges = [j for j in known["judge"].unique() if is_judge(j) or is_imported(j)]
+    pending = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
+    people = pending.filter(judge=HUMAN).select(place).unique()
+    pending = pending.join(people, on=place, how="anti", nulls_equal=True).filter(~only_checks_a_judge(place))
+    judges = [j for j in pending["judge"].unique() if is_judge(j) or is_imported(j)]
     is_scored = pl.col("status").cast(pl.String) == "scored"
-    answered = known.filter(is_scored & pl.col("judge").is_in(judges)).sort("is_effective", descending=True)
-    found = [_answered(key, of_part, of_metric[key[3]]) for key, of_part in _by_part(answered, place)]
-    if found:
-        return found
+    answered = pending.filter(is_scored & pl.col("judge").is_in(judges)).sort("is_effective", descending=True)
+    candidates = [_answered(key, of_part, of_metric[key[3]]) for key, of_part in _by_part(answered, place)]
+    if candidates:
+        return candidates
     reason = pl.col("unscored_reason").fill_null("")
     waits = pl.any_horizontal(reason.str.starts_with(start) for start in UNANSWERED)
-    waiting = known.filter(waits | (pl.col("status").cast(pl.String) == "unscored"))
+    waiting = pending.filter(waits | (pl.col("status").cast(pl.String) == "unscored"))
     return [Candidate(key, "", is_borderline=False) for key, _ in _by_part(waiting, place)]
 
 
@@ -187,7 +187,7 @@ def _conversations(
         sorted(places), schema={"agent_id": pl.String, "conversation_id": pl.String}, orient="row"
     )
     columns = ["agent_id", "conversation_id", "goal", "knowledge", "expected"]
-    held: dict[tuple[str, str], dict[str, Any]] = {}
+    by_place: dict[tuple[str, str], dict[str, Any]] = {}
     for agent, conversation, goal, knowledge, expected in project.store.read(
         table("conversations"), keys, columns=columns
     ).iter_rows():
@@ -196,10 +196,10 @@ def _conversations(
         ]
         truths = EXPECTED.validate_json(expected or "[]")
         answers = {t.turn_index: t.answer for t in truths if t.answer and t.turn_index is not None}
-        held[agent, conversation] = {"goal": goal, "knowledge": texts, "expected": answers, "turns": []}
+        by_place[agent, conversation] = {"goal": goal, "knowledge": texts, "expected": answers, "turns": []}
     turns = project.store.read(
         table("turns"), keys, columns=["agent_id", "conversation_id", "turn_index", "messages"]
     )
     for agent, conversation, index, messages in turns.sort("turn_index").iter_rows():
-        held[agent, conversation]["turns"].append((index, json.loads(messages)))
-    return held
+        by_place[agent, conversation]["turns"].append((index, json.loads(messages)))
+    return by_place

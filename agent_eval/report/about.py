@@ -13,16 +13,16 @@ JUDGED_BY = ("methodology_version", "judge", "judge_model", "status")
 def about_page(
     *,
     written: pl.DataFrame,
-    judged: pl.DataFrame,
+    judge_counts: pl.DataFrame,
     sessions: pl.DataFrame,
     import_errors: pl.DataFrame,
     agents: pl.DataFrame,
 ) -> dict[str, Any]:
     """Return the content of the page.
 
-    `judged` contains counts of judgments by the columns `JUDGED_BY`, with their first and last dates.
+    `judge_counts` contains counts of judgments by the columns `JUDGED_BY`, with their first and last dates.
     """
-    total = judged.group_by("methodology_version", "judge", "judge_model").agg(
+    total = judge_counts.group_by("methodology_version", "judge", "judge_model").agg(
         pl.col("n").sum(),
         pl.col("first").min(),
         pl.col("last").max(),

@@ -66,10 +66,10 @@ def mixed_ratings(row: dict[str, object]) -> str | None:
     judges = str(row.get("judge", "")).split(" + ")
     if not n or not by_people or by_people == n or not set(judges) - {"human", "rule"}:
         return None
-    said = f"{by_people} of {count_of(n, 'rating')} by people"
+    counts_text = f"{by_people} of {count_of(n, 'rating')} by people"
     if not isinstance(error, float):
-        return f"{said}; the judge's error on the rest is not known"
-    return f"{said}; the interval includes the judge's error on the rest (± {1.96 * error:.1f} points)"
+        return f"{counts_text}; the judge's error on the rest is not known"
+    return f"{counts_text}; the interval includes the judge's error on the rest (± {1.96 * error:.1f} points)"
 
 
 def calibration(row: dict[str, object]) -> str | None:
@@ -86,11 +86,11 @@ def calibration(row: dict[str, object]) -> str | None:
     shares = row.get("calibration_agreement")
     agreed = f"agreement {shares:.2f}, " if isinstance(shares, float) else ""
     limits = f"{row['calibration_kappa_low']:.2f} to {row['calibration_kappa_high']:.2f}"
-    said = f"{count_of(row['calibration_n'], 'label')}, {agreed}kappa {kappa:.2f} ({limits})"
+    agreement_text = f"{count_of(row['calibration_n'], 'label')}, {agreed}kappa {kappa:.2f} ({limits})"
     n = row["n_metrics_calibrated"]
     of = f", {row['calibration_metric']}" + (f", lowest of {count_of(n, 'metric')}" if n != 1 else "")
     checked = "judge checked against people" if standing == "calibrated" else STALE
-    return f"{checked}: {said}{of}"
+    return f"{checked}: {agreement_text}{of}"
 
 
 def uncalibrated(board: pl.DataFrame) -> str | None:
@@ -150,9 +150,9 @@ def outcomes(board: pl.DataFrame) -> list[str]:
     answers came from several models, sessions and runs that do not count, and intervals that take sessions as independent.
     """
     return [
-        f"{row['name'] or row['agent_id']}: {said}"
+        f"{row['name'] or row['agent_id']}: {outcome_text}"
         for row in board.iter_rows(named=True)
-        for said in (
+        for outcome_text in (
             _outcome(row) if shortfall(row) else None,
             _serial(row),
             _seen(row),
@@ -161,7 +161,7 @@ def outcomes(board: pl.DataFrame) -> list[str]:
             _earlier(row),
             _dropped(row),
         )
-        if said
+        if outcome_text
     ]
 
 
@@ -316,12 +316,12 @@ def versions_in(board: pl.DataFrame) -> list[str]:
 
 def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[str, str]:
     """Return, for each superseded version, a Markdown note that links to the page of the current version."""
-    known = list(methodologies)
-    current = next((m.version for m in known if m.status == "current"), None)
+    versions = list(methodologies)
+    current = next((m.version for m in versions if m.status == "current"), None)
     link = f" Current version: [{current}]({partition_page(asset, current)})." if current else ""
     return {
         m.version: f"Version {m.version} is superseded by {m.superseded_by}.{link}"
-        for m in known
+        for m in versions
         if m.superseded_by
     }
 
@@ -359,8 +359,8 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
         if (unknown_lines := outcomes(board))
         else ""
     )
-    shown = markdown_table(linked, links={"agent": "_composite", "report": "_report"})
-    return "\n\n".join(filter(None, [plot, shown, "\n".join(reasons), lacking]))
+    board_table = markdown_table(linked, links={"agent": "_composite", "report": "_report"})
+    return "\n\n".join(filter(None, [plot, board_table, "\n".join(reasons), lacking]))
 
 
 def _span(row: dict[str, Any]) -> IntervalBar:

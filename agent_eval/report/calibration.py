@@ -147,8 +147,8 @@ def confusion(text: str | None) -> Confusion | None:
 
 def _view(row: Mapping[str, Any]) -> CalibrationView:
     value, low, high = (None if end is None else end + 1 for end in kappa_of(row))
-    drawn = span(value, low, high, scale=2)  # kappas lie between −1 and 1
-    return CalibrationView(name_of(row), row, drawn, tuple(figures(row)), confusion(row["confusion"]))
+    kappa_span = span(value, low, high, scale=2)  # kappas lie between −1 and 1
+    return CalibrationView(name_of(row), row, kappa_span, tuple(figures(row)), confusion(row["confusion"]))
 
 
 def _order(answer: str | float) -> tuple[bool, bool, str | float]:

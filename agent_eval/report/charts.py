@@ -45,14 +45,14 @@ def radar(values: Sequence[tuple[str, str, float | None]]) -> Radar:
     """Return the radar chart of axes given as (name, title, rating from 1 to 5 or None)."""
     axes = tuple(_axis(i, len(values), *value) for i, value in enumerate(values))
     points = [axis.point for axis in axes]
-    known = [point for point in points if point is not None]
+    rated_points = [point for point in points if point is not None]
     pairs = zip(points, [*points[1:], *points[:1]], strict=True)
     return Radar(
         axes=axes,
         rings=tuple(
             _polygon([_at(i, len(values), RADIUS * r / 5) for i in range(len(values))]) for r in RATINGS
         ),
-        outline=_polygon(known) if len(known) == len(points) else None,
+        outline=_polygon(rated_points) if len(rated_points) == len(points) else None,
         lines=tuple((a, b) for a, b in pairs if a is not None and b is not None),
     )
 
@@ -169,9 +169,9 @@ def line(
             parts.append([])
         else:
             parts[-1].append(point)
-    known = tuple(point for point in points if point is not None)
-    return None if len(known) < 2 else ShareLine(
-        points=known,
+    points_with_share = tuple(point for point in points if point is not None)
+    return None if len(points_with_share) < 2 else ShareLine(
+        points=points_with_share,
         parts=tuple(_polygon([(p.x, p.y) for p in part]) for part in parts if len(part) > 1),
         marks=tuple((y(share / 100), f"{share}{unit}") for share in (0, 50, 100)),
         ends=(values[0][0], values[-1][0]),
@@ -276,7 +276,7 @@ def _labelled(points: Sequence[ScatterPoint]) -> tuple[ScatterPoint, ...]:
 
     A label moves up or down by at most three lines.
     """
-    taken: list[tuple[float, float, float]] = []  # left, right, y
+    label_places: list[tuple[float, float, float]] = []  # left, right, y
     labelled = []
     for point in points:
         name = point.name if len(point.name) <= _LONGEST_NAME else f"{point.name[: _LONGEST_NAME - 1]}…"
@@ -288,13 +288,13 @@ def _labelled(points: Sequence[ScatterPoint]) -> tuple[ScatterPoint, ...]:
             y
             for y in ys
             if 10 <= y <= Scatter.bottom
-            and not any(a < right and left < b and abs(y - other) < _LINE for a, b, other in taken)
+            and not any(a < right and left < b and abs(y - other) < _LINE for a, b, other in label_places)
         ]
         clear = [
             y for y in free if not any(left - 5 < p.x < right + 5 and abs(y - 5 - p.y) < 10 for p in points)
         ]
         if y := next(iter((*clear, *free)), None):
-            taken.append((left, right, y))
+            label_places.append((left, right, y))
             labelled.append(replace(point, label=(name, at, y)))
         else:
             labelled.append(point)

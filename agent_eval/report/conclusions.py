@@ -36,9 +36,9 @@ def leader(board: pl.DataFrame, logs: pl.DataFrame) -> str:
         .sort("len", descending=True, maintain_order=True)
     )
     with_leads = [
-        said
+        sentence
         for template in sizes["template"]
-        for said in leads(ranked.filter(pl.col("template") == template))
+        for sentence in leads(ranked.filter(pl.col("template") == template))
     ]
     if with_leads:
         more = f" {count_of(len(with_leads) - 1, 'more lead')} below." if len(with_leads) > 1 else ""
@@ -53,17 +53,17 @@ def leader(board: pl.DataFrame, logs: pl.DataFrame) -> str:
 
 def _success(logs: pl.DataFrame) -> str:
     """Return the success rates of the logs, highest first, or that none is known."""
-    known = logs.filter(pl.col("success_rate").is_not_null()).sort(
+    rated = logs.filter(pl.col("success_rate").is_not_null()).sort(
         "success_rate", descending=True, maintain_order=True
     )
-    if known.is_empty():
+    if rated.is_empty():
         return f"The success of {count_of(logs.height, 'agent')} is unknown: no judge model and no declared outcome decided it."
-    figures = [(row, headline(row, "success_rate")) for row in known.to_dicts()]
+    figures = [(row, headline(row, "success_rate")) for row in rated.to_dicts()]
     rates = [f"{_name(row)} {value_of(figure)} ({_interval(figure)})" for row, figure in figures]
-    lacking = f"; {logs.height - known.height} unknown" if known.height < logs.height else ""
+    lacking = f"; {logs.height - rated.height} unknown" if rated.height < logs.height else ""
     if len(rates) == 1:
-        return f"Success of {rates[0]}, {count_of(known['n_conversations'][0], 'conversation')}{lacking}."
-    a, b = known["agent_id"][0], known["agent_id"][1]
+        return f"Success of {rates[0]}, {count_of(rated['n_conversations'][0], 'conversation')}{lacking}."
+    a, b = rated["agent_id"][0], rated["agent_id"][1]
     return f"Success: {_listed(rates)}{lacking}; logs are not ranked (agent-eval compare {a} {b} tests the difference)."
 
 
@@ -127,15 +127,15 @@ def failing_tools(calls: pl.DataFrame) -> str:
     of_tool = calls.group_by("name").agg(pl.col("n", "n_errors", "n_unknown").sum())
     if of_tool.is_empty():
         return ""
-    counted = of_tool.with_columns(n_known=pl.col("n") - pl.col("n_unknown"))
-    failing = counted.filter(pl.col("n_errors") > 0).sort(
+    tool_counts = of_tool.with_columns(n_known=pl.col("n") - pl.col("n_unknown"))
+    failing = tool_counts.filter(pl.col("n_errors") > 0).sort(
         "n_errors", pl.col("n_errors") / pl.col("n_known"), "name", descending=[True, True, False]
     )
     tools = [
         f"{_cut(one_line(row['name']))} {row['n_errors']:,} of {row['n_known']:,}"
         for row in failing.to_dicts()
     ]
-    n_known, n_unknown = counted["n_known"].sum(), counted["n_unknown"].sum()
+    n_known, n_unknown = tool_counts["n_known"].sum(), tool_counts["n_unknown"].sum()
     failed = _listed(tools) if tools else f"none of {n_known:,}" if n_known else "unknown"
     silent = f"; of {n_unknown:,} no result says whether they failed" if n_unknown else ""
     return f"Failed tool calls: {failed}{silent}."
@@ -160,11 +160,11 @@ def first_days(read: Callable[..., pl.DataFrame], clusters: pl.DataFrame) -> pl.
 
 
 def with_first_day(
-    read: Callable[..., pl.DataFrame], shown: pl.DataFrame, clusters: pl.DataFrame
+    read: Callable[..., pl.DataFrame], cluster_rows: pl.DataFrame, clusters: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return rows of table error_clusters (`shown`) with `since_day` of the first one, over all its rows in `clusters`."""
-    of_first = clusters.join(shown.head(1), on="cluster_id", how="semi")
-    return shown.join(first_days(read, of_first), on="cluster_id", how="left", maintain_order="left")
+    """Return rows of table error_clusters (`cluster_rows`) with `since_day` of the first one, over all its rows in `clusters`."""
+    of_first = clusters.join(cluster_rows.head(1), on="cluster_id", how="semi")
+    return cluster_rows.join(first_days(read, of_first), on="cluster_id", how="left", maintain_order="left")
 
 
 def changes_since(rows: pl.DataFrame, since: str) -> str:
@@ -174,18 +174,18 @@ def changes_since(rows: pl.DataFrame, since: str) -> str:
         rows: Rows of table error_trends.
         since: The baseline, for display.
     """
-    known = rows.filter(pl.col("trend").is_not_null())
-    sure = known.filter(pl.col("is_significant").fill_null(value=False))
+    rows_with_trend = rows.filter(pl.col("trend").is_not_null())
+    sure = rows_with_trend.filter(pl.col("is_significant").fill_null(value=False))
     worse, better = (
         sure.filter(pl.col("trend").is_in(names)) for names in (["new", "regressed"], ["gone", "improved"])
     )
-    n_open = known.filter(trend="unknown").height
+    n_open = rows_with_trend.filter(trend="unknown").height
     parts = [
-        f"{worse.height} worse, {better.height} better, {known.height - sure.height - n_open} not distinguishable"
+        f"{worse.height} worse, {better.height} better, {rows_with_trend.height - sure.height - n_open} not distinguishable"
     ]
     parts += [f"{n_open} unknown, because one side was not judged for them"] if n_open else []
-    named = f" Worse: {_listed([_title(row) for row in worse.to_dicts()], most=3)}." if worse.height else ""
-    return f"Error clusters since {one_line(since)}: {', '.join(parts)}.{named}"
+    titles = f" Worse: {_listed([_title(row) for row in worse.to_dicts()], most=3)}." if worse.height else ""
+    return f"Error clusters since {one_line(since)}: {', '.join(parts)}.{titles}"
 
 
 def unknown(
@@ -193,7 +193,7 @@ def unknown(
 ) -> str:
     """Return what is failed, unknown or missing: gates, agents without a score, unscored judgments, rejected records."""
     parts = [gates_counts(gates)]
-    parts += [said] if (said := passing(gates)) else []
+    parts += [gates_sentence] if (gates_sentence := passing(gates)) else []
     without = [
         f"{_name(row)} ({row['status']})" for row in board.filter(pl.col("status").is_in(UNSCORED)).to_dicts()
     ]
@@ -276,27 +276,27 @@ def comparison(row: Mapping[str, Any], needed: int | None, width: float) -> str:
     points = " points" if is_share or width == 100 else ""
 
     def text(value: float, sign: str = "") -> str:
-        shown = 100 * value if is_share else value
-        return f"{shown:{sign if value else ''}.3g}".replace("-", "−")
+        scaled_value = 100 * value if is_share else value
+        return f"{scaled_value:{sign if value else ''}.3g}".replace("-", "−")
 
     unit = " %" if is_share else ""
     sides = [
         f"{one_line(row[agent])} {'–' if row[value] is None else text(row[value]) + unit}"
         for agent, value in (("agent_id", "value"), ("other_agent_id", "other_value"))
     ]
-    said = f"{row['quantity']}: {' against '.join(sides)}: {row['verdict']}"
+    verdict_text = f"{row['quantity']}: {' against '.join(sides)}: {row['verdict']}"
     if row["difference"] is not None:
         bounds = "" if row["low"] is None else f", {text(row['low'], '+')} to {text(row['high'], '+')}"
-        said += f" (difference {text(row['difference'], '+')}{points}{bounds})"
+        verdict_text += f" (difference {text(row['difference'], '+')}{points}{bounds})"
     if row["reason"]:
-        said += f"; {one_line(row['reason'])}"
+        verdict_text += f"; {one_line(row['reason'])}"
     is_told = (row["reason"] or "").startswith(OF_THIS_SIZE)
     tell = (
         f" About {count_of(needed, row['unit'].removesuffix('s'))} of each would tell."
         if needed and not is_told
         else ""
     )
-    return f"{said}.{tell}"
+    return f"{verdict_text}.{tell}"
 
 
 def successes(rows: pl.DataFrame) -> str:
@@ -304,15 +304,15 @@ def successes(rows: pl.DataFrame) -> str:
     if rows.is_empty():
         return "There is no summary yet. Next: agent-eval run"
     of_success = rows.filter(pl.col("quantity") == SUCCESS_RATE)
-    known = of_success.filter(pl.col("mean").is_not_null()).sort("mean", "agent_id", descending=[True, False])
-    without = sorted(set(rows["agent_id"]) - set(known["agent_id"]))
+    rated = of_success.filter(pl.col("mean").is_not_null()).sort("mean", "agent_id", descending=[True, False])
+    without = sorted(set(rows["agent_id"]) - set(rated["agent_id"]))
     costs = {
         row["agent_id"]: f"; {value_of(row)} each"
         for row in rows.filter(pl.col("quantity") == COST, pl.col("mean").is_not_null()).to_dicts()
     }
     rates = [
         f"{one_line(row['agent_id'])} {value_of(row)} ({_interval(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '')})"
-        for row in known.to_dicts()
+        for row in rated.to_dicts()
     ]
     if not rates:
         return (

@@ -39,12 +39,12 @@ def markdown_table(
     if frame.is_empty():
         return "no rows"
     links = links or {}
-    shown = [name for name in frame.columns if name not in links.values()]
-    head = "| " + " | ".join(escape(name) for name in shown) + " |"
-    rule = "|" + " --- |" * len(shown)
+    columns = [name for name in frame.columns if name not in links.values()]
+    head = "| " + " | ".join(escape(name) for name in columns) + " |"
+    rule = "|" + " --- |" * len(columns)
     rows = (
         "| "
-        + " | ".join(_linked(_cell(row[c], limit), row[links[c]] if c in links else None) for c in shown)
+        + " | ".join(_linked(_cell(row[c], limit), row[links[c]] if c in links else None) for c in columns)
         + " |"
         for row in frame.iter_rows(named=True)
     )

@@ -123,18 +123,18 @@ def answers_of(row: Mapping[str, Any]) -> str:
 
 def _counts(row: Mapping[str, Any]) -> str:
     if row["quantity"] in (COST, SUCCESS_RATE):
-        known, lacking = f"{row['n_scored']:,} known", f"{row['n_unscored']:,} unknown"
-        return f"{known}, {lacking}" if row["n_unscored"] else known
+        known_text, lacking = f"{row['n_scored']:,} known", f"{row['n_unscored']:,} unknown"
+        return f"{known_text}, {lacking}" if row["n_unscored"] else known_text
     if not row["n_scored"] and not row["n_unscored"]:
         return f"no judge asked ({row['n_unasked']:,})"
     if row["n_unasked"] and row.get("judges") == [RULE] and (decided := by_rule(row)):
         return decided
-    said = [f"{row['n_scored']:,}"]
+    count_texts = [f"{row['n_scored']:,}"]
     if row["n_unscored"]:
-        said.append(f"{row['n_unscored']:,} unscored ({100 * row['unscored_share']:.1f} %)")
+        count_texts.append(f"{row['n_unscored']:,} unscored ({100 * row['unscored_share']:.1f} %)")
     if row["n_unasked"]:
-        said.append(f"{row['n_unasked']:,} not asked")
-    return ", ".join(said)
+        count_texts.append(f"{row['n_unasked']:,} not asked")
+    return ", ".join(count_texts)
 
 
 def reading_order(row: Mapping[str, Any]) -> tuple[int, str]:

@@ -64,10 +64,10 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
 
     `largest` is the size that fills the width; by default, it is the size of the largest bar.
     """
-    drawn = rows[:MOST]
-    full = largest or max((sum(p.size for p in row.parts) for row in drawn), default=0) or 1
+    visible_rows = rows[:MOST]
+    full = largest or max((sum(p.size for p in row.parts) for row in visible_rows), default=0) or 1
     lines: list[str] = []
-    for i, row in enumerate(drawn):
+    for i, row in enumerate(visible_rows):
         y, x = _LINE * i + 8, float(_LEFT)
         lines.append(_label(row.label, y))
         for part in row.parts:
@@ -75,15 +75,15 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
             lines.append(f'<path d="M{x:.1f} {y}h{width:.1f}v16h-{width:.1f}z" fill="{part.colour}"/>')
             x += width
         lines.append(f'<text x="{x + 6:.0f}" y="{y + 13}">{_text(row.words)}</text>')
-    height = _LINE * len(drawn) + 12
+    height = _LINE * len(visible_rows) + 12
     places: dict[tuple[str, str], int] = {}  # rightmost position of each name, which orders the legend
-    for row in drawn:
+    for row in visible_rows:
         for i, part in enumerate(row.parts):
             places[part.name, part.colour] = max(i, places.get((part.name, part.colour), 0))
     if len(places) > 1:
         lines.append(_legend(sorted(places, key=places.__getitem__), height))
         height += _LINE
-    return _picture(title, lines, 720, height, left_out=len(rows) - len(drawn))
+    return _picture(title, lines, 720, height, left_out=len(rows) - len(visible_rows))
 
 
 def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str:
@@ -91,13 +91,13 @@ def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str
 
     A row without a value has only its label and text.
     """
-    drawn, bottom = rows[:MOST], _LINE * min(len(rows), MOST) + 8
+    visible_rows, bottom = rows[:MOST], _LINE * min(len(rows), MOST) + 8
     lines = [
         f'<path d="M{_LEFT + 90 * i} 4V{bottom}" stroke="#ddd"/>'
         f'<text x="{_LEFT + 90 * i}" y="{bottom + 14}" text-anchor="middle" fill="#666">{scale * i / 4:g}</text>'
         for i in range(5)
     ]
-    for i, row in enumerate(drawn):
+    for i, row in enumerate(visible_rows):
         y = _LINE * i + 16
         lines.append(_label(row.label, y - 8))
         if row.low is not None and row.high is not None:
@@ -107,12 +107,12 @@ def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str
             x = _LEFT + 360 * row.value / scale
             lines.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="{row.colour}"/>')
         lines.append(f'<text x="{_LEFT + 372}" y="{y + 5}">{_text(row.words)}</text>')
-    return _picture(title, lines, 720, bottom + 22, left_out=len(rows) - len(drawn))
+    return _picture(title, lines, 720, bottom + 22, left_out=len(rows) - len(visible_rows))
 
 
-def curves(title: str, drawn: Sequence[Curve]) -> str:
+def curves(title: str, curve_list: Sequence[Curve]) -> str:
     """Draw shares from 0 to 1 over a small whole number, such as pass^k over k; at most six curves."""
-    ends = [x for curve in drawn for x, _ in curve.points]
+    ends = [x for curve in curve_list for x, _ in curve.points]
     first, last = min(ends, default=0), max(ends, default=1)
 
     def at(x: int, y: float) -> tuple[float, float]:
@@ -128,36 +128,36 @@ def curves(title: str, drawn: Sequence[Curve]) -> str:
         f'<text x="{at(x, 0)[0]:.0f}" y="188" text-anchor="middle" fill="#666">k = {x}</text>'
         for x in range(first, last + 1, step)
     ]
-    for i, (curve, colour) in enumerate(zip(drawn, SERIES, strict=False)):
+    for i, (curve, colour) in enumerate(zip(curve_list, SERIES, strict=False)):
         points = [at(x, y) for x, y in curve.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
         lines.append(f'<text x="490" y="{28 + 20 * i}" fill="{colour}">{_text(curve.name)}</text>')
-    return _picture(title, lines, 720, 196, left_out=max(0, len(drawn) - len(SERIES)))
+    return _picture(title, lines, 720, 196, left_out=max(0, len(curve_list) - len(SERIES)))
 
 
 def radar(title: str, axes: Sequence[tuple[str, float | None]]) -> str:
     """Draw ratings from 1 to 5 as a radar chart; a missing rating leaves a gap in the outline."""
-    drawn = geometry([(name, name, value) for name, value in axes])
+    shape = geometry([(name, name, value) for name, value in axes])
     lines = ['<g transform="translate(190 124)" fill="none" stroke="#ddd">']
-    lines += [f'<polygon points="{ring}"/>' for ring in drawn.rings]
-    lines += [f'<path d="M0 0L{axis.end[0]} {axis.end[1]}"/>' for axis in drawn.axes]
+    lines += [f'<polygon points="{ring}"/>' for ring in shape.rings]
+    lines += [f'<path d="M0 0L{axis.end[0]} {axis.end[1]}"/>' for axis in shape.axes]
     lines.append(f'</g><g transform="translate(190 124)" stroke="{BLUE}">')
-    if drawn.outline is not None:
-        lines.append(f'<polygon points="{drawn.outline}" fill="{BLUE}" fill-opacity=".2"/>')
-    lines += [f'<path d="M{a[0]} {a[1]}L{b[0]} {b[1]}"/>' for a, b in drawn.lines]
+    if shape.outline is not None:
+        lines.append(f'<polygon points="{shape.outline}" fill="{BLUE}" fill-opacity=".2"/>')
+    lines += [f'<path d="M{a[0]} {a[1]}L{b[0]} {b[1]}"/>' for a, b in shape.lines]
     lines += [
         f'<circle cx="{axis.point[0]}" cy="{axis.point[1]}" r="3" fill="{BLUE}"/>'
-        for axis in drawn.axes
+        for axis in shape.axes
         if axis.point
     ]
     lines.append('</g><g transform="translate(190 124)">')
-    for i, axis in enumerate(drawn.axes):
+    for i, axis in enumerate(shape.axes):
         (x, y), name = axis.label, _text(axis.name)
-        shown = "missing" if axis.value is None else f"{axis.value:.2f}"
+        value_text = "missing" if axis.value is None else f"{axis.value:.2f}"
         lines.append(f'<text x="{x}" y="{y + 4:.1f}" text-anchor="{axis.anchor}">{name}</text>')
-        lines.append(f'<text x="220" y="{22 * i - 50}">{name} {shown}</text>')
+        lines.append(f'<text x="220" y="{22 * i - 50}">{name} {value_text}</text>')
     return _picture(title, [*lines, "</g>"], 720, 248)
 
 
@@ -171,13 +171,13 @@ def matrix(
         f'<text x="{_LEFT + 70 * j + 33}" y="18" text-anchor="middle">{_text(name, 9)}</text>'
         for j, name in enumerate(columns[:n_columns])
     ]
-    drawn = [
-        (_LEFT + 70 * j, 24 * i + 26, colour, said)
-        for i, j, colour, said in cells
+    boxes = [
+        (_LEFT + 70 * j, 24 * i + 26, colour, word)
+        for i, j, colour, word in cells
         if i < n_rows and j < n_columns
     ]
-    lines += [f'<path d="M{x} {y}h66v20h-66z" fill="{colour}"/>' for x, y, colour, _ in drawn]
-    words = [f'<text x="{x + 33}" y="{y + 14}">{_text(said, 8)}</text>' for x, y, _, said in drawn]
+    lines += [f'<path d="M{x} {y}h66v20h-66z" fill="{colour}"/>' for x, y, colour, _ in boxes]
+    words = [f'<text x="{x + 33}" y="{y + 14}">{_text(word, 8)}</text>' for x, y, _, word in boxes]
     lines.append(f'<g text-anchor="middle" fill="#fff">{"".join(words)}</g>')
     return _picture(title, lines, 740, 24 * n_rows + 34, left_out=len(rows) - n_rows)
 

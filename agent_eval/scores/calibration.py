@@ -102,8 +102,8 @@ def judge_calibration(
     for name, group in _pairs(annotated, None, ANNOTATIONS) if annotated is not None else ():
         if name[2] not in (HUMAN, ANNOTATIONS):
             n = {"n": group.height, "n_conversations": group.n_unique(["agent_id", "conversation_id"])}
-            found = {"reference": ANNOTATIONS, "n_raters": 0, "is_stale": False, **n, **_of_steps(group)}
-            rows.append(dict(zip(key, name, strict=True)) | found)
+            figures = {"reference": ANNOTATIONS, "n_raters": 0, "is_stale": False, **n, **_of_steps(group)}
+            rows.append(dict(zip(key, name, strict=True)) | figures)
     return _TABLE.conform(_TABLE.frame(rows))
 
 
@@ -116,17 +116,17 @@ def judge_accuracies(
     values, without people and judges of other tools. Only labels that sheets drew count, because people choose others
     after they have seen the judge's answer. The arguments are those of `judge_calibration`.
     """
-    found: dict[tuple[str, str, str, str | None], Accuracy | str] = {}
+    by_judge: dict[tuple[str, str, str, str | None], Accuracy | str] = {}
     for (version, metric, judge, rubric), pairs in _pairs(judgments, sampling):
         _, kind, is_stale = _compared(pairs)
         if judge == HUMAN or is_imported(judge) or kind not in ("label", "binary"):
             continue
-        drawn = pairs.drop_nulls("weight").partition_by("agent_id", maintain_order=True)
-        of_agents = [accuracy(*_two_values(_compared(labels)[0], kind)) for labels in drawn]
-        known = accuracy_for_others([one for one in of_agents if one is not None])
+        labels_by_agent = pairs.drop_nulls("weight").partition_by("agent_id", maintain_order=True)
+        of_agents = [accuracy(*_two_values(_compared(labels)[0], kind)) for labels in labels_by_agent]
+        pooled = accuracy_for_others([one for one in of_agents if one is not None])
         reason = _STALE if is_stale else _FEW
-        found[version, metric, judge, rubric] = reason if is_stale or known is None else known
-    return found
+        by_judge[version, metric, judge, rubric] = reason if is_stale or pooled is None else pooled
+    return by_judge
 
 
 def _pairs(
@@ -154,30 +154,30 @@ def compared_with_people() -> pl.Expr:
     return pl.col("reference").cast(pl.String).fill_null(PEOPLE) == PEOPLE
 
 
-def with_earlier(found: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFrame:
+def with_earlier(current_rows: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFrame:
     """Return the current rows and, marked as stale, earlier rows of labelled metrics for which no judge has a new row.
 
     After a rubric, prompt or model changes, the earlier figures remain visible until a judge has answered the labelled
     parts again. Rows of other tools' judges and of people are not kept.
 
     Args:
-        found: The newly computed table judge_calibration.
+        current_rows: The newly computed table judge_calibration.
         earlier: The stored table judge_calibration.
         judgments: As for `judge_calibration`.
     """
     key = ["methodology_version", "metric"]
     is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & ~is_imported_judge()
-    found_of_people = found.filter(is_judge, compared_with_people())
-    kept = earlier.filter(is_judge, compared_with_people()).join(
+    found_of_people = current_rows.filter(is_judge, compared_with_people())
+    earlier_rows = earlier.filter(is_judge, compared_with_people()).join(
         judgments.filter(judge=HUMAN), on=key, how="semi"
     )
-    kept = kept.join(found_of_people, on=key, how="anti")
-    return _TABLE.conform(pl.concat([found, kept.with_columns(is_stale=pl.lit(value=True))]))
+    earlier_rows = earlier_rows.join(found_of_people, on=key, how="anti")
+    return _TABLE.conform(pl.concat([current_rows, earlier_rows.with_columns(is_stale=pl.lit(value=True))]))
 
 
 def _last(sampling: pl.DataFrame | None) -> pl.DataFrame:
-    known = SAMPLING.to_frame() if sampling is None else sampling.select(list(SAMPLING))
-    return known.unique([*_PART, "rater"], keep="last", maintain_order=True)
+    sampling_rows = SAMPLING.to_frame() if sampling is None else sampling.select(list(SAMPLING))
+    return sampling_rows.unique([*_PART, "rater"], keep="last", maintain_order=True)
 
 
 def _compared(pairs: pl.DataFrame) -> tuple[Pairs, Kind, bool]:
@@ -197,7 +197,7 @@ def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
     rows = pairs.to_dicts()
     both, kind, is_stale = _compared(pairs)
     judge, human, clusters, weights = both.judge, both.human, [*both.clusters], both.weights
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "is_stale": is_stale,
         "n_weighted": pairs["weight"].count(),
         "n": len(rows),
@@ -212,20 +212,20 @@ def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
         cells = agreement.confusion(both)
         if len(cells) <= _MOST_CELLS:
             counts = [{"judge": j, "human": h, "n": n} for (j, h), (n, _) in sorted(cells.items(), key=str)]
-            found["confusion"] = json.dumps(counts, ensure_ascii=False)
+            figures["confusion"] = json.dumps(counts, ensure_ascii=False)
     if kind != "label":
         estimates |= {"mean_bias": agreement.mean_bias(both)}
     if kind in ("rating", "value"):
         estimates |= {"weighted_kappa": agreement.quadratic_kappa(both)}
-    found |= _of_steps(pairs)
+    figures |= _of_steps(pairs)
     if kind == "binary" or (kind == "label" and may_be_failure(rows[0]["metric"])):
         estimates |= _of_two_values(both, kind)
-        found["positive"] = FAILURE if kind == "label" else "1"
-    if kind != "label" and (known := pairs["reply_length"].is_not_null()).all() and known.len():
+        figures["positive"] = FAILURE if kind == "label" else "1"
+    if kind != "label" and (has_length := pairs["reply_length"].is_not_null()).all() and has_length.len():
         lengths = pairs["reply_length"].cast(pl.Float64).to_list()
         for name, side in (("length_correlation", judge), ("length_correlation_human", human)):
             estimates[name] = agreement.rank_correlation(Pairs(side, lengths, clusters, weights, both.strata))
-    return found | _columns(estimates)
+    return figures | _columns(estimates)
 
 
 def _columns(estimates: Mapping[str, IntervalEstimate]) -> dict[str, float | None]:

@@ -70,17 +70,17 @@ def _label_counts(row: Mapping[str, Any], parts: pl.DataFrame) -> dict[str, int 
     """Return, of each agent, the labels that sheets drew, and the parts that people decided without a draw or only a judge."""
     is_drawn = pl.all_horizontal(pl.col("human", "weight").is_not_null())
     is_own = pl.col("weight").is_null() & (pl.col("judge") == HUMAN)
-    counted = {"labels_drawn": is_drawn, "labels_own": is_own, "unchecked": pl.col("human").is_null()}
+    is_of_kind = {"labels_drawn": is_drawn, "labels_own": is_own, "unchecked": pl.col("human").is_null()}
     of_agent = {
         side: parts.filter(agent_id=row[f"{side}agent_id"]).select(
-            n.sum().alias(name) for name, n in counted.items()
+            n.sum().alias(name) for name, n in is_of_kind.items()
         )
         for side in _SIDES
     }
     return {
         f"{side}n_{name}": of[name][0] if parts.height and (of[name][0] or name == "unchecked") else None
         for side, of in of_agent.items()
-        for name in counted
+        for name in is_of_kind
     }
 
 
@@ -151,10 +151,10 @@ def _in_cases(row: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     compared: dict[str, Any] = {}
     for side in _SIDES:
-        known = row[f"{side}n_known"] / row[f"{side}n_planned"]
+        share = row[f"{side}n_known"] / row[f"{side}n_planned"]
         doubted = (row[f"{side}n_unexplained_errors"] or 0) / row[f"{side}n_planned"]
-        compared[f"{side}value_worst"] = row[f"{side}value"] * known
-        compared[f"{side}value_best"] = min(row[f"{side}value"] * known + 1 - known + doubted, 1.0)
+        compared[f"{side}value_worst"] = row[f"{side}value"] * share
+        compared[f"{side}value_best"] = min(row[f"{side}value"] * share + 1 - share + doubted, 1.0)
     compared["difference_worst"] = compared["value_worst"] - compared["other_value_best"]
     compared["difference_best"] = compared["value_best"] - compared["other_value_worst"]
     if row.get("cases"):

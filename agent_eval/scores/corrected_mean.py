@@ -50,32 +50,32 @@ def corrected_mean(sample: DoubleSample, bounds: tuple[float, float], step: floa
     low, high = bounds
     if step >= high - low and set(((answers - low) / (high - low)).tolist()) <= {0.0, 1.0}:
         return double_sampled_rate(sample)
-    shares, drawn, decided = sample.shares, sample.is_drawn, sample.is_decided
+    shares, is_drawn, decided = sample.shares, sample.is_drawn, sample.is_decided
     of_judge = float(shares[~decided].sum())
-    is_census = bool((drawn | decided).all())
-    weights = shares[drawn] * (1.0 if is_census else sample.weights[drawn])
+    is_census = bool((is_drawn | decided).all())
+    weights = shares[is_drawn] * (1.0 if is_census else sample.weights[is_drawn])
     weights = weights / weights.sum()
-    asked, said = sample.judge[drawn], sample.human[drawn]
-    centre, mean = float(weights @ asked), float(weights @ said)
-    variance = float(weights @ (asked - centre) ** 2)
+    judge, people = sample.judge[is_drawn], sample.human[is_drawn]
+    centre, mean = float(weights @ judge), float(weights @ people)
+    variance = float(weights @ (judge - centre) ** 2)
     has_slope = variance > _LEAST_VARIANCE and not is_census
-    slope = float(weights @ ((asked - centre) * (said - mean))) / variance if has_slope else 0.0
+    slope = float(weights @ ((judge - centre) * (people - mean))) / variance if has_slope else 0.0
     predicted = np.where(decided, sample.human, mean + slope * (sample.judge - centre))
-    distance = (asked - centre) / variance if has_slope else np.zeros(len(asked))
+    distance = (judge - centre) / variance if has_slope else np.zeros(len(judge))
     beyond = float(shares[~decided] @ sample.judge[~decided]) / of_judge - centre
     influence = weights * (1 + beyond * distance) * of_judge
-    leverage = np.minimum(weights * (1 + distance * (asked - centre)), _MOST_LEVERAGE)
+    leverage = np.minimum(weights * (1 + distance * (judge - centre)), _MOST_LEVERAGE)
     value = min(max(float(shares @ predicted), low), high)
     second = np.zeros(len(shares))
-    second[drawn] = influence * (said - predicted[drawn]) / np.sqrt(1 - leverage)
-    predicted = np.where(drawn, sample.human, predicted) if is_census else predicted
+    second[is_drawn] = influence * (people - predicted[is_drawn]) / np.sqrt(1 - leverage)
+    predicted = np.where(is_drawn, sample.human, predicted) if is_census else predicted
     first = shares * (predicted - value)
     alone = shares * (np.where(decided, sample.human, mean) - value)
-    alone[drawn] += of_judge * weights * (said - mean) / np.sqrt(1 - np.minimum(weights, _MOST_LEVERAGE))
+    alone[is_drawn] += of_judge * weights * (people - mean) / np.sqrt(1 - np.minimum(weights, _MOST_LEVERAGE))
     if is_census:
         second = np.zeros(len(shares))
     label_shares = np.zeros(len(shares))
-    label_shares[drawn] = weights
+    label_shares[is_drawn] = weights
     sums = cluster_sums(np.stack([first + second, shares, label_shares], axis=1), sample.clusters)[:, 0]
     together, of_shares, of_labels = (sums**2).sum(axis=0).tolist()
     surplus = together - float(((first + second) ** 2).sum())

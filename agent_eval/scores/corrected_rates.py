@@ -45,25 +45,25 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
         accuracies: Sensitivity and specificity of each judge on other agents, or the reason why they are unknown.
     """
     rows: list[dict[str, Any]] = []
-    for key, found in answers.group_by(_QUANTITY, maintain_order=True):
+    for key, quantity_answers in answers.group_by(_QUANTITY, maintain_order=True):
         row: dict[str, Any] = dict(zip(_QUANTITY, key, strict=True))
-        judges = found.select("methodology_version", "metric", "judge", "rubric_hash").unique()
+        judges = quantity_answers.select("methodology_version", "metric", "judge", "rubric_hash").unique()
         if judges.height > 1:
             names = ", ".join(sorted(set(judges["judge"])))
             rows.append(row | {REFUSED: f"its answers are by several judges or rubrics ({names})"})
             continue
-        judged: JudgedMetric = judges.row(0)
-        units = found.group_by("cluster", "unit", maintain_order=True).agg(pl.col("value").mean())
+        judged_metric: JudgedMetric = judges.row(0)
+        units = quantity_answers.group_by("cluster", "unit", maintain_order=True).agg(pl.col("value").mean())
         mean = clustered_mean(units["value"].to_list(), units["cluster"].to_list())
-        known = accuracies.get(judged, "people labelled nothing of it")
-        row |= {"judge": judged[2], "judge_rate": units["value"].mean()}
+        judge_accuracy = accuracies.get(judged_metric, "people labelled nothing of it")
+        row |= {"judge": judged_metric[2], "judge_rate": units["value"].mean()}
         if mean is None or mean.n_clusters < FEWEST_CLUSTERS:
             few = f"the rate rests on fewer than {FEWEST_CLUSTERS} sessions, or tasks or conversations of a single one"
             rows.append(row | {REFUSED: few})
-        elif isinstance(known, str):
-            rows.append(row | {REFUSED: known})
+        elif isinstance(judge_accuracy, str):
+            rows.append(row | {REFUSED: judge_accuracy})
         else:
-            corrected = corrected_rate(min(max(mean.mean, 0.0), 1.0), mean.error**2, known)
+            corrected = corrected_rate(min(max(mean.mean, 0.0), 1.0), mean.error**2, judge_accuracy)
             *cells, refused, _ = corrected
             by = None if refused else ACCURACY
             rows.append(row | dict(zip(CORRECTED, cells, strict=True)) | {REFUSED: refused, BY: by})

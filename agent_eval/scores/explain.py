@@ -146,9 +146,9 @@ def explain_turn(
     """
     pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
     rows = _of(transcripts, pair)
-    known = set(rows["conversation_id"])
-    name, index = (reference, "") if reference in known else reference.rpartition("#")[::2]
-    if name not in known or (index and not index.isdecimal()):
+    conversation_ids = set(rows["conversation_id"])
+    name, index = (reference, "") if reference in conversation_ids else reference.rpartition("#")[::2]
+    if name not in conversation_ids or (index and not index.isdecimal()):
         raise UnknownTurnError(pair, reference)
     page = _Page(
         pair, methodology, None, ratings=pl.DataFrame(), transcripts=rows,
@@ -186,8 +186,8 @@ def shortened(root: Node, most_lines: int) -> Node:
 
     A line in each shortened node gives the number of omitted ratings, conversations or turns.
     """
-    for kept in _STEPS:
-        tree = _kept(root, kept)
+    for step in _STEPS:
+        tree = _kept(root, step)
         if _n_lines(tree) <= most_lines:
             return tree
     return tree
@@ -344,14 +344,14 @@ class _Page:
         rows = self.transcripts.filter(pl.col("slot").is_null(), pl.col("tests").list.len() == 0)
         if rows.is_empty():
             return
-        counted = self.turn_judgments.filter("is_effective", pl.col("status") == "scored")
-        means = counted.group_by("conversation_id").agg(mean=pl.col("rating_1to5").mean())
+        scored_turns = self.turn_judgments.filter("is_effective", pl.col("status") == "scored")
+        means = scored_turns.group_by("conversation_id").agg(mean=pl.col("rating_1to5").mean())
         order = rows.join(means, on="conversation_id", how="left").sort(
             "mean", "conversation_id", nulls_last=True
         )
-        shown = tuple(self.conversation(row) for row in order.head(LOWEST).to_dicts())
+        children = tuple(self.conversation(row) for row in order.head(LOWEST).to_dicts())
         which = "" if rows.height <= LOWEST else f"; the {LOWEST} whose turns are rated lowest"
-        yield Node(f"{rows.height} without a slot, no part of the composite{which}", children=shown)
+        yield Node(f"{rows.height} without a slot, no part of the composite{which}", children=children)
 
     def _part(
         self, name: str, part: RatedTarget, anchors: Anchors | None, dimension: Dimension | None
@@ -411,28 +411,28 @@ class _Page:
         If `marks_messages` is true, each turn has the messages that its failures cite, with the quotes marked.
         """
         same = pl.col("conversation_id") == row["conversation_id"]
-        judged = self.conversation_judgments.filter(same, "is_effective").sort("metric").to_dicts()
+        conversation_rows = self.conversation_judgments.filter(same, "is_effective").sort("metric").to_dicts()
         turns = self.turns.filter(same).sort("turn_index").to_dicts()
         words = self.turn_judgments.filter(same, "is_effective").sort("turn_index", "metric").to_dicts()
         slot = f", {row['slot']}" if row["slot"] else ""
         none = () if turns else ("no turns: the run produced no message",)
-        said = [m for turn in turns for m in json.loads(str(turn["messages"]))] if marks_messages else []
+        spoken = [m for turn in turns for m in json.loads(str(turn["messages"]))] if marks_messages else []
         return Node(
             f"conversation {row['conversation_id']}{slot}",
-            (*none, *_judgments(judged)),
-            tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]], said) for t in turns),
+            (*none, *_judgments(conversation_rows)),
+            tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]], spoken) for t in turns),
         )
 
 
 def _turn(turn: Row, judgments: Sequence[Row], messages: Sequence[Row]) -> Node:
-    said = (f"user: {turn['user_message'] or '(none)'}", f"agent: {turn['agent_message'] or '(no text)'}")
+    lines = (f"user: {turn['user_message'] or '(none)'}", f"agent: {turn['agent_message'] or '(no text)'}")
     calls = (f"tool calls: {turn['n_tool_calls']}",) if turn["n_tool_calls"] else ()
     failed = [row for row in judgments if row["label"] not in (None, NO_FAILURE)]
     cited = {
         (row["message_index"], row["evidence"]): row for row in failed if row["message_index"] is not None
     }
     children = tuple(_cited(row, messages) for row in cited.values()) if messages else ()
-    return Node(f"turn {turn['turn_index']}", (*said, *calls, *_judgments(judgments)), children)
+    return Node(f"turn {turn['turn_index']}", (*lines, *calls, *_judgments(judgments)), children)
 
 
 def _cited(row: Row, messages: Sequence[Row]) -> Node:
@@ -476,8 +476,8 @@ def _value(row: Row) -> str:
     if row["status"] != "scored":
         return f"{row['metric']} {row['status']}"
     value = next((v for v in (row["rating_1to5"], row["label"], row["value"]) if v is not None), None)
-    shown = f"{value:g}" if isinstance(value, float) else value
-    return " + ".join([f"{directed(str(row['metric']))} {shown}", *_texts(row["further_labels"])])
+    answer_text = f"{value:g}" if isinstance(value, float) else value
+    return " + ".join([f"{directed(str(row['metric']))} {answer_text}", *_texts(row["further_labels"])])
 
 
 def _words(row: Row) -> str:
@@ -516,9 +516,9 @@ def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:
 def _session_mean(ratings: list[object]) -> str:
     if len(ratings) == 1:
         return "?" if ratings[0] is None else str(ratings[0])
-    known = [Fraction(r) for r in ratings if isinstance(r, int)]
+    scored = [Fraction(r) for r in ratings if isinstance(r, int)]
     terms = " + ".join("?" if r is None else str(r) for r in ratings)
-    result = f" = {in_words(mean(known))}" if len(known) == len(ratings) else ""
+    result = f" = {in_words(mean(scored))}" if len(scored) == len(ratings) else ""
     return f"({terms}) / {len(ratings)}{result}"
 
 

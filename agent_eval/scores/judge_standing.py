@@ -28,7 +28,7 @@ SCHEMA = pl.Schema(
 Row = Mapping[str, Any]
 
 
-def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataFrame:
+def judge_standings(judgments: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataFrame:
     """Return the calibration status of each judge, with one row per version, agent, metric and judge.
 
     `standing` is 'calibrated' if judge_calibration has a row for the judge and rubric that is not stale and has an
@@ -38,7 +38,7 @@ def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataF
     include people, rules or judges of other tools.
 
     Args:
-        judged: methodology_version, agent_id, metric, judge and rubric_hash of the effective answers.
+        judgments: methodology_version, agent_id, metric, judge and rubric_hash of the effective answers.
         calibration: Table judge_calibration.
     """
     of_metric: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -46,11 +46,11 @@ def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataF
     for row in _with_kappa(of_people).iter_rows(named=True):
         if is_judge(row["judge"]):
             of_metric[row["methodology_version"], row["metric"]].append(row)
-    wanted = [*_PAIR, "metric", "judge", "rubric_hash"]
+    judge_key = [*_PAIR, "metric", "judge", "rubric_hash"]
     rows = [
-        {name: row[name] for name in wanted[:-1]}
+        {name: row[name] for name in judge_key[:-1]}
         | _standing(row, of_metric.get((row["methodology_version"], row["metric"]), ()))
-        for row in judged.select(wanted).unique().sort(wanted).iter_rows(named=True)
+        for row in judgments.select(judge_key).unique().sort(judge_key).iter_rows(named=True)
         if is_judge(row["judge"])
     ]
     return pl.DataFrame(rows, schema=SCHEMA)
@@ -70,29 +70,31 @@ def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     for (version, agent), of_pair in standings.group_by(_PAIR, maintain_order=True):
-        found = of_pair.to_dicts()
-        standing = next(s for s in (_CALIBRATED, _STALE, _NOT) if any(r["standing"] == s for r in found))
-        of_standing = [row for row in found if row["standing"] == standing]
-        shown = (
+        rows_of_pair = of_pair.to_dicts()
+        standing = next(
+            s for s in (_CALIBRATED, _STALE, _NOT) if any(r["standing"] == s for r in rows_of_pair)
+        )
+        of_standing = [row for row in rows_of_pair if row["standing"] == standing]
+        decisive_row = (
             max(of_standing, key=lambda row: row["n"] or 0)
             if standing == _NOT
             else min(of_standing, key=lambda row: row["kappa_low"])
         )
-        with_labels = shown["n"] is not None
+        with_labels = decisive_row["n"] is not None
         rows.append(
             {
                 "methodology_version": version,
                 "agent_id": agent,
                 "calibration": standing,
-                "calibration_metric": shown["metric"] if with_labels else None,
-                "calibration_judge": shown["compared_judge"],
-                "calibration_n": shown["n"],
-                "calibration_agreement": shown["raw_agreement"],
-                **{f"calibration_{name}": shown[name] for name in _KAPPA},
+                "calibration_metric": decisive_row["metric"] if with_labels else None,
+                "calibration_judge": decisive_row["compared_judge"],
+                "calibration_n": decisive_row["n"],
+                "calibration_agreement": decisive_row["raw_agreement"],
+                **{f"calibration_{name}": decisive_row[name] for name in _KAPPA},
                 "n_metrics_calibrated": len(
                     {row["metric"] for row in of_standing if row["standing"] != _NOT}
                 ),
-                "n_metrics_judged": len({row["metric"] for row in found}),
+                "n_metrics_judged": len({row["metric"] for row in rows_of_pair}),
             }
         )
     types = {name: column.dtype for name, column in DECLARED["calibrated"].columns.items()}
@@ -108,14 +110,14 @@ def _with_kappa(calibration: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _standing(asked: Row, rows: Sequence[Row]) -> dict[str, Any]:
-    same = [r for r in rows if r["judge"] == asked["judge"] and r["rubric_hash"] == asked["rubric_hash"]]
+def _standing(judge: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    same = [r for r in rows if r["judge"] == judge["judge"] and r["rubric_hash"] == judge["rubric_hash"]]
     current = next((row for row in same if not row["is_stale"]), None)
     if current is not None and current["kappa_low"] is not None:
         return _figures(_CALIBRATED, current)
     earlier = [row for row in rows if row is not current and row["kappa_low"] is not None]
     if current is None and earlier:
-        return _figures(_STALE, max(earlier, key=lambda row: (row["judge"] == asked["judge"], row["n"])))
+        return _figures(_STALE, max(earlier, key=lambda row: (row["judge"] == judge["judge"], row["n"])))
     return _figures(_NOT, current)
 
 

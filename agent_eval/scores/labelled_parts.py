@@ -63,16 +63,16 @@ def labels_said(
         has_unchecked: Whether any part of the value is the answer of a judge without a label.
         judge_alone: The value of the judge alone, if it is not shown elsewhere.
     """
-    said = []
+    sentences = []
     if n_drawn and is_corrected:
         alone = f", judge alone {judge_alone}" if judge_alone else ""
-        said = [f"corrected by {count_of(n_drawn, 'label')} of people{alone}"]
+        sentences = [f"corrected by {count_of(n_drawn, 'label')} of people{alone}"]
     elif n_drawn:
-        said = [f"{count_of(n_drawn, 'drawn label')} of people, too few to correct the judge"]
+        sentences = [f"{count_of(n_drawn, 'drawn label')} of people, too few to correct the judge"]
     if n_own:
         rest = ", the rest not checked" if has_unchecked and not is_corrected else ""
-        said.append(f"{count_of(n_own, 'part')} decided by people{rest}")
-    return "; ".join(said)
+        sentences.append(f"{count_of(n_own, 'part')} decided by people{rest}")
+    return "; ".join(sentences)
 
 
 def labelled_metrics(*judgments: pl.DataFrame) -> list[str]:
@@ -195,13 +195,13 @@ def placed_parts(parts: pl.DataFrame, outcomes: pl.DataFrame, metrics: pl.DataFr
         metrics: From `known_metrics`.
     """
     family = [name for name in ("task_family",) if name in outcomes.columns]
-    known = outcomes.drop_nulls("is_correct").select(TRIAL)
+    outcomes_with_result = outcomes.drop_nulls("is_correct").select(TRIAL)
     is_open = metrics.select(*TRIAL, "quantity", "is_open")
     is_rate = pl.col("quantity").str.starts_with(FAILURE_RATE)
     of_metrics = parts.filter(~is_rate).join(is_open, on=[*TRIAL, "quantity"], how="inner")
     of_metrics = of_metrics.filter(~(pl.col("is_open") & (pl.col("judge") == RULE)))
     is_goal = pl.col("quantity") == GOAL_METRIC
-    goals = of_metrics.filter(is_goal).join(known, on=list(TRIAL), how="anti")
+    goals = of_metrics.filter(is_goal).join(outcomes_with_result, on=list(TRIAL), how="anti")
     every = [of_metrics.filter(~is_goal), goals, parts.filter(is_rate), success_parts(outcomes, parts)]
     return pl.concat([rows.select(list(PARTS)) for rows in every]).join(
         outcomes.select(
@@ -298,8 +298,8 @@ def corrected(
 
 def _without_people(parts: pl.DataFrame) -> float | None:
     """Return the mean of the answers without people's labels, over the parts that have one."""
-    judged = parts.drop_nulls("judged")
-    if judged.is_empty():
+    parts_with_answer = parts.drop_nulls("judged")
+    if parts_with_answer.is_empty():
         return None
-    shares = judged["share"].to_numpy()
-    return round(float(shares @ judged["judged"].to_numpy() / shares.sum()), _DIGITS)
+    shares = parts_with_answer["share"].to_numpy()
+    return round(float(shares @ parts_with_answer["judged"].to_numpy() / shares.sum()), _DIGITS)

@@ -21,15 +21,15 @@ def worst_answers(judgments: pl.DataFrame, labels: Sequence[str], n: int) -> pl.
         labels: The labels to show, most severe first; empty for ratings and values, whose lowest answers are the worst.
         n: The maximum number of answers.
     """
-    known = judgments.filter("is_effective", pl.col("status") == "scored")
-    place = [name for name in ("conversation_id", "turn_index") if name in known.columns]
+    scored_answers = judgments.filter("is_effective", pl.col("status") == "scored")
+    place = [name for name in ("conversation_id", "turn_index") if name in scored_answers.columns]
     if labels:
         order = pl.col("label").replace_strict(
             {label: i for i, label in enumerate(labels)}, default=None, return_dtype=pl.Int64
         )
-        return known.filter(order.is_not_null()).sort(order, *place).head(n)
+        return scored_answers.filter(order.is_not_null()).sort(order, *place).head(n)
     value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
-    return known.filter(value.is_not_null()).sort(value, *place).head(n)
+    return scored_answers.filter(value.is_not_null()).sort(value, *place).head(n)
 
 
 def explained(
@@ -51,19 +51,19 @@ def explained(
         turns: Rows of table turns, including those of the answers.
         is_whole: Show messages in full rather than only their first 400 characters.
     """
-    said = {(row["conversation_id"], row["turn_index"]): row for row in turns.to_dicts()}
+    turn_of_place = {(row["conversation_id"], row["turn_index"]): row for row in turns.to_dicts()}
     children = []
     for row in worst.to_dicts():
-        turn = said.get((row["conversation_id"], row.get("turn_index")))
+        turn = turn_of_place.get((row["conversation_id"], row.get("turn_index")))
         value = next(row[name] for name in _ANSWER if row[name] is not None)
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        answer_text = f"{value:g}" if isinstance(value, float) else str(value)
         at = (
             row["conversation_id"]
             if row.get("turn_index") is None
             else f"{row['conversation_id']}#{row['turn_index']}"
         )
         children.append(
-            Node(f"{shown} in {at} by {row['judge']}", tuple(_lines(row, turn, is_whole=is_whole)))
+            Node(f"{answer_text} in {at} by {row['judge']}", tuple(_lines(row, turn, is_whole=is_whole)))
         )
     title = f"{pair.agent_id} under {pair.methodology_version}: {directed(metric)}, {worst.height} worst of {count_of(n_answers, 'answer')}"
     return Node(

@@ -161,10 +161,10 @@ class GateSpec(Layer):
 
     def rules(self, agent_id: str, version: str, *, max_unscored_share: float = 0.05) -> "Rules":
         """Return the conditions for an agent under a version; `max_unscored_share` is the default of this limit."""
-        found = Rules(max_unscored_share=exact(max_unscored_share), scenarios=self.scenarios)
+        rules_so_far = Rules(max_unscored_share=exact(max_unscored_share), scenarios=self.scenarios)
         for layer in (self, self.methodologies.get(version), self.agents.get(agent_id)):
-            found = found if layer is None else found.with_layer(layer)
-        return found
+            rules_so_far = rules_so_far if layer is None else rules_so_far.with_layer(layer)
+        return rules_so_far
 
     @property
     def threshold_names(self) -> frozenset[str]:
@@ -225,10 +225,14 @@ class Rules:
 
     def with_layer(self, layer: Layer) -> "Rules":
         """Return the rules with a layer applied on top: limits by name are added, and false removes a limit."""
-        said = {name: value for name in Layer.model_fields if (value := getattr(layer, name)) is not None}
+        layer_values = {
+            name: value for name in Layer.model_fields if (value := getattr(layer, name)) is not None
+        }
         changed: dict[str, Any] = {
             name: {**getattr(self, name), **value} if isinstance(value, dict) else value
-            for name, value in said.items()
+            for name, value in layer_values.items()
         }
-        changed |= {name: None for name, value in said.items() if value is False and name not in _SWITCHES}
-        return replace(self, **changed, configured=self.configured | said.keys())
+        changed |= {
+            name: None for name, value in layer_values.items() if value is False and name not in _SWITCHES
+        }
+        return replace(self, **changed, configured=self.configured | layer_values.keys())

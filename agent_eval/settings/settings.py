@@ -386,8 +386,8 @@ class Settings(BaseSettings):
     @property
     def judge_models(self) -> tuple[str, ...]:
         """Return the distinct names of the judge models; empty if none is set."""
-        named = (self.judge_model or "").split(",")
-        return tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
+        model_names = (self.judge_model or "").split(",")
+        return tuple(dict.fromkeys(name.strip() for name in model_names if name.strip()))
 
     @classmethod
     def settings_customise_sources(
@@ -449,25 +449,25 @@ def read_gates(path: Path) -> GateSpec:
     """
     if not path.exists():
         raise SettingsError(f"{path}: the file does not exist. Expected a TOML file with a table [gates].")
-    given = _read(path)
-    if "gates" not in given and given.keys() <= GateSpec.model_fields.keys():
-        given = {"gates": given}
+    toml_values = _read(path)
+    if "gates" not in toml_values and toml_values.keys() <= GateSpec.model_fields.keys():
+        toml_values = {"gates": toml_values}
 
     class _Whole(BaseModel, extra="allow"):
         gates: GateSpec
 
     try:
-        found = _Whole.model_validate(given)
+        gates_file = _Whole.model_validate(toml_values)
     except ValidationError as error:
         raise _explained(error, str(path)) from error
-    for key in found.model_extra or {}:
+    for key in gates_file.model_extra or {}:
         if key not in Settings.model_fields:
             near = difflib.get_close_matches(key, Settings.model_fields, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise SettingsError(
                 f"{path}: key {key[:80]!r} is unknown.{hint} Gates belong in the table [gates]."
             )
-    return found.gates
+    return gates_file.gates
 
 
 def _explained(error: ValidationError, file: str) -> SettingsError:
@@ -534,11 +534,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 def unknown_variables() -> list[str]:
     """Return the AGENT_EVAL_* environment variables that are not settings of this release."""
-    known = {
+    setting_names = {
         f"AGENT_EVAL_{name.upper()}"
         for name in (*Settings.model_fields, "home", "shared_data", "parent_run", "ui_without_login")
     }
-    return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in known)
+    return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in setting_names)
 
 
 def home_around(start: Path | None = None) -> Home:

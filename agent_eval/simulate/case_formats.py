@@ -134,9 +134,9 @@ def _messages_before(failure: Row, turns: Sequence[Row]) -> list[Row]:
 
 def _inspect_message(message: Row) -> dict[str, Any]:
     """Return a message in Inspect's form, in which the arguments of a call are an object and a call has an id."""
-    known: dict[str, Any] = {"role": message["role"], "content": str(message.get("content") or "")}
+    inspect_fields: dict[str, Any] = {"role": message["role"], "content": str(message.get("content") or "")}
     if message["role"] == "assistant" and message.get("tool_calls"):
-        known["tool_calls"] = [
+        inspect_fields["tool_calls"] = [
             {
                 "id": str(call.get("id") or i),
                 "function": call["name"],
@@ -145,8 +145,8 @@ def _inspect_message(message: Row) -> dict[str, Any]:
             for i, call in enumerate(message["tool_calls"])
         ]
     if message["role"] == "tool" and message.get("tool_call_id"):
-        known["tool_call_id"] = str(message["tool_call_id"])
-    return known
+        inspect_fields["tool_call_id"] = str(message["tool_call_id"])
+    return inspect_fields
 
 
 def _right(failure: Row, conversation: Row) -> str | None:

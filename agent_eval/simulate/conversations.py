@@ -73,13 +73,13 @@ class LiveConversation:
             self.messages.append(Message(role="system", content=self.setup.system_prompt))
         try:
             for turn_index in range(self.scenario.max_turns):
-                said = await self.user.next(self.messages)
-                if said is None:
+                user_turn = await self.user.next(self.messages)
+                if user_turn is None:
                     break
-                if said.kind in INTERVENTIONS:
+                if user_turn.kind in INTERVENTIONS:
                     index = self.scenario.first_message_of(turn_index)
-                    self.interventions.append(Intervention(turn_index=index, kind=said.kind))
-                self.messages += (Message(role="user", content=clean(text)) for text in said.texts)
+                    self.interventions.append(Intervention(turn_index=index, kind=user_turn.kind))
+                self.messages += (Message(role="user", content=clean(text)) for text in user_turn.texts)
                 text = await self._turn(turn_index)
                 if any(end.casefold() in text.casefold() for end in self.scenario.stop_when_text):
                     break

@@ -146,19 +146,21 @@ def _grouped(rows: Sequence[Row], by: Sequence[str], aggregates: Sequence[Mappin
         groups.setdefault(tuple(_cell(row, name) for name in by), []).append(row)
     if not by:
         groups.setdefault((), [])
-    found = []
+    group_rows = []
     for key, members in groups.items():
         values = dict(zip(by, key, strict=True))
         for aggregate in aggregates:
             name, column = str(aggregate.get("function", "count")), aggregate.get("column")
             cells = [1 if column is None else _cell(row, str(column)) for row in members]
-            known = [cell for cell in cells if cell is not None]
-            made = _named(_AGGREGATE, name)(known) if known or name in ("count", "count_distinct") else None
-            values[f"{name}_{column}" if column else name] = (
-                round(made, 4) if isinstance(made, float) else made
+            numbers = [cell for cell in cells if cell is not None]
+            total = (
+                _named(_AGGREGATE, name)(numbers) if numbers or name in ("count", "count_distinct") else None
             )
-        found.append(values)
-    return found
+            values[f"{name}_{column}" if column else name] = (
+                round(total, 4) if isinstance(total, float) else total
+            )
+        group_rows.append(values)
+    return group_rows
 
 
 def _rows(tables: Mapping[str, Any], name: str) -> list[Row]:

@@ -40,11 +40,11 @@ class Mock(Frozen):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        named = [name for name in _KINDS if name in self.model_fields_set]
-        if len(named) != 1:
+        kinds = [name for name in _KINDS if name in self.model_fields_set]
+        if len(kinds) != 1:
             raise ValueError(f"name one of {', '.join(_KINDS)}")
-        if named[0] in ("table", "sequence", "random") and not getattr(self, named[0]):
-            raise ValueError(f"{named[0]} is empty; add an entry")
+        if kinds[0] in ("table", "sequence", "random") and not getattr(self, kinds[0]):
+            raise ValueError(f"{kinds[0]} is empty; add an entry")
         return self
 
 
@@ -106,8 +106,8 @@ class ConversationMocks:
         call_index = self.n_calls[name]
         self.n_calls[name] += 1
         if name not in self.mocks:
-            known = ", ".join(self.mocks) or "none"
-            return ToolResult(f"Tool {name!r} does not exist. Tools: {known}.", is_error=True)
+            tool_names = ", ".join(self.mocks) or "none"
+            return ToolResult(f"Tool {name!r} does not exist. Tools: {tool_names}.", is_error=True)
         if isinstance(arguments, str):
             return ToolResult("The arguments are not a JSON object.", is_error=True)
         mock = self.mocks[name]
@@ -129,10 +129,10 @@ class ConversationMocks:
         if mock.python is not None:
             return await self._of_function(mock.python, arguments, context)
         if mock.table is not None:
-            found = next((row for row in mock.table if _fits(row.arguments or {}, arguments)), None)
-            if found is None:
+            matching_row = next((row for row in mock.table if _fits(row.arguments or {}, arguments)), None)
+            if matching_row is None:
                 return ToolResult("No entry matches these arguments.", is_error=True)
-            return await self._of(found, arguments, context)
+            return await self._of(matching_row, arguments, context)
         if mock.sequence is not None:
             at = min(self.n_used[id(mock)], len(mock.sequence) - 1)
             self.n_used[id(mock)] += 1
@@ -165,16 +165,16 @@ def _of_state(action: StateAction, arguments: Mapping[str, JsonValue], context: 
 
 
 def _failed(error: Exception) -> ToolResult:
-    said = error.args[0] if error.args else error
-    return ToolResult(f"{type(error).__name__}: {said}", is_error=True)
+    message = error.args[0] if error.args else error
+    return ToolResult(f"{type(error).__name__}: {message}", is_error=True)
 
 
 def _drawn(mocks: Sequence[Mock], rng: random.Random) -> Mock:
     return mocks[rng.randrange(len(mocks))]
 
 
-def _fits(wanted: Mapping[str, JsonValue], arguments: Mapping[str, JsonValue]) -> bool:
-    return all(name in arguments and arguments[name] == value for name, value in wanted.items())
+def _fits(required_arguments: Mapping[str, JsonValue], arguments: Mapping[str, JsonValue]) -> bool:
+    return all(name in arguments and arguments[name] == value for name, value in required_arguments.items())
 
 
 def _text(value: JsonValue) -> str:

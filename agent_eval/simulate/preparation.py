@@ -131,14 +131,18 @@ def prepared(
         raise NotFoundError("The project has no scenarios. Add files data/scenarios/SUITE/ID.scenario.yaml.")
     if problems := [problem for suite in loaded for problem in suite.problems]:
         raise ScenarioError(problems)
-    known = sorted({scenario.id for suite in loaded for scenario in suite.scenarios})
+    scenario_ids = sorted({scenario.id for suite in loaded for scenario in suite.scenarios})
     for name in scenarios:
-        if name not in known:
-            raise UnknownSuiteError("Scenario", name, known)
-    chosen = [
+        if name not in scenario_ids:
+            raise UnknownSuiteError("Scenario", name, scenario_ids)
+    suites_with_scenarios = [
         (suite, tuple(s for s in suite.scenarios if not scenarios or s.id in scenarios)) for suite in loaded
     ]
-    runs = [SuiteRun(suite, some, n_sessions, trials, seed, setup.versions) for suite, some in chosen if some]
+    runs = [
+        SuiteRun(suite, some, n_sessions, trials, seed, setup.versions)
+        for suite, some in suites_with_scenarios
+        if some
+    ]
     of_runs = [scenario for run in runs for scenario in run.scenarios]
     for function in (f for s in of_runs for tool in s.tools for f in functions_of(tool.mock)):
         setup.allowed.function(function)

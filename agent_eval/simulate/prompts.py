@@ -61,8 +61,8 @@ def user_prompt(scenario: BenchmarkScenario, messages: Sequence[Message]) -> Ite
             if heard:
                 yield {"role": "user", "content": "\n\n".join(heard)}
                 heard.clear()
-            said = {"message": message.content, "kind": kind, "is_done": False}
-            yield {"role": "assistant", "content": dumps(said)}
+            user_message = {"message": message.content, "kind": kind, "is_done": False}
+            yield {"role": "assistant", "content": dumps(user_message)}
             kind = "information"
         elif message.role == "assistant" and message.content:
             heard.append(message.content)

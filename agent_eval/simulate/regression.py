@@ -165,14 +165,18 @@ def _never_again(failure: Row, until: Sequence[Row], last: int) -> Iterator[dict
         for call in message.get("tool_calls") or ():
             arguments = call.get("arguments")
             is_quoted = quote and isinstance(arguments, dict) and quote.startswith(f"{call['name']}(")
-            named = {"name": call["name"], "arguments": arguments}
+            forbidden_call = {"name": call["name"], "arguments": arguments}
             if _is_repeated(call, until):
-                repeated |= {json.dumps(named, sort_keys=True): named}
+                repeated |= {json.dumps(forbidden_call, sort_keys=True): forbidden_call}
             elif is_quoted and _arguments_in(quote) == arguments:
-                yield {"turn": last, "trajectory": {"forbidden": [named]}}
+                yield {"turn": last, "trajectory": {"forbidden": [forbidden_call]}}
                 return
     if failure["label"] == REPEATED_CALL and repeated:
-        yield {"trajectory": {"at_most_once": [named | {"match": "exact"} for named in repeated.values()]}}
+        yield {
+            "trajectory": {
+                "at_most_once": [forbidden_call | {"match": "exact"} for forbidden_call in repeated.values()]
+            }
+        }
 
 
 def _arguments_in(quote: str) -> object:
@@ -186,10 +190,10 @@ def _arguments_in(quote: str) -> object:
 def _is_repeated(call: Row, until: Sequence[Row]) -> bool:
     """Return whether the call was made several times, so that the repetition and not the call is the failure."""
     calls = [
-        (made["name"], made.get("arguments"))
+        (earlier_call["name"], earlier_call.get("arguments"))
         for turn in until
         for message in json.loads(turn["messages"])
-        for made in message.get("tool_calls") or ()
+        for earlier_call in message.get("tool_calls") or ()
     ]
     return calls.count((call["name"], call.get("arguments"))) > 1
 
@@ -227,9 +231,9 @@ def _tool(
         {"arguments": arguments, **(answers[0] if len(answers) == 1 else {"sequence": list(answers)})}
         for arguments, answers in sorted(results.values(), key=lambda row: -len(row[0]))
     ]
-    known: dict[str, Any] = {"name": name}
+    tool_fields: dict[str, Any] = {"name": name}
     if declared.get("description"):
-        known["description"] = str(declared["description"])
+        tool_fields["description"] = str(declared["description"])
     if isinstance(parameters := declared.get("parameters"), dict):
-        known["parameters"] = parameters
-    return {**known, "mock": {"table": rows}} if rows else known
+        tool_fields["parameters"] = parameters
+    return {**tool_fields, "mock": {"table": rows}} if rows else tool_fields

@@ -131,7 +131,7 @@ def planned(
 ) -> list[Benchmark]:
     """Return the sessions of each agent and suite with the conversations that are not finished yet."""
     now = datetime.datetime.now(datetime.UTC)
-    found: list[Benchmark] = []
+    benchmarks: list[Benchmark] = []
     for run in runs:
         is_simulated = any(s.user is not None for s in run.scenarios)
         simulator_hash = simulator.hash if simulator is not None and is_simulated else "scripted"
@@ -141,23 +141,23 @@ def planned(
             benchmark = Benchmark(agent, run, benchmark_of(home, run.suite.name, key, now))
             for number in range(1, run.n_sessions + 1):
                 _add_session(benchmark, home, number)
-            found.append(benchmark)
-    return found
+            benchmarks.append(benchmark)
+    return benchmarks
 
 
 def _add_session(benchmark: Benchmark, home: Path, number: int) -> None:
     run, session_id = benchmark.run, f"{benchmark.benchmark_id}-{number}"
-    wanted: dict[str, tuple[BenchmarkScenario, int]] = {}
+    trials_by_id: dict[str, tuple[BenchmarkScenario, int]] = {}
     for scenario in run.scenarios:
         n_trials = run.trials_of(scenario)
         for trial in range(n_trials):
             suffix = f"-{trial}" if n_trials > 1 else ""
-            wanted[f"{session_id}-{scenario.id}{suffix}"] = (scenario, (number - 1) * n_trials + trial)
-    folder = SessionFolder(home / session_id, list(wanted))
+            trials_by_id[f"{session_id}-{scenario.id}{suffix}"] = (scenario, (number - 1) * n_trials + trial)
+    folder = SessionFolder(home / session_id, list(trials_by_id))
     folder.load()
     benchmark.folders.append(folder)
     for name in folder.missing:
-        scenario, trial = wanted[name]
+        scenario, trial = trials_by_id[name]
         seed = int(digest("seed", run.seed, scenario.seed, scenario.hash, trial)[:7], 16)
         benchmark.jobs.append(Job(benchmark.tested, run, scenario, name, trial, seed, folder))
 
@@ -290,21 +290,21 @@ class _Runner:
         """Hold a conversation, again after a failure of the harness; None if it cannot be held now."""
         agent_id = job.tested.setup.agent_id
         for attempt in range(1 + MOST_REPEATS):
-            async with self._started(job, attempt) as held:
+            async with self._started(job, attempt) as live:
                 try:
-                    await held.run()
+                    await live.run()
                 except NoBudgetError as error:
                     self.why_stopped = str(error)
                     return None
-            self.most_calls = max(self.most_calls, held.n_replies)
-            if held.n_replies:
+            self.most_calls = max(self.most_calls, live.n_replies)
+            if live.n_replies:
                 self.answered.add(agent_id)
-            if held.outcome.classified != "harness_error":
+            if live.outcome.classified != "harness_error":
                 break
-            if not held.n_replies and agent_id not in self.answered:
-                self.unusable[agent_id] = f"the agent gave no reply at all: {held.outcome.error}"
+            if not live.n_replies and agent_id not in self.answered:
+                self.unusable[agent_id] = f"the agent gave no reply at all: {live.outcome.error}"
                 return None
-        return held.conversation(
+        return live.conversation(
             job.conversation_id, job.run.suite.task_id(job.scenario), job.trial, self._facts(job)
         )
 
@@ -355,7 +355,7 @@ class _Runner:
         for number, folder in enumerate(benchmark.folders, start=1):
             if folder.missing or folder.is_in_place:
                 continue
-            held = folder.finished.values()
+            finished = folder.finished.values()
             versions = run.suite.suite.methodology_versions or run.versions
             counts = has_slots and run.is_whole and versions != "any"
             folder.complete(
@@ -366,7 +366,7 @@ class _Runner:
                         "date": datetime.datetime.now(datetime.UTC).date(),
                         "session_run": number,
                         "evaluator": "agent-eval simulate",
-                        "u3_scope": u3_scope(held) if counts else None,
+                        "u3_scope": u3_scope(finished) if counts else None,
                         "links": run.suite.suite.links if counts else {},
                         "task_set": run.suite.name,
                     }

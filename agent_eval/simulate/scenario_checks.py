@@ -71,8 +71,8 @@ def scenario_problems(scenario: _Scenario) -> Iterator[Problem]:
         schema = list(_schema_problems(tool, ("tools", at, "parameters")))
         yield from schema
         if tool.mock is not None:
-            known = () if schema else _arguments(tool)
-            yield from _mock_problems(tool.mock, scenario, known, ("tools", at, "mock"))
+            arguments = () if schema else _arguments(tool)
+            yield from _mock_problems(tool.mock, scenario, arguments, ("tools", at, "mock"))
     tools = {tool.name: tool for tool in scenario.tools}
     for number, assertion in enumerate(scenario.assertions):
         where: Location = ("assertions", number)
@@ -103,8 +103,8 @@ def _schema_problems(tool: _Tool, at: Location) -> Iterator[Problem]:
         yield (*at, "type"), f"{where} have the type {tool.parameters['type']!r}; allowed: object"
     required = tool.parameters.get("required")
     for name in required if isinstance(required, list) else ():
-        if name not in (known := _arguments(tool)) and known:
-            yield (*at, "required"), f"{where} require {name!r}; properties: {', '.join(sorted(known))}"
+        if name not in (arguments := _arguments(tool)) and arguments:
+            yield (*at, "required"), f"{where} require {name!r}; properties: {', '.join(sorted(arguments))}"
 
 
 def _arguments(tool: _Tool) -> Collection[str]:
@@ -125,7 +125,7 @@ def _arguments(tool: _Tool) -> Collection[str]:
 
 
 def _mock_problems(
-    mock: Mock, scenario: _Scenario, known: Collection[str], at: Location
+    mock: Mock, scenario: _Scenario, parameters: Collection[str], at: Location
 ) -> Iterator[Problem]:
     if (action := mock.state) is not None:
         place = (*at, "state", "at")
@@ -140,17 +140,17 @@ def _mock_problems(
         elif not isinstance(scenario.state.get(action.at, {}), dict):
             yield place, f"{action.at} of the state is not a mapping of records by id"
         for key, name in (("key", action.key), ("value", action.value)):
-            if name is not None and known and name not in known:
+            if name is not None and parameters and name not in parameters:
                 yield (
                     (*at, "state", key),
-                    f"{key} is {name!r}, which is not an argument of the tool: {_names(known)}",
+                    f"{key} is {name!r}, which is not an argument of the tool: {_names(parameters)}",
                 )
     for name in mock.arguments or ():
-        if known and name not in known:
-            yield (*at, "arguments", name), f"{name!r} is not an argument of the tool: {_names(known)}"
+        if parameters and name not in parameters:
+            yield (*at, "arguments", name), f"{name!r} is not an argument of the tool: {_names(parameters)}"
     for kind in _OF_LISTS:
         for number, nested in enumerate(getattr(mock, kind) or ()):
-            yield from _mock_problems(nested, scenario, known, (*at, kind, number))
+            yield from _mock_problems(nested, scenario, parameters, (*at, kind, number))
 
 
 def _puts(mock: Mock | None) -> Iterator[StateAction]:
@@ -176,8 +176,8 @@ def _required(assertion: _Assertion) -> Iterator[tuple[str, ExpectedCall]]:
 
 
 def _forbidden(assertion: _Assertion) -> list[ExpectedCall]:
-    named = (assertion.trajectory and assertion.trajectory.forbidden) or ()
-    return read_expected([{"name": call} if isinstance(call, str) else call for call in named])
+    forbidden_calls = (assertion.trajectory and assertion.trajectory.forbidden) or ()
+    return read_expected([{"name": call} if isinstance(call, str) else call for call in forbidden_calls])
 
 
 def _call_problems(
@@ -193,10 +193,10 @@ def _call_problems(
                 ),
             )
         return
-    known = _arguments(tool)
+    arguments = _arguments(tool)
     for name in call.asked:
-        if known and name not in known:
-            yield at, f"requires the argument {name!r} of {call.name}, which has: {_names(known)}"
+        if arguments and name not in arguments:
+            yield at, f"requires the argument {name!r} of {call.name}, which has: {_names(arguments)}"
 
 
 def _contradictions(one: _Assertion, other: _Assertion, at: Location) -> Iterator[Problem]:
@@ -209,14 +209,14 @@ def _contradictions(one: _Assertion, other: _Assertion, at: Location) -> Iterato
                 f"requires a call of {call.name!r} that is also forbidden; remove one of the two",
             )
     for options in one.required_text:
-        held = [
+        forbidden_in_options = [
             [text for text in other.forbidden_text if text.casefold() in option.casefold()]
             for option in options
         ]
-        if all(held):
+        if all(forbidden_in_options):
             yield (
                 (*at, "required_text"),
-                f"requires {options[0]!r}, which contains the forbidden text {held[0][0]!r}",
+                f"requires {options[0]!r}, which contains the forbidden text {forbidden_in_options[0][0]!r}",
             )
 
 
@@ -231,5 +231,5 @@ def _always_barred(call: ExpectedCall, bar: ExpectedCall) -> bool:
     return is_literal and (is_exact or bar.match == "partial") and bar.fits(call)
 
 
-def _names(known: Collection[Any]) -> str:
-    return ", ".join(map(str, sorted(known))) or "none"
+def _names(names: Collection[Any]) -> str:
+    return ", ".join(map(str, sorted(names))) or "none"

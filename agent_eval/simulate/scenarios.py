@@ -80,9 +80,9 @@ class ScenarioError(ConfigurationError):
 class UnknownSuiteError(NotFoundError):
     """Raised when a requested suite or scenario does not exist, or several suites have it."""
 
-    def __init__(self, what: str, name: str, known: Sequence[str], problem: str = "does not exist") -> None:
+    def __init__(self, what: str, name: str, names: Sequence[str], problem: str = "does not exist") -> None:
         super().__init__(
-            f"{what} {name!r} {problem}. Known: {', '.join(known) or 'none'}. Scenarios are files "
+            f"{what} {name!r} {problem}. Known: {', '.join(names) or 'none'}. Scenarios are files "
             f"data/scenarios/SUITE/ID{SUFFIX}."
         )
 
@@ -155,8 +155,8 @@ class Assertion(Frozen):
     @model_validator(mode="after")
     def _one(self) -> Self:
         texts = (self.forbidden_text or None, self.required_text or None)
-        named = (self.trajectory, self.expected_tools, self.expected_answer, *texts)
-        if sum(value is not None for value in named) != 1:
+        conditions = (self.trajectory, self.expected_tools, self.expected_answer, *texts)
+        if sum(value is not None for value in conditions) != 1:
             raise ValueError(
                 "name one of trajectory, expected_tools, expected_answer, forbidden_text, required_text"
             )
@@ -250,12 +250,12 @@ class BenchmarkScenario(Frozen):
         """Return the largest number of user messages in a conversation."""
         if self.user is not None:
             return len(self.opening) + self.max_turns - 1
-        return sum(len(said) for said in (self.opening, *(turn.say for turn in self.turns)))
+        return sum(len(texts) for texts in (self.opening, *(turn.say for turn in self.turns)))
 
     def first_message_of(self, turn: int) -> int:
         """Return the number of user messages before a turn, which is the index of the turn in a transcript."""
-        said = (self.opening, *(scripted.say for scripted in self.turns))[:turn]
-        return sum(len(texts) for texts in said) + turn - len(said)
+        texts_by_turn = (self.opening, *(scripted.say for scripted in self.turns))[:turn]
+        return sum(len(texts) for texts in texts_by_turn) + turn - len(texts_by_turn)
 
     def mocks(self, conversation_id: str, seed: int, resolve: Resolve) -> ConversationMocks:
         """Return the mocks of one conversation, with a state of its own."""
@@ -278,14 +278,16 @@ class Shared(Frozen):
 
     def completed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys of a scenario with what it uses of the shared ones; unknown names of tools are kept."""
-        given = {name: value for name in ("template", "policy") if (value := getattr(self, name)) is not None}
+        common = {
+            name: value for name in ("template", "policy") if (value := getattr(self, name)) is not None
+        }
         by_name = {tool.name: tool.model_dump(mode="json", exclude_unset=True) for tool in self.tools}
-        found: dict[str, Any] = {**given, **fields}
+        whole: dict[str, Any] = {**common, **fields}
         if isinstance(tools := fields.get("tools"), list):
-            found["tools"] = [by_name.get(tool, tool) if isinstance(tool, str) else tool for tool in tools]
+            whole["tools"] = [by_name.get(tool, tool) if isinstance(tool, str) else tool for tool in tools]
         if self.state and isinstance(state := fields.get("state", {}), dict):
-            found["state"] = {**self.state, **state}
-        return found
+            whole["state"] = {**self.state, **state}
+        return whole
 
 
 class Suite(Frozen):
@@ -311,15 +313,15 @@ class LoadedSuite:
     @property
     def hash(self) -> str:
         """Return the hash of the suite: its version, links and the hashes of all its scenarios."""
-        kept = self.suite.model_dump(mode="json", exclude={"description", "shared"})
-        return digest("suite", kept, sorted((s.id, s.hash) for s in self.scenarios))
+        suite_fields = self.suite.model_dump(mode="json", exclude={"description", "shared"})
+        return digest("suite", suite_fields, sorted((s.id, s.hash) for s in self.scenarios))
 
     def task_id(self, scenario: BenchmarkScenario) -> str:
         """Return the task of a scenario: it contains its hash, so that results of different texts are never mixed."""
         return task_of(self.name, scenario.id, scenario.hash)
 
 
-def read_suites(folder: Path, named: Sequence[str] = ()) -> list[LoadedSuite]:
+def read_suites(folder: Path, suite_names: Sequence[str] = ()) -> list[LoadedSuite]:
     """Return the named suites (default: all) in data/scenarios. A missing folder has no suites.
 
     Raises:
@@ -327,13 +329,13 @@ def read_suites(folder: Path, named: Sequence[str] = ()) -> list[LoadedSuite]:
     """
     bounds = Bounds.of(folder)
     present = entries(folder)
-    known = [p for p in present if p.is_dir()]
-    names = [path.name for path in known]
-    for name in named:
+    folders = [p for p in present if p.is_dir()]
+    names = [path.name for path in folders]
+    for name in suite_names:
         if name not in names:
             raise UnknownSuiteError("Suite", name, names)
-    read = [_read_suite(path, bounds) for path in known if not named or path.name in named]
-    beside = [] if named else [_misplaced(path, path.name) for path in present if _is_misplaced(path)]
+    read = [_read_suite(path, bounds) for path in folders if not suite_names or path.name in suite_names]
+    beside = [] if suite_names else [_misplaced(path, path.name) for path in present if _is_misplaced(path)]
     return [*read, *(LoadedSuite(p.file, Suite(), (), (p,)) for p in beside)]
 
 
@@ -408,8 +410,8 @@ def _read(path: Path, file: str, model: type[BaseModel], shared: Shared) -> Iter
             f"id is {loaded.id!r}; rename the file to {loaded.id}{SUFFIX}, or remove the key",
         )
         return
-    if isinstance(loaded, BenchmarkScenario) and (found := list(scenario_problems(loaded))):
-        for location, reason in found:
+    if isinstance(loaded, BenchmarkScenario) and (problem_list := list(scenario_problems(loaded))):
+        for location, reason in problem_list:
             yield Refusal(file, document.line_of(location) or 1, reason)
         return
     yield loaded

@@ -145,7 +145,7 @@ def benchmark_of(agent_folder: Path, suite: str, key: str, now: datetime.datetim
     """Return the benchmark id of an earlier run with this key, finished or not, else a new one that sorts after it."""
     pattern = re.compile(rf"\.?({re.escape(suite)}-\d{{8}}t\d{{6}}z-{key})-\d+(\.part)?")
     names = sorted(path.name for path in agent_folder.iterdir()) if agent_folder.is_dir() else []
-    earlier = [found[1] for name in names if (found := pattern.fullmatch(name))]
+    earlier = [name_match[1] for name in names if (name_match := pattern.fullmatch(name))]
     return max(earlier, default=f"{suite}-{now:%Y%m%dt%H%M%Sz}-{key}")
 
 

@@ -254,7 +254,7 @@ class SimulatedUserOf:
 
 
 def slips_in(
-    text: str, scenario: BenchmarkScenario, said: Sequence[str], messages: Sequence[Message]
+    text: str, scenario: BenchmarkScenario, earlier_texts: Sequence[str], messages: Sequence[Message]
 ) -> Iterator[str]:
     """Yield the slips of a simulated user's message that rules can decide."""
     heard = " ".join(m.content or "" for m in messages if m.role == "assistant")
@@ -264,7 +264,7 @@ def slips_in(
         return
     if _AS_AGENT.search(text):
         yield "speaks as agent"
-    if small in {_plain(earlier) for earlier in said}:
+    if small in {_plain(earlier) for earlier in earlier_texts}:
         yield "repeats itself"
     public = _plain(" ".join((*scenario.opening, *scenario.knowledge, scenario.profile or "")))
     for fact in scenario.withheld:
@@ -276,7 +276,7 @@ def slips_in(
     runs = (" ".join(words[i : i + _WORDS_OF_GOAL]) for i in range(len(words) - _WORDS_OF_GOAL + 1))
     if any(run in small and run not in public and run not in agents for run in runs):
         yield "gives goal away"
-    known = " ".join(
+    known_text = " ".join(
         (
             scenario.goal or "",
             scenario.profile or "",
@@ -286,8 +286,8 @@ def slips_in(
             heard,
         )
     )
-    digits = re.sub(r"\D", "", known)
-    if any(n not in known and re.sub(r"\D", "", n) not in digits for n in _NUMBER.findall(text)):
+    digits = re.sub(r"\D", "", known_text)
+    if any(n not in known_text and re.sub(r"\D", "", n) not in digits for n in _NUMBER.findall(text)):
         yield "invents facts"
 
 

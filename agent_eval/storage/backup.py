@@ -57,9 +57,9 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         expected = _copied(store, source, part)
-        found = _read_back(store, part)
-        if found != expected:
-            raise BackupError(target, f"the copy and the store have different rows: {found}, not {expected}")
+        counts = _read_back(store, part)
+        if counts != expected:
+            raise BackupError(target, f"the copy and the store have different rows: {counts}, not {expected}")
         _check(source, target, force=force)  # check again, because it may have changed during the copy
         part.replace(target)
     except OSError as error:
@@ -118,10 +118,10 @@ def _read_back(store: Store, part: Path) -> dict[str, int]:
 
 def _rows(con: duckdb.DuckDBPyConnection, what: str) -> dict[str, int]:
     """Return the value of an SQL aggregate for every table, by table name."""
-    found = con.execute(
+    table_rows = con.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'store' AND NOT temporary ORDER BY ALL"
     )
-    names = {f"{schema}.{name}": f"{quoted(schema)}.{quoted(name)}" for schema, name in found.fetchall()}
+    names = {f"{schema}.{name}": f"{quoted(schema)}.{quoted(name)}" for schema, name in table_rows.fetchall()}
     values = {
         name: con.execute(f"SELECT {what} FROM store.{sql} AS t").fetchone() for name, sql in names.items()
     }

@@ -139,8 +139,8 @@ def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
     The journals are removed when the block ends without an error. Damaged lines are moved to `<journal>.damaged` and
     logged. An incomplete last line is ignored, because `append` did not return successfully for it.
     """
-    with contextlib.ExitStack() as held:
-        files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, held))]
+    with contextlib.ExitStack() as locks:
+        files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, locks))]
         frames, damaged = [target.empty()], dict[Path, list[bytes]]()
         for file in files:
             for batch in _batches(file, damaged.setdefault(Path(file.name), [])):
@@ -151,11 +151,11 @@ def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
             path.unlink(missing_ok=True)
 
 
-def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
+def _taken(path: Path, locks: contextlib.ExitStack) -> IO[bytes] | None:
     if not path.is_file():  # a named pipe would be waited for without limit
         return None
     try:
-        file = held.enter_context(path.open("rb"))
+        file = locks.enter_context(path.open("rb"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # another process locked it, or merged and removed it
         return None

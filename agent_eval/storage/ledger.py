@@ -115,14 +115,14 @@ class Ledger:
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
         """Record the tokens and the cost of a reserved call; None means unknown."""
         with self._lock, _named(self.file):
-            known = {
+            usage = {
                 "n_in": n_in or 0,
                 "n_out": n_out or 0,
                 "cost": cost_usd or 0.0,
                 "unknown": cost_usd is None,
             }
             key = {"day": self._days[model].pop(0), "run": self.run, "model": model}
-            self._con.execute(_SETTLE, known | key)
+            self._con.execute(_SETTLE, usage | key)
 
     @property
     def _is_capped(self) -> bool:
@@ -152,15 +152,15 @@ def spent(file: Path) -> pl.DataFrame:
     """
     if not file.exists():
         return SPENDING.empty()
-    with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:
+    with _named(file), contextlib.closing(_connected(file)) as connection, _transaction(connection) as con:
         for (pid,) in con.execute("SELECT DISTINCT pid FROM spending WHERE n_reserved > 0").fetchall():
             if not _is_alive(pid):
                 con.execute(
                     "UPDATE spending SET n_unknown_cost = n_unknown_cost + n_reserved, n_reserved = 0 WHERE pid = ?",
                     (pid,),
                 )
-        found = con.execute(f"SELECT {', '.join(SPENDING.schema)} FROM spending ORDER BY day, run, model")
-        return SPENDING.frame(dict(zip(SPENDING.schema, row, strict=True)) for row in found)
+        cursor = con.execute(f"SELECT {', '.join(SPENDING.schema)} FROM spending ORDER BY day, run, model")
+        return SPENDING.frame(dict(zip(SPENDING.schema, row, strict=True)) for row in cursor)
 
 
 def add_spent(file: Path, spending: pl.DataFrame) -> None:
@@ -176,7 +176,7 @@ def add_spent(file: Path, spending: pl.DataFrame) -> None:
     )
     names = ", ".join(SPENDING.schema)
     places = ", ".join("?" * len(SPENDING.schema))
-    with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:
+    with _named(file), contextlib.closing(_connected(file)) as connection, _transaction(connection) as con:
         con.executemany(
             f"INSERT INTO spending ({names}) VALUES ({places})",
             with_days_as_text(spending).rows(),

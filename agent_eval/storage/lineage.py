@@ -27,16 +27,16 @@ def written_by_partition(store: Store, tables: Mapping[str, Table]) -> pl.DataFr
     if store.file is not None and not store.file.exists():
         return pl.DataFrame(schema=BY_PARTITION)
     with store.session(read_only=True) as con:
-        found = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'").fetchall()
-        parts = [_counted(con, tables[name]) for (name,) in sorted(found) if name in tables]
+        names = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'").fetchall()
+        parts = [_counted(con, tables[name]) for (name,) in sorted(names) if name in tables]
     return pl.concat([pl.DataFrame(schema=BY_PARTITION), *parts])
 
 
 def _counted(con: duckdb.DuckDBPyConnection, table: Table) -> pl.DataFrame:
     of = ", ".join(name if name in table.partition else f"NULL AS {name}" for name in _PARTITION)
-    counted = con.execute(
+    cursor = con.execute(
         f"SELECT {of}, count(*), arg_max(dagster_run_id, created_at), epoch_us(max(created_at)) FROM store.{quoted(table.name)}"
         " GROUP BY ALL HAVING count(*) > 0"
     )
-    rows = [(table.name, *row) for row in counted.fetchall()]
+    rows = [(table.name, *row) for row in cursor.fetchall()]
     return pl.DataFrame(rows, schema=BY_PARTITION, orient="row")

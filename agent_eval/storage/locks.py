@@ -69,10 +69,10 @@ def shared(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
         LockError: If the file system does not support locks.
     """
     patience = Backoff(limit_s, what)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as lock_stack:
         if _is_there(file):
             with _queue(file, fcntl.LOCK_SH, patience):
-                held.enter_context(_held(file, fcntl.LOCK_SH, patience))
+                lock_stack.enter_context(_held(file, fcntl.LOCK_SH, patience))
         yield
 
 
@@ -85,9 +85,9 @@ def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]
         LockError: If the file cannot be opened for writing, or the file system does not support locks.
     """
     patience = Backoff(limit_s, what)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as lock_stack:
         with _queue(file, fcntl.LOCK_EX, patience):
-            held.enter_context(_held(file, fcntl.LOCK_EX, patience))
+            lock_stack.enter_context(_held(file, fcntl.LOCK_EX, patience))
         yield
 
 

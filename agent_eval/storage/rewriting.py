@@ -67,10 +67,10 @@ def _has(path: Path, agent_id: str, conversation_id: str) -> bool:
         ).fetchall()
         for name, columns in tables:
             is_agent = " AND agent_id = ?" if "agent_id" in columns else ""
-            given = [conversation_id, *([agent_id] if is_agent else [])]
+            parameters = [conversation_id, *([agent_id] if is_agent else [])]
             quoted = '"' + str(name).replace('"', '""') + '"'
             if con.execute(
-                f"SELECT 1 FROM {quoted} WHERE conversation_id = ?{is_agent} LIMIT 1", given
+                f"SELECT 1 FROM {quoted} WHERE conversation_id = ?{is_agent} LIMIT 1", parameters
             ).fetchone():
                 return True
     return False

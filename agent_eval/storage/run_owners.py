@@ -113,8 +113,8 @@ def _namespace() -> str:
 def _start(pid: int) -> str:
     """Return when a process was started, as its system writes it; '' if it has ended or is a zombie."""
     if not (_PROC / "self/stat").exists():  # macOS
-        asked = ["ps", "-o", "lstart=", "-p", str(pid)]
-        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        ps_command = ["ps", "-o", "lstart=", "-p", str(pid)]
+        return subprocess.run(ps_command, capture_output=True, text=True, check=False).stdout.strip()
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

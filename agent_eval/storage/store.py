@@ -187,26 +187,26 @@ class Store:
         The result is empty if the table was never written. A column that an older store lacks is null. If `columns` is
         given, only these columns are returned.
         """
-        wanted = pl.Schema({name: table.schema[name] for name in columns or table.schema})
+        schema = pl.Schema({name: table.schema[name] for name in columns or table.schema})
         if self._is_absent():
-            return pl.DataFrame(schema=wanted)
+            return pl.DataFrame(schema=schema)
         with self.session(read_only=True) as con:
             present = columns_of(con, table)
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
-                return pl.DataFrame(schema=wanted)  # no row matches if a column is missing
+                return pl.DataFrame(schema=schema)  # no row matches if a column is missing
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
-            held = [name for name in wanted if name in present]
-            select = _listed(held)
+            stored_columns = [name for name in schema if name in present]
+            select = _listed(stored_columns)
             order = _listed(name for name in table.key if name in present)
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
                 frame: pl.DataFrame = con.sql(
                     f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
                 ).pl()
-        if len(held) < len(wanted):
-            lacking = (pl.lit(None).alias(name) for name in wanted if name not in held)
-            frame = frame.with_columns(lacking).select(list(wanted))
+        if len(stored_columns) < len(schema):
+            lacking = (pl.lit(None).alias(name) for name in schema if name not in stored_columns)
+            frame = frame.with_columns(lacking).select(list(schema))
         typed = table.typed(frame)
-        return typed if typed.schema == wanted else typed.cast(wanted)
+        return typed if typed.schema == schema else typed.cast(schema)
 
     def counts(
         self,
@@ -239,10 +239,10 @@ class Store:
                 return empty
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
-                found: pl.DataFrame = con.sql(
+                counted_rows: pl.DataFrame = con.sql(
                     f"SELECT {select} FROM {quoted(table.name)}{match} GROUP BY ALL ORDER BY ALL"
                 ).pl()
-        return found.cast(schema)
+        return counted_rows.cast(schema)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -270,12 +270,14 @@ class Store:
         if self.file is None or self in _KEPT:
             yield
             return
-        _KEPT[self] = kept = KeptAttachment(lambda held: self._checked(held, read_only=False, doing="write"))
+        _KEPT[self] = attachment = KeptAttachment(
+            lambda stack: self._checked(stack, read_only=False, doing="write")
+        )
         try:
             yield
         finally:
             del _KEPT[self]
-            kept.release()
+            attachment.release()
 
     @contextlib.contextmanager
     def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
@@ -343,20 +345,20 @@ class Store:
             with self.translated(doing):
                 yield shared
             return
-        if kept := _KEPT.get(self):
-            with self.translated(doing), kept.session() as con:
+        if attachment := _KEPT.get(self):
+            with self.translated(doing), attachment.session() as con:
                 yield con
             return
-        with contextlib.ExitStack() as held:
-            con = self._checked(held, read_only=read_only, doing=doing)
+        with contextlib.ExitStack() as stack:
+            con = self._checked(stack, read_only=read_only, doing=doing)
             with self.translated(doing):
                 yield con
 
     def _checked(
-        self, held: contextlib.ExitStack, *, read_only: bool, doing: str
+        self, stack: contextlib.ExitStack, *, read_only: bool, doing: str
     ) -> duckdb.DuckDBPyConnection:
         """Lock and attach the database, and check that this release can use it."""
-        con = self._opened(held, read_only, doing)
+        con = self._opened(stack, read_only, doing)
         with self.translated(doing):
             refuse_other_releases(con, self.attach)
         return con
@@ -387,7 +389,7 @@ class Store:
             write(con)
             con.execute("COMMIT")
 
-    def _opened(self, held: contextlib.ExitStack, read_only: bool, doing: str) -> duckdb.DuckDBPyConnection:
+    def _opened(self, stack: contextlib.ExitStack, read_only: bool, doing: str) -> duckdb.DuckDBPyConnection:
         """Acquire the lock and attach the database.
 
         While another program has the database open, release the lock, wait and retry.
@@ -400,7 +402,7 @@ class Store:
                     if not read_only:
                         self._make_file()
                     con = attempt.enter_context(self._attached(self.attach, "READ_ONLY" if read_only else ""))
-                    held.push(attempt.pop_all())
+                    stack.push(attempt.pop_all())
                     return con
                 except duckdb.Error as error:
                     if not _BUSY.search(str(error)):
@@ -456,8 +458,8 @@ class Store:
 
 def _holder(message: str) -> str:
     """Return the program that has the database open, parsed from DuckDB's error message."""
-    found = _HOLDER.search(message)
-    return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
+    match = _HOLDER.search(message)
+    return f"process {match['pid']} ({match['program']})" if match else "this process itself, elsewhere,"
 
 
 @dataclass
@@ -495,10 +497,10 @@ def _listed(names: Iterable[str]) -> str:
 def columns_of(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
     """Return the names of the stored columns; empty if the table does not exist."""
     try:
-        found = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
+        description = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
     except duckdb.CatalogException:
         return set()
-    return {column[0] for column in found or ()}
+    return {column[0] for column in description or ()}
 
 
 def _sql_type(dtype: DTypes) -> str:
@@ -512,12 +514,12 @@ def _written(table: Table[Any], record: Replacement | None) -> list[Table[Any]]:
 
 def ensure_columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
     """Create the table, or add the columns that it lacks; return the names of the added columns."""
-    wanted = {name: _sql_type(dtype) for name, dtype in table.schema.items()} | STAMPS
-    columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in wanted.items())
+    sql_type_of_column = {name: _sql_type(dtype) for name, dtype in table.schema.items()} | STAMPS
+    columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in sql_type_of_column.items())
     con.execute(f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns})")
-    lacking = wanted.keys() - columns_of(con, table)
+    lacking = sql_type_of_column.keys() - columns_of(con, table)
     for name in lacking:
-        con.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {quoted(name)} {wanted[name]}")
+        con.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {quoted(name)} {sql_type_of_column[name]}")
     return lacking
 
 

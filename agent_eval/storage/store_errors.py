@@ -29,8 +29,8 @@ class StoreError(StorageError):
         # DuckLake's first line is the same for every failed commit; the second contains the reason
         why = lines["DuckLake transaction" in lines[0] and len(lines) > 1].rstrip(".")
         fix = fix or next((text for pattern, text in _FIXES if re.search(pattern, why, re.IGNORECASE)), "")
-        kept = "" if doing == "read" else "No rows were changed"
-        sentences = [f"Cannot {doing} the store {attach}: {why}", fix, kept]
+        unchanged_note = "" if doing == "read" else "No rows were changed"
+        sentences = [f"Cannot {doing} the store {attach}: {why}", fix, unchanged_note]
         super().__init__(". ".join(filter(None, sentences)) + ".")
 
 
@@ -88,10 +88,10 @@ class OlderStoreError(StoreError):
 class NewerStoreError(StoreError):
     """Raised when a later release of agent_eval wrote the store; this release would lose its columns."""
 
-    def __init__(self, attach: str, version: int, known: int, written_by: str) -> None:
+    def __init__(self, attach: str, version: int, supported_version: int, written_by: str) -> None:
         super().__init__(
             attach,
             "use",
-            f"its tables have version {version} (agent_eval {written_by}), but this agent_eval supports versions up to {known}",
+            f"its tables have version {version} (agent_eval {written_by}), but this agent_eval supports versions up to {supported_version}",
             f"Install agent_eval {written_by} or later, or set `store` in agent_eval.toml to another file",
         )

@@ -24,10 +24,10 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {}
 def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
     """Return the attached store's version and the agent_eval release that wrote it; (0, "") if it has no stamp."""
     with contextlib.suppress(duckdb.CatalogException):
-        found = con.execute(
+        stamp_rows = con.execute(
             "SELECT version, written_by FROM store.schema_version ORDER BY version DESC LIMIT 1"
         )
-        if row := found.fetchone():
+        if row := stamp_rows.fetchone():
             return int(row[0]), str(row[1])
     return 0, ""
 

@@ -31,10 +31,10 @@ class UnknownTableError(NotFoundError, KeyError):
     """Raised when no stored table has the given name."""
 
     def __init__(self, name: str, tables: Iterable[str]) -> None:
-        known = sorted(tables)
-        near = difflib.get_close_matches(name, known, n=1)
+        table_names = sorted(tables)
+        near = difflib.get_close_matches(name, table_names, n=1)
         meant = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"There is no table {name!r}.{meant} Tables: {', '.join(known)}.")
+        super().__init__(f"There is no table {name!r}.{meant} Tables: {', '.join(table_names)}.")
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -109,15 +109,15 @@ class Table(Generic[F_co]):
                 undeclared |= row.keys() - columns.keys()
             for name, values in columns.items():
                 values.append(row.get(name))
-        given, problems = list[pl.Series](), _misspelt(undeclared, columns)
+        series, problems = list[pl.Series](), _misspelt(undeclared, columns)
         for name, dtype in self.schema.items():
             try:
-                given.append(_series(name, columns[name], dtype))
+                series.append(_series(name, columns[name], dtype))
             except _ValueError as error:
                 problems.append(str(error))
         if problems:
             raise TableMismatchError(self.name, problems)
-        return cast("F_co", self.typed(pl.DataFrame(given)))
+        return cast("F_co", self.typed(pl.DataFrame(series)))
 
     def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Convert columns with vocabularies, times, dates and ranks to this table's types; keep all others.
@@ -137,16 +137,16 @@ class Table(Generic[F_co]):
         return self.conform(frame.select(name for name in frame.columns if name in self.schema))
 
     def _typed(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-        problems, found = list[str](), list[pl.Series]()
-        given = frame.schema  # computed at each access
+        problems, converted = list[str](), list[pl.Series]()
+        schema = frame.schema  # computed at each access
         for name, dtype in self.schema.items():
-            is_other = name in given and given[name] != dtype
+            is_other = name in schema and schema[name] != dtype
             if is_other and (isinstance(dtype, pl.Enum) or dtype in _TEXT_OF):
                 series, problem = _in_type(frame[name], dtype)
-                found.append(series)
+                converted.append(series)
                 problems += [problem] if problem else []
-        if found:
-            frame = frame.with_columns(found)
+        if converted:
+            frame = frame.with_columns(converted)
         for column in self.columns:
             if column.rank_of and isinstance(frame.schema.get(column.rank_of), pl.Enum):
                 rank = pl.col(column.rank_of).to_physical().cast(pl.Int64) + 1
@@ -168,15 +168,15 @@ class Table(Generic[F_co]):
         problems += [f"column {n!r} is not declared" for n in frame.columns if n not in self.schema]
         if problems or wrong:
             raise TableMismatchError(self.name, [*problems, *wrong])
-        given = frame.schema
+        schema = frame.schema
         frame = frame.select(
-            pl.col(n).cast(dtype) if given[n] == pl.Null else pl.col(n) for n, dtype in self.schema.items()
+            pl.col(n).cast(dtype) if schema[n] == pl.Null else pl.col(n) for n, dtype in self.schema.items()
         )
-        given = frame.schema
+        schema = frame.schema
         problems = [
-            f"column {n!r} is {given[n]}, expected {dtype}"
+            f"column {n!r} is {schema[n]}, expected {dtype}"
             for n, dtype in self.schema.items()
-            if given[n] != dtype
+            if schema[n] != dtype
         ]
         problems += [
             f"column {c.name!r} holds {n} nulls"
@@ -194,7 +194,7 @@ def _misspelt(undeclared: Iterable[str], columns: Mapping[str, Sequence[Any]]) -
     """Return a problem for each undeclared key that resembles a column without values."""
     empty = [name for name, values in columns.items() if all(value is None for value in values)]
     near = ((name, difflib.get_close_matches(name, empty, n=1, cutoff=0.85)) for name in sorted(undeclared))
-    return [f"column {name!r} is not declared; did you mean {found[0]!r}?" for name, found in near if found]
+    return [f"column {name!r} is not declared; did you mean {close[0]!r}?" for name, close in near if close]
 
 
 class _ValueError(Exception):

@@ -61,10 +61,10 @@ def quarantined(table: Table, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
         return frame, frame.clear()
     low, high = SCALES["_1to5"]
     is_bad = (~pl.col("rating_1to5").is_between(low, high)).fill_null(value=False)
-    said = pl.format(f"rating_1to5 was {{}}, allowed are {low} to {high}", "rating_1to5")
+    off_scale_reason = pl.format(f"rating_1to5 was {{}}, allowed are {low} to {high}", "rating_1to5")
     cleaned = frame.with_columns(
         pl.when(is_bad).then(None).otherwise("rating_1to5").alias("rating_1to5"),
         pl.when(is_bad).then(pl.lit("invalid")).otherwise("status").alias("status"),
-        pl.when(is_bad).then(said).otherwise(reason).alias(reason),
+        pl.when(is_bad).then(off_scale_reason).otherwise(reason).alias(reason),
     )
     return cleaned, frame.filter(is_bad)

@@ -101,11 +101,11 @@ def table(name: str) -> Table[Any]:
 
 def below(names: Collection[str]) -> set[str]:
     """Return the tables that depend directly or indirectly on these tables or sources."""
-    found = set(names)
+    dependent_tables = set(names)
     for name, parents in MADE_FROM.items():  # parents first
-        if found & {*parents}:
-            found.add(name)
-    return found - {*names}
+        if dependent_tables & {*parents}:
+            dependent_tables.add(name)
+    return dependent_tables - {*names}
 
 
 def above(name: str) -> tuple[str, ...]:

@@ -56,10 +56,10 @@ def admit(
 
     Source: methodology decisions 3, 5 and 9.
     """
-    judged = _reasons(_superseded(_declared(sessions, methodology.version)), methodology.version)
+    session_reasons = _reasons(_superseded(_declared(sessions, methodology.version)), methodology.version)
     columns = [*_SESSION, "benchmark_id", "is_declared", "reason", "superseded_by"]
     rows = (
-        conversations.join(judged.select(columns), on=_SESSION, how="left")
+        conversations.join(session_reasons.select(columns), on=_SESSION, how="left")
         .join(linked(sessions), on=[*_SESSION, "scenario"], how="left")
         .join(_templates(agents, methodology), on="agent_id", how="left")
         .with_columns(

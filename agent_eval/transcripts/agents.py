@@ -69,13 +69,13 @@ def policy_of(path: Path, agent: Agent | None) -> str | None:
     """
     if agent is None or agent.policy is None:
         return None
-    named = Path(agent.policy)
-    if named.is_absolute() or ".." in named.parts:
+    policy_path = Path(agent.policy)
+    if policy_path.is_absolute() or ".." in policy_path.parts:
         raise YamlError(f"policy: {agent.policy!r} is outside {path.parent.name}/; use a file in that folder")
-    if reason := Bounds.of(path.parent / "sessions").refused_file(path.parent / named):
+    if reason := Bounds.of(path.parent / "sessions").refused_file(path.parent / policy_path):
         raise YamlError(f"policy: {agent.policy!r}: {reason}")
     try:
-        text = read_text(path.parent / named)
+        text = read_text(path.parent / policy_path)
     except YamlError as error:
         raise YamlError(f"policy: {agent.policy!r}: {error.reason}") from error
     if is_blank(text):

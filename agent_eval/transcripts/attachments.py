@@ -70,10 +70,10 @@ class Attachment(BaseModel):
     @property
     def base64(self) -> str | None:
         """Return the bytes in base64, or None if the reference is not a valid base64 data URL."""
-        found = _DATA_URL.match(self.reference)
-        if found is None or not found[2].endswith(";base64"):
+        url_match = _DATA_URL.match(self.reference)
+        if url_match is None or not url_match[2].endswith(";base64"):
             return None
-        text = self.reference[found.end() :]
+        text = self.reference[url_match.end() :]
         return text if _BASE64.fullmatch(text) else None
 
 
@@ -85,9 +85,9 @@ def attachment_of(part: JsonValue) -> Attachment | None:
     """
     if not isinstance(part, dict):
         return None
-    named = part.get("type")
-    untyped = None if named is not None else next((key for key in _UNTYPED if _holds_data(part, key)), None)
-    kind = _UNTYPED[untyped] if untyped else _KINDS.get(named) if isinstance(named, str) else None
+    label = part.get("type")
+    untyped = None if label is not None else next((key for key in _UNTYPED if _holds_data(part, key)), None)
+    kind = _UNTYPED[untyped] if untyped else _KINDS.get(label) if isinstance(label, str) else None
     if kind is None:
         return None
     places = [*_places(part)][::-1]
@@ -97,7 +97,7 @@ def attachment_of(part: JsonValue) -> Attachment | None:
     if not reference and (untyped or {*_REFERENCES, *_INNER}.isdisjoint(part)):
         return None
     if media is not None and "/" not in media:
-        family = "video" if "video" in (untyped, named) else "image" if kind == "image" else kind
+        family = "video" if "video" in (untyped, label) else "image" if kind == "image" else kind
         media = _FORMATS.get(media.lower(), f"{family}/{media.lower()}")
     return _attachment(kind, reference, media, _first_text(places, _NAMES), is_data=key in _BYTES)
 
@@ -120,8 +120,8 @@ def _places(part: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
         if place is None:
             return
         yield place
-        held = place
-        place = next((inner for key in _INNER if isinstance(inner := held.get(key), dict)), None)
+        current = place
+        place = next((inner for key in _INNER if isinstance(inner := current.get(key), dict)), None)
 
 
 def _attachment(
@@ -140,9 +140,9 @@ def _attachment(
             reference = f"data:{media or 'application/octet-stream'};base64,{reference}"
         elif reference:
             reference = f"data:{media or 'text/plain'},{quote(reference)}"
-    found = _DATA_URL.match(reference)
-    media = (found[1] if found else None) or media
-    size = _size(reference, found)
+    url_match = _DATA_URL.match(reference)
+    media = (url_match[1] if url_match else None) or media
+    size = _size(reference, url_match)
     return Attachment(
         kind=_kind_of(kind, media), reference=reference, media_type=media, size_bytes=size, name=name
     )
@@ -155,7 +155,7 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
     of nested documents. A recording with a transcript becomes the transcript, followed by the recording if the part
     contains its bytes, and a file of which the source extracted the text becomes its name and this text.
     """
-    found: list[JsonValue] = []
+    flat_parts: list[JsonValue] = []
     for part in content if isinstance(content, list) else [content]:
         fields: Mapping[str, JsonValue] = part if isinstance(part, dict) else {}
         source = fields.get("source")
@@ -165,20 +165,20 @@ def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
         title = fields.get("title") or (fields.get("file_name") if text else None)
         titled: list[JsonValue] = [title] if isinstance(title, str) and title else []
         if depth and fields.get("type") == "document" and of.get("type") == "content":
-            found += [*titled, *flattened(of.get("content"), depth - 1)]
+            flat_parts += [*titled, *flattened(of.get("content"), depth - 1)]
         elif isinstance(text, str) and fields.get("type") in _KINDS:
-            found += [*titled, text]
+            flat_parts += [*titled, text]
             recording = None if of else attachment_of(part)
-            found += [part] if recording is not None and recording.size_bytes else []
+            flat_parts += [part] if recording is not None and recording.size_bytes else []
         else:
-            found.append(part)
-    return found
+            flat_parts.append(part)
+    return flat_parts
 
 
 def attachments_of(content: JsonValue) -> list[Attachment]:
     """Return the attachments of a message's content, in order; the list is empty if the content is a string."""
     parts = flattened(content) if isinstance(content, list | dict) else []
-    return [found for part in parts if (found := attachment_of(part)) is not None]
+    return [attachment for part in parts if (attachment := attachment_of(part)) is not None]
 
 
 _BESIDE = frozenset({"images", "experimental_attachments", "attachments", "audio"})
@@ -196,8 +196,8 @@ def beside_content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
     texts = [image for image in images if isinstance(image, str)] if isinstance(images, list) else []
     parts: list[JsonValue] = [{"type": "image", "image": text} for text in texts]
     parts += [{"type": "image", **image} for image in _objects(message, "images")]
-    given = (v for key in ("experimental_attachments", "attachments") for v in _objects(message, key))
-    parts += [{**value, "type": "file"} for value in given if "kind" not in value]
+    files = (v for key in ("experimental_attachments", "attachments") for v in _objects(message, key))
+    parts += [{**value, "type": "file"} for value in files if "kind" not in value]
     if isinstance(audio := message.get("audio"), dict):
         parts.append({"file_id": audio.get("id"), **audio, "type": "audio"})
     return parts
@@ -232,21 +232,21 @@ def split(content: str | None, attachments: Sequence[Attachment]) -> Iterator[st
 
 def chat_part(attachment: Attachment) -> dict[str, JsonValue]:
     """Return an attachment as a content part in OpenAI's chat form, which `attachment_of` can read back."""
-    named: dict[str, JsonValue] = {} if attachment.name is None else {"filename": attachment.name}
+    name_and_type: dict[str, JsonValue] = {} if attachment.name is None else {"filename": attachment.name}
     if attachment.media_type is not None and not attachment.reference.startswith("data:"):
-        named["media_type"] = attachment.media_type
+        name_and_type["media_type"] = attachment.media_type
     match attachment.kind:
         case "image":
-            return {"type": "image_url", "image_url": {"url": attachment.reference, **named}}
+            return {"type": "image_url", "image_url": {"url": attachment.reference, **name_and_type}}
         case "audio":
             bare = attachment.base64
             if bare is None or attachment.media_type is None:
-                return {"type": "audio_url", "audio_url": {"url": attachment.reference, **named}}
+                return {"type": "audio_url", "audio_url": {"url": attachment.reference, **name_and_type}}
             ending = "mp3" if attachment.media_type in _MP3 else attachment.media_type.removeprefix("audio/")
-            return {"type": "input_audio", "input_audio": {"data": bare, "format": ending, **named}}
+            return {"type": "input_audio", "input_audio": {"data": bare, "format": ending, **name_and_type}}
         case "file":
             key = "file_data" if attachment.reference.startswith("data:") else "file_id"
-            return {"type": "file", "file": {key: attachment.reference, **named}}
+            return {"type": "file", "file": {key: attachment.reference, **name_and_type}}
 
 
 def described(attachment: Attachment) -> str:
@@ -270,9 +270,9 @@ def _kind_of(kind: AttachmentKind, media: str | None) -> AttachmentKind:
 
 
 def _first_text(places: Iterable[Mapping[str, JsonValue]], keys: Iterable[str]) -> str | None:
-    held = list(places)
+    objects = list(places)
     return next(
-        (text for key in keys for place in held if isinstance(text := place.get(key), str) and text), None
+        (text for key in keys for place in objects if isinstance(text := place.get(key), str) and text), None
     )
 
 

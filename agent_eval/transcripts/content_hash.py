@@ -57,18 +57,20 @@ def messages_hash(conversation: Conversation) -> str:
 
     Copies that differ only in case, spacing, punctuation, look-alike letters or ids have the same hash.
     """
-    said = [m for m in conversation.messages if m.role == "assistant"]
-    given = {
+    messages = [m for m in conversation.messages if m.role == "assistant"]
+    user_words = {
         word for m in conversation.messages if m.role != "assistant" for word in folded_words(m.content or "")
     }
-    own = {word for m in said for word in folded_words(m.content or "") if not word.isnumeric()} - given
-    if said and not own and not any(m.tool_calls or m.attachments for m in said):
+    own = {
+        word for m in messages for word in folded_words(m.content or "") if not word.isnumeric()
+    } - user_words
+    if messages and not own and not any(m.tool_calls or m.attachments for m in messages):
         return NOTHING_OWN
     return digest(
         "messages",
         [
             [_letters(m.content or ""), [[c.name, [*_leaves(c.arguments)]] for c in m.tool_calls]]
-            for m in said
+            for m in messages
         ],
     )
 
@@ -80,14 +82,14 @@ def own_words_hash(conversation: Conversation) -> str | None:
     there are no calls and at most one word, or most letters that the agent was not given form no words (single letters,
     ids and ASCII words of more than `LONGEST_WORD` letters). Of calls without words, numbers do not count. It is None if neither applies, so that `messages_hash` counts.
     """
-    said = [m for m in conversation.messages if m.role == "assistant"]
-    words = [w for m in said for w in shown_words(REASONING_TAGS.sub(" ", m.content or ""))]
-    calls = [[c.name, [*_leaves(c.arguments)]] for m in said for c in m.tool_calls]
+    messages = [m for m in conversation.messages if m.role == "assistant"]
+    words = [w for m in messages for w in shown_words(REASONING_TAGS.sub(" ", m.content or ""))]
+    calls = [[c.name, [*_leaves(c.arguments)]] for m in messages for c in m.tool_calls]
     if not words:
         unnumbered = [[name, [v for v in values if not v.isnumeric()]] for name, values in calls]
         return digest("own words", ["", unnumbered]) if unnumbered != calls else None
     others = [shown_words(m.content) for m in conversation.messages if m.role != "assistant" and m.content]
-    if not any(m.tool_calls or m.attachments for m in said):
+    if not any(m.tool_calls or m.attachments for m in messages):
         spoken = {word for word in words if not word.isnumeric()}
         own = spoken.difference(*others)
         n_unreadable = sum(len(word) for word in own if not _is_word(word))

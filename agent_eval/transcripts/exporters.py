@@ -174,9 +174,9 @@ def _step(message: Message) -> Fields:
 
 def _metrics(message: Message) -> Fields:
     n_in, n_out = tokens_of(message.usage or {})
-    found: Fields = {"prompt_tokens": n_in, "completion_tokens": n_out}
+    tokens: Fields = {"prompt_tokens": n_in, "completion_tokens": n_out}
     return {
-        name: value for name, value in {**found, "cost_usd": message.cost_usd}.items() if value is not None
+        name: value for name, value in {**tokens, "cost_usd": message.cost_usd}.items() if value is not None
     }
 
 
@@ -185,12 +185,12 @@ def _tool_call(call: MessageToolCall, index: int) -> Fields:
     is_plain = isinstance(call.arguments, dict) and call.id is not None and call.note is None
     own: Fields = {} if is_plain else {"id": None, **call.model_dump(mode="json", exclude_defaults=True)}
     arguments = call.arguments if isinstance(call.arguments, dict) else {"value": call.arguments}
-    named: Fields = {
+    call_fields: Fields = {
         "tool_call_id": call.id or f"call-{index}",
         "function_name": call.name,
         "arguments": arguments,
     }
-    return named | ({"extra": {OWN: own}} if own else {})
+    return call_fields | ({"extra": {OWN: own}} if own else {})
 
 
 def _add_result(steps: list[Fields], message: Message) -> None:

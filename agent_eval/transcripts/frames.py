@@ -189,5 +189,5 @@ def _cost(conversation: Conversation) -> float | None:
     declared = conversation.metadata.get("agent_cost_usd")
     if isinstance(declared, int | float) and not isinstance(declared, bool) and 0 <= declared < 10**15:
         return float(declared)
-    known = [m.cost_usd for m in conversation.messages if m.role == "assistant" and m.cost_usd is not None]
-    return sum(known) if known else None
+    costs = [m.cost_usd for m in conversation.messages if m.role == "assistant" and m.cost_usd is not None]
+    return sum(costs) if costs else None

@@ -61,16 +61,16 @@ def take_in(inboxes: Iterable[Inbox], data: Path, *, now: float | None = None) -
         data: The project's data folder.
         now: Seconds since 1970; default: the time of the clock.
     """
-    known = {(one.agent_id, one.file): one for one in arrivals(data)}
+    by_file = {(one.agent_id, one.file): one for one in arrivals(data)}
     done: list[Arrival] = []
     for inbox in inboxes:
         for path, version in _complete(inbox.pattern, time.time() if now is None else now):
-            before = known.get((inbox.agent_id, str(path)))
+            before = by_file.get((inbox.agent_id, str(path)))
             if before is None or before.version != version:
                 done.append(_imported(inbox, path, version, data))
-                known[inbox.agent_id, str(path)] = done[-1]
+                by_file[inbox.agent_id, str(path)] = done[-1]
     if done:
-        text = json.dumps([asdict(known[key]) for key in sorted(known)], ensure_ascii=False, indent=1)
+        text = json.dumps([asdict(by_file[key]) for key in sorted(by_file)], ensure_ascii=False, indent=1)
         write_atomically(data / STATE, text + "\n")
     return done
 
@@ -89,8 +89,10 @@ def _complete(pattern: str, now: float) -> Iterator[tuple[Path, str]]:
 
 def _imported(inbox: Inbox, path: Path, version: str, data: Path) -> Arrival:
     files = [InputFile(path.name, path)]
-    found = import_files(inbox.format_name, files, sessions_folder=data / "sessions", agent_id=inbox.agent_id)
-    (one,) = found
+    reports = import_files(
+        inbox.format_name, files, sessions_folder=data / "sessions", agent_id=inbox.agent_id
+    )
+    (one,) = reports
     if one.report is None:
         return Arrival(str(path), version, inbox.agent_id, None, 0, (one.reason,))
     n = one.report.n_imported

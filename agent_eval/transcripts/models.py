@@ -235,8 +235,8 @@ class Message(Frozen):
     def _attachments_of_parts(cls, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("attachments") is not None:
             return value
-        found = attachments_of(value.get("content"))
-        return {**value, "attachments": found} if found else value
+        attachments = attachments_of(value.get("content"))
+        return {**value, "attachments": attachments} if attachments else value
 
 
 class Expected(Frozen):
@@ -389,17 +389,17 @@ class Conversation(Frozen):
         A greeting before the first user message that says something, and a message that is marked as an error, are not
         replies. Without such a user message, the goal or the instructions must say what the agent was to do.
         """
-        asked = (i for i, m in enumerate(self.messages) if m.role == "user" and m.says_something)
+        user_positions = (i for i, m in enumerate(self.messages) if m.role == "user" and m.says_something)
         has_task = not is_blank(self.goal) or self.policy is not None
-        start = next(asked, 0 if has_task else len(self.messages))
+        start = next(user_positions, 0 if has_task else len(self.messages))
         replies = (m for m in self.messages[start:] if m.role == "assistant" and not m.is_error)
         return sum(m.says_something for m in replies)
 
     @property
     def policy(self) -> str | None:
         """Return `metadata.policy` and the system and developer messages before the first user message."""
-        given = self.metadata.get("policy")
-        texts = [given] if isinstance(given, str) else []
+        metadata_policy = self.metadata.get("policy")
+        texts = [metadata_policy] if isinstance(metadata_policy, str) else []
         for message in self.messages:
             if message.role not in OPERATOR:
                 break
@@ -588,20 +588,20 @@ def _starts(messages: Sequence[Message]) -> list[tuple[int, int]]:
 def _turn(turn_index: int, messages: tuple[Message, ...], *, is_last: bool) -> Turn:
     at = next((i for i, m in enumerate(messages) if m.role == "user"), None)
     users = [m for m in messages if m.role == "user"]
-    asked = [m.content for m in users if len(users) == 1 or not is_blank(m.content)]
+    user_texts = [m.content for m in users if len(users) == 1 or not is_blank(m.content)]
     reply = [m for m in messages[0 if at is None else at + 1 :] if m.role == "assistant"]
     texts = [m.content for m in reply if m.content and not is_blank(m.content)]
     latencies = [m.latency_ms for m in reply]
-    known = [value for value in latencies if value is not None]
+    known_times = [value for value in latencies if value is not None]
     return Turn(
         turn_index=turn_index,
-        user_message=asked[0] if len(asked) == 1 else "\n\n".join(filter(None, asked)) or None,
+        user_message=user_texts[0] if len(user_texts) == 1 else "\n\n".join(filter(None, user_texts)) or None,
         agent_message="\n\n".join(texts) if texts else None,
         has_reply=bool(texts) or any(m.tool_calls for m in reply),
         reply=_reply(users, reply, is_last=is_last),
         messages=messages,
         tool_calls=tuple(_tool_calls(messages)),
-        latency_ms=sum(known) if known and len(known) == len(latencies) else None,
+        latency_ms=sum(known_times) if known_times and len(known_times) == len(latencies) else None,
     )
 
 
@@ -617,9 +617,9 @@ def _reply(users: Sequence[Message], reply: Sequence[Message], *, is_last: bool)
         return "ended" if is_last and answer[0].is_error else "no reply"
     if reply and not (is_last and all(is_blank(m.content) for m in reply)):
         return "replied"
-    asked = [user for user in users if not user.is_empty]
-    is_waiting = bool(asked) and not asked[-1].tool_calls
-    is_repeated = sum(not user.tool_calls for user in asked) > 1
+    user_messages = [user for user in users if not user.is_empty]
+    is_waiting = bool(user_messages) and not user_messages[-1].tool_calls
+    is_repeated = sum(not user.tool_calls for user in user_messages) > 1
     if is_last and (reply or not is_waiting or not is_repeated):
         return "ended"
     return "no reply" if is_waiting else "none due"

@@ -169,20 +169,20 @@ def completed(fields: Mapping[str, object]) -> dict[str, object]:
     """
     fields = _of_earlier_release(fields)
     implied = _by_error(fields)
-    named = fields.get("outcome_class") or implied
+    class_name = fields.get("outcome_class") or implied
     correct, reward = fields.get("correct"), fields.get("reward")
     is_declared = correct is not None or fields.get("outcome_class") not in (None, "unknown")
-    if correct is None and named in ("passed", "failed", "agent_error"):
-        correct = named == "passed"
-    elif correct is False and named == "harness_error":  # the harness failed, not the agent
+    if correct is None and class_name in ("passed", "failed", "agent_error"):
+        correct = class_name == "passed"
+    elif correct is False and class_name == "harness_error":  # the harness failed, not the agent
         correct = None
     elif implied == "unexplained_error" and fields.get("outcome_class") is None and _is_zero(reward):
         correct = False
     plain = {True: "passed", False: "failed", None: "unknown"}
-    if isinstance(correct, bool | None) and implied is None and named == plain[correct]:
-        named = None
+    if isinstance(correct, bool | None) and implied is None and class_name == plain[correct]:
+        class_name = None
     basis = fields.get("basis") or ("declared" if is_declared else "error" if implied else None)
-    return {**fields, "outcome_class": named, "correct": correct, "basis": basis}
+    return {**fields, "outcome_class": class_name, "correct": correct, "basis": basis}
 
 
 def _is_zero(reward: object) -> bool:
@@ -224,8 +224,8 @@ def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
 
 def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> str | None:
     """Return a description of the contradiction between the class and `correct`, or None if they agree."""
-    wanted = {"passed": True, "failed": False, "agent_error": False}
-    if outcome_class is None or wanted.get(outcome_class) == correct:
+    expected_of_class = {"passed": True, "failed": False, "agent_error": False}
+    if outcome_class is None or expected_of_class.get(outcome_class) == correct:
         return None
     if outcome_class == "unexplained_error" and correct is False:
         return None
@@ -264,8 +264,8 @@ def with_causes_read(conversations: pl.DataFrame, causes: Mapping[str, Sequence[
     text = pl.col("outcome_error").str.slice(0, _LONGEST).fill_null("")
 
     def matches(name: str) -> pl.Expr:
-        found = (text.str.contains(f"(?i)(?:{pattern})") for pattern in causes.get(name, ()))
-        return pl.any_horizontal(pl.lit(value=False), *found)
+        pattern_matches = (text.str.contains(f"(?i)(?:{pattern})") for pattern in causes.get(name, ()))
+        return pl.any_horizontal(pl.lit(value=False), *pattern_matches)
 
     is_open = is_unexplained_error()
     is_harness = is_open & matches("harness") & ~matches("agent")
@@ -309,13 +309,13 @@ def with_rewards_read(
         is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null() & ~is_contradicting
         is_success = reward >= success_reward - ROUNDING
         word = pl.when(is_success).then(pl.lit("passed")).otherwise(pl.lit("failed"))
-        said = pl.concat_str(
+        source_text = pl.concat_str(
             pl.coalesce("outcome_source", pl.lit("reward")), pl.lit(f", success_reward {success_reward:g}")
         )
         return conversations.with_columns(
             outcome_correct=pl.when(is_open).then(is_success).otherwise(correct),
             outcome_class=pl.when(is_open).then(word).otherwise("outcome_class"),
-            outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
+            outcome_source=pl.when(is_open).then(source_text).otherwise("outcome_source"),
             outcome_basis=pl.when(is_open).then(pl.lit("reward")).otherwise("outcome_basis"),
         ), refusals
     tells_nothing = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)

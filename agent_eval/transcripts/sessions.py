@@ -51,7 +51,7 @@ class IngestedSession:
 
 def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
     """Return the sorted ids of agents with a folder here, and a `Refusal` for each entry that is not such a folder."""
-    found: list[str] = []
+    names: list[str] = []
     refusals: list[Refusal] = []
     bounds = Bounds.of(sessions_folder)
     if reason := astray(sessions_folder):
@@ -60,8 +60,8 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
         if reason := bounds.refused_folder(entry, "agent"):
             refusals.append(Refusal(clean(entry.name), 0, reason))
         else:
-            found.append(entry.name)
-    return found, refusals
+            names.append(entry.name)
+    return names, refusals
 
 
 def read_sessions(
@@ -148,10 +148,10 @@ def read_session_file(folder: Path) -> Session:
         session = Session.model_validate(value)
     except ValidationError as error:
         location, problem = first_problem(error, Session)
-        named = [
+        locations = [
             (key,) for key in value if isinstance(key, str) and key in problem
         ]  # a problem of several keys
-        raise YamlError(problem, document.line_of(location or next(iter(named), ())) or 1) from error
+        raise YamlError(problem, document.line_of(location or next(iter(locations), ())) or 1) from error
     if future := session.future_date():
         raise YamlError(f"{future}; correct the date", document.line_of(("date",)) or 1)
     if session.session_id not in (None, folder.name):

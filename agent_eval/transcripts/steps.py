@@ -22,6 +22,6 @@ def steps_of(messages: Iterable[Message]) -> Iterator[ConversationStep]:
     tools: dict[str, str] = {}
     for index, message in enumerate(messages):
         of_call = tools.get(message.tool_call_id or "") if message.role == "tool" else None
-        named = message.name if not is_blank(message.name) else of_call
-        yield ConversationStep(index, named or message.role)
+        speaker = message.name if not is_blank(message.name) else of_call
+        yield ConversationStep(index, speaker or message.role)
         tools |= {call.id: call.name for call in message.tool_calls if call.id}

@@ -64,13 +64,13 @@ class TextSketch:
     @classmethod
     def of(cls, texts: Iterable[str], sources: Iterable[str] = ()) -> Self | None:
         """Return the sketch of the texts; None if none of them has as many words as a shingle, which is within one text."""
-        n_words, said = _coded(texts)
-        if len(said) <= SHINGLE:
+        n_words, text_codes = _coded(texts)
+        if len(text_codes) <= SHINGLE:
             return None
         short, long = list[str](), list[str]()
         for source in sources:
             (short if len(source) < _LONG else long).append(source)
-        codes = _array(said)
+        codes = _array(text_codes)
         words = codes[codes > 0]
         own = _lowest([_shingles(words)], None)
         if not own:
@@ -126,25 +126,25 @@ def containment(a: TextSketch, b: TextSketch, *, of_two_agents: bool = False) ->
     their patterns.
     """
     shorter, longer = (a, b) if a.n_shingles <= b.n_shingles else (b, a)
-    known = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
-    among = {*shorter.hashes[: bisect_right(shorter.hashes, known)]}
+    common_end = min(a.highest, b.highest)  # up to here, both sketches hold every shingle
+    among = {*shorter.hashes[: bisect_right(shorter.hashes, common_end)]}
     shared = among.intersection(longer.hashes)
     with_gaps = shared.union(among.intersection(longer.gapped))
-    found = _share_of_patterns(a, b) if len(with_gaps) < _OTHER_WORDS * len(among) else 0.0
+    share = _share_of_patterns(a, b) if len(with_gaps) < _OTHER_WORDS * len(among) else 0.0
     if a.quoted and b.quoted:
         own = among - (a.quoted & b.quoted)
         if own and len(own) >= _LEAST_OWN * len(among):
             among = own
         elif of_two_agents:
-            return found
-    exact = _FEWEST if known < 2**32 else 1
-    found = max(found, len(among & shared) / max(len(among), min(exact, shorter.n_shingles)))
-    known = min(known, _highest(longer.gapped))
+            return share
+    exact = _FEWEST if common_end < 2**32 else 1
+    share = max(share, len(among & shared) / max(len(among), min(exact, shorter.n_shingles)))
+    common_end = min(common_end, _highest(longer.gapped))
     if len(with_gaps) > len(shared):
-        among = {h for h in among if h <= known}
-        exact = _FEWEST if known < 2**32 else 1
-        found = max(found, len(among & with_gaps) / max(len(among), min(exact, shorter.n_shingles)))
-    return found
+        among = {h for h in among if h <= common_end}
+        exact = _FEWEST if common_end < 2**32 else 1
+        share = max(share, len(among & with_gaps) / max(len(among), min(exact, shorter.n_shingles)))
+    return share
 
 
 def _share_of_patterns(a: TextSketch, b: TextSketch) -> float:
@@ -152,8 +152,8 @@ def _share_of_patterns(a: TextSketch, b: TextSketch) -> float:
 
     One word more or less changes about four times as many patterns as shingles.
     """
-    known = min(_highest(a.patterns), _highest(b.patterns))
-    fewer, more = sorted((s.patterns[: bisect_right(s.patterns, known)] for s in (a, b)), key=len)
+    common_end = min(_highest(a.patterns), _highest(b.patterns))
+    fewer, more = sorted((s.patterns[: bisect_right(s.patterns, common_end)] for s in (a, b)), key=len)
     n_same = len({*fewer}.intersection(more))
     return float((n_same / len(fewer)) ** 0.25) if n_same >= _LEAST_PATTERNS else 0.0
 
@@ -169,8 +169,8 @@ def text_sketch(conversation: Conversation) -> str | None:
     Long texts in the arguments of its calls belong to them, because a text can be sent by a call.
     """
     contents = (text for m in conversation.messages if m.role == "assistant" for text in _said(m))
-    said = (REASONING_TAGS.sub(" ", text) if "<" in text else text for text in contents)
-    sketch = TextSketch.of(said, _sources(conversation))
+    visible_texts = (REASONING_TAGS.sub(" ", text) if "<" in text else text for text in contents)
+    sketch = TextSketch.of(visible_texts, _sources(conversation))
     return None if sketch is None else sketch.text()
 
 
@@ -202,14 +202,14 @@ def _sources(conversation: Conversation) -> Iterator[str]:
 
 def _coded(texts: Iterable[str]) -> tuple[int, list[int]]:
     """Return the number of words of the texts, and their codes, with `_BETWEEN` after each text."""
-    found: list[int] = []
+    codes_of_texts: list[int] = []
     n_left, n_words = _MOST, 0
     for text in texts:
         n, codes = _coded_text(text[:n_left]) if n_left else (0, ())
         n_left, n_words = max(0, n_left - len(text)), n_words + n
-        found += codes
-        found.append(_BETWEEN)
-    return n_words, found
+        codes_of_texts += codes
+        codes_of_texts.append(_BETWEEN)
+    return n_words, codes_of_texts
 
 
 def _codes_of(text: str) -> tuple[int, Sequence[int]]:
@@ -249,8 +249,8 @@ def _shingles(codes: "Codes", second: int = 1, third: int = 2) -> "Codes":
     mixed += codes[third:]
     mixed *= np.uint64(0x94D049BB133111EB)
     mixed >>= np.uint64(32)
-    kept: Codes = mixed[is_within & ~is_end[:n]]
-    return kept
+    shingle_codes: Codes = mixed[is_within & ~is_end[:n]]
+    return shingle_codes
 
 
 def _patterns(codes: "Codes") -> "Codes":
@@ -278,8 +278,8 @@ def _patterns(codes: "Codes") -> "Codes":
     for column in runs.T:
         mixed = (mixed + column) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    kept: Codes = (mixed >> np.uint64(32))[n_distances >= _LEAST_DISTANCES]
-    return kept
+    pattern_codes: Codes = (mixed >> np.uint64(32))[n_distances >= _LEAST_DISTANCES]
+    return pattern_codes
 
 
 def _lowest(groups: Sequence["Codes"], most: int | None = SIZE) -> tuple[int, ...]:

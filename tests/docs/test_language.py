@@ -1,9 +1,12 @@
-"""Plain technical English: retired phrases and words of a private vocabulary do not occur.
+"""Plain technical English: retired phrases and words of a private vocabulary do not occur, and names say what they hold.
 
 `docs/glossary.md` has the project's terms.
 """
 
+import ast
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +54,13 @@ NEGATION = re.compile(
 )
 """'X is no Y', which is written 'X is not a Y'."""
 
+PARTICIPLES = {
+    *("asked", "chosen", "counted", "drawn", "found", "given", "held", "judged", "kept"),
+    *("known", "made", "named", "said", "seen", "shown", "taken", "told", "wanted"),
+}
+MOST_PARTICIPLES = 0.005
+"""The largest share of variables and parameters whose name is only a participle, which does not say what they hold."""
+
 HASHED = (
     "docs/metrics.md",
     "agent_eval/judge/clusters/naming.py",
@@ -87,3 +97,25 @@ def test_no_text_has_a_word_of_the_private_vocabulary() -> None:
             for number, line in enumerate(path.read_text().splitlines(), start=1):
                 found += [f"{name}:{number}: {word}" for word in WORDS.findall(line) + NEGATION.findall(line)]
     assert found == []
+
+
+def test_names_say_what_they_hold() -> None:
+    names = Counter(
+        name for path in (ROOT / "agent_eval").rglob("*.py") for name in bound_names(path.read_text())
+    )
+    bare = Counter({name: n for name, n in names.items() if name in PARTICIPLES})
+    assert bare.total() < MOST_PARTICIPLES * names.total(), bare.most_common()
+
+
+def test_a_name_is_counted_where_it_is_bound() -> None:
+    code = "def f(given, *kept, x=shown):\n    if (found := given):\n        return [said for said in found]"
+    assert sorted(bound_names(code)) == ["found", "given", "kept", "said", "x"]
+
+
+def bound_names(code: str) -> Iterator[str]:
+    """Yield the name of each assignment, loop variable and parameter."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg

@@ -91,7 +91,7 @@ class Issue:
         self.p_value = min(1.0, p_value * len(windows) * LEVEL / spent(self.n_tests))
         if self.p_value <= LEVEL:
             runs = self.since_fixed[n_runs - window :]
-            self.status, self.returned_in = BACK, next(name for name, _, found in runs if found)
+            self.status, self.returned_in = BACK, next(name for name, _, failures in runs if failures)
             self.looked, self.failing = self._sums(runs)
             self.n_tests += 1
             self.since_fixed, self.clean, self.clean_since, self.n_clean_runs = [], Tasks(), None, 0
@@ -218,8 +218,8 @@ def followed(
                 of_runs[run] = of_runs.get(run, Tasks()) + Tasks(dict(zip(tasks, numbers, strict=True)))
         names = sorted({name for name, _ in counts if name is not None})
         for name in names:
-            judged = [basis for of, basis in counts if of == name and basis != ALL]
-            basis = judged[0] if judged else ALL
+            metric_bases = [basis for of, basis in counts if of == name and basis != ALL]
+            basis = metric_bases[0] if metric_bases else ALL
             totals = counts.get((None, basis), {})
             issue = _after(order, totals, counts[name, basis])
             if issue is not None:
@@ -229,12 +229,12 @@ def followed(
 def _after(order: list[str], looked: Mapping[str, Tasks], failing: Mapping[str, Tasks]) -> Issue | None:
     issue: Issue | None = None
     for run in order:
-        found, seen = looked.get(run, Tasks()), failing.get(run, Tasks())
-        seen &= found  # a conversation of two merged clusters counts once
-        if issue is None and seen:
+        covered_tasks, failing_tasks = looked.get(run, Tasks()), failing.get(run, Tasks())
+        failing_tasks &= covered_tasks  # a conversation of two merged clusters counts once
+        if issue is None and failing_tasks:
             issue = Issue(run, run)
         if issue is not None:
-            issue.add(run, found, seen)
+            issue.add(run, covered_tasks, failing_tasks)
     return issue
 
 
@@ -268,13 +268,13 @@ def error_issues(issue_runs: pl.DataFrame, registry: pl.DataFrame, costs: pl.Dat
         for key, issue in followed(issue_runs, registry)
     ]
     target = table("error_issues")
-    found = (
+    issue_rows = (
         pl.DataFrame(rows, schema={name: target.schema[name] for name in rows[0]}) if rows else target.empty()
     )
     described = registry.select("cluster_id", "label", "title", "severity")
     key = [*_PAIR, "cluster_id"]
     joined = (
-        found.select([name for name in found.columns if name not in described.columns[1:]])
+        issue_rows.select([name for name in issue_rows.columns if name not in described.columns[1:]])
         .drop(*(name for name in costs.columns if name not in key), "rank", strict=False)
         .join(described, on="cluster_id", how="left")
         .join(costs, on=key, how="left")
@@ -313,7 +313,7 @@ def issue_costs(
         .then(pl.lit(value=False))
         .otherwise(pl.col("value") < 1)
     )
-    found = (
+    conversation_costs = (
         failures.select(*_PAIR, "conversation_id", "cluster_id")
         .unique()
         .join(conversations.select(*where, "outcome_class", "cost_usd"), on=where, how="left")
@@ -321,7 +321,7 @@ def issue_costs(
         .join(goals.unique([*_PAIR, "conversation_id"]), on=[*_PAIR, "conversation_id"], how="left")
         .with_columns(is_missed=is_missed)
     )
-    return found.group_by(*_PAIR, "cluster_id").agg(
+    return conversation_costs.group_by(*_PAIR, "cluster_id").agg(
         _sum(pl.col("is_missed").cast(pl.Int64)).alias("n_goals_missed"),
         _sum(pl.col("seconds")).alias("seconds"),
         _sum(pl.col("cost_usd")).alias("cost_usd"),

@@ -39,20 +39,20 @@ def issue_runs(
     places = keyed.select(
         *_CONVERSATION, "benchmark_id", "run_key", pl.col("task_id").fill_null("").alias("task")
     )
-    judged = impartial_judgments(turn_judgments).select(*_CONVERSATION, "metric").unique()
+    judged_metrics = impartial_judgments(turn_judgments).select(*_CONVERSATION, "metric").unique()
     looked = pl.concat(
         [
-            judged.join(FAILURE_SETS, on="metric").select(*_CONVERSATION, basis="metrics").unique(),
+            judged_metrics.join(FAILURE_SETS, on="metric").select(*_CONVERSATION, basis="metrics").unique(),
             places.select(*_CONVERSATION, basis=pl.lit(ALL)),
         ]
     ).join(places, on=list(_CONVERSATION))
     basis = metrics_of(registry).rename({"metrics": "basis"})
     with_issue = failures.select(*_CONVERSATION, "cluster_id").unique().join(basis, on="cluster_id")
-    seen = pl.concat([with_issue, with_issue.with_columns(basis=pl.lit(ALL))])
-    found = seen.join(looked, on=[*_CONVERSATION, "basis"])
+    issues_by_basis = pl.concat([with_issue, with_issue.with_columns(basis=pl.lit(ALL))])
+    sightings = issues_by_basis.join(looked, on=[*_CONVERSATION, "basis"])
     missing = pl.lit(None, dtype=pl.String).alias("cluster_id")
     columns = (*_RUN, "run_key", "basis", "cluster_id")
-    rows = pl.concat([part.select(*columns, "task") for part in (looked.with_columns(missing), found)])
+    rows = pl.concat([part.select(*columns, "task") for part in (looked.with_columns(missing), sightings)])
     by_task = rows.group_by(*columns, "task").agg(n=pl.len().cast(pl.Int64)).sort("task")
     now = by_task.group_by(columns, maintain_order=True).agg(tasks="task", n_conversations="n")
     older = earlier.join(now, on=list(_RUN), how="anti")

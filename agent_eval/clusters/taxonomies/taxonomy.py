@@ -85,8 +85,8 @@ class Taxonomy:
     @cached_property
     def version(self) -> str:
         """Return the title with a hash of the content."""
-        shown = {name: category.model_dump() for name, category in self.categories.items()}
-        return f"{self.title}@{digest('taxonomy', shown, dict(self.crosswalk))[:10]}"
+        category_fields = {name: category.model_dump() for name, category in self.categories.items()}
+        return f"{self.title}@{digest('taxonomy', category_fields, dict(self.crosswalk))[:10]}"
 
     def candidates(self, label: str) -> dict[str, str]:
         """Return the categories that a failure with this label can have, with their meanings; all if the crosswalk lacks it."""
@@ -114,8 +114,8 @@ class Categoriser:
 
 def failure_labels() -> list[str]:
     """Return all failure labels that clusters can have, also those that only rules give."""
-    asked = [metric for metric in DEFAULT.metrics if metric.name in FAILURE_METRICS]
-    return sorted({label for metric in asked for label in metric.severities} - {NO_FAILURE})
+    failure_metrics = [metric for metric in DEFAULT.metrics if metric.name in FAILURE_METRICS]
+    return sorted({label for metric in failure_metrics for label in metric.severities} - {NO_FAILURE})
 
 
 def read_taxonomy(name: str, root: Path) -> Taxonomy | None:
@@ -152,8 +152,8 @@ def read_taxonomy(name: str, root: Path) -> Taxonomy | None:
             raise _invalid(name, line, _unknown("crosswalk", label, "failure label", failure_labels()))
         for category in names:
             if category not in declared.categories:
-                known = list(declared.categories)
-                raise _invalid(name, line, _unknown(f"crosswalk.{label}", category, "category", known))
+                categories = list(declared.categories)
+                raise _invalid(name, line, _unknown(f"crosswalk.{label}", category, "category", categories))
     return Taxonomy(declared.title, declared.categories, declared.crosswalk)
 
 
@@ -163,9 +163,9 @@ def _invalid(name: str, line: int | None, reason: str) -> TaxonomyError:
     )
 
 
-def _unknown(where: str, name: str, kind: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(known)}"
+def _unknown(where: str, name: str, kind: str, allowed_names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, allowed_names, n=1)
+    meant = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed_names)}"
     return f"{where}: {name!r} is not a {kind}; {meant}"
 
 
@@ -192,7 +192,7 @@ def categorised(
     current = members.with_columns(
         pl.col("cluster_id").replace_strict(targets(registry), return_dtype=pl.String)
     )
-    shown = dict(
+    texts_of_cluster = dict(
         shown_texts(current)
         .select("cluster_id", pl.coalesce("now_named_from", pl.col("n_texts").cast(pl.String)))
         .iter_rows()
@@ -202,14 +202,14 @@ def categorised(
     for row in registry.select("cluster_id", "label", "category", "category_by", "category_from").to_dicts():
         of_label = candidates[row["label"]]
         asked_with = digest("candidates", of_label)[:16]
-        known = row["category_from"] if row["category_by"] != CROSSWALK else None
-        is_kept = known is not None and known.startswith(asked_with)
+        model_state = row["category_from"] if row["category_by"] != CROSSWALK else None
+        is_kept = model_state is not None and model_state.startswith(asked_with)
         if not is_kept:
             row |= {"category": taxonomy.usual(row["label"]), "category_by": CROSSWALK, "category_from": None}
             row["category_by"] = CROSSWALK if row["category"] else None
-        if categoriser is not None and len(of_label) > 1 and row["cluster_id"] in shown:
-            state = f"{asked_with}:{digest(categoriser.model, shown[row['cluster_id']])[:16]}"
-            if not is_kept or known != state:
+        if categoriser is not None and len(of_label) > 1 and row["cluster_id"] in texts_of_cluster:
+            state = f"{asked_with}:{digest(categoriser.model, texts_of_cluster[row['cluster_id']])[:16]}"
+            if not is_kept or model_state != state:
                 open_clusters[row["cluster_id"]] = state
         rows.append(row)
     if categoriser is not None and open_clusters:
@@ -221,7 +221,7 @@ def categorised(
                 row |= {"category_by": categoriser.model, "category_from": open_clusters[row["cluster_id"]]}
     target = table("error_registry")
     names = ("cluster_id", "category", "category_by", "category_from")
-    found = pl.DataFrame([{n: row[n] for n in names} for row in rows], schema=dict.fromkeys(names, pl.String))
+    frame = pl.DataFrame([{n: row[n] for n in names} for row in rows], schema=dict.fromkeys(names, pl.String))
     return target.typed(
-        registry.drop(names[1:]).join(found, on="cluster_id", how="left", maintain_order="left")
+        registry.drop(names[1:]).join(frame, on="cluster_id", how="left", maintain_order="left")
     )

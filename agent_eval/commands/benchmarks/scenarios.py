@@ -25,8 +25,8 @@ def check_scenarios(project: Project, out: Console, suites: Sequence[str], schem
         out.print(one_line(f"{at}: {problem.reason}"), markup=False, soft_wrap=True)
     n = sum(len(suite.scenarios) for suite in loaded)
     n_suites = sum(bool(suite.scenarios) for suite in loaded)
-    found = f"{count_of(n, 'valid scenario')} in {count_of(n_suites, 'suite')}, {count_of(len(problems), 'problem')}"
+    counts_text = f"{count_of(n, 'valid scenario')} in {count_of(n_suites, 'suite')}, {count_of(len(problems), 'problem')}"
     out.print(
-        found if loaded else "No suites. Add files data/scenarios/SUITE/ID.scenario.yaml.", markup=False
+        counts_text if loaded else "No suites. Add files data/scenarios/SUITE/ID.scenario.yaml.", markup=False
     )
     return 1 if problems else 0

@@ -80,8 +80,8 @@ def _once(project: Project, out: Console, err: Console, options: Options) -> int
         return report.exit_code
     version = project.registry.current.version
     with shown_progress(err) as progress:
-        judged = run(project.watched(progress.watch), options.agents, (version,), say=progress.say)
-    for warning in judged.warnings:
+        run_report = run(project.watched(progress.watch), options.agents, (version,), say=progress.say)
+    for warning in run_report.warnings:
         err.print(one_line(warning), markup=False, soft_wrap=True)
     current = {
         b.run.suite.task_id(scenario) for b in simulation.benchmarks for scenario in b.run.suite.scenarios
@@ -98,10 +98,10 @@ def print_plan(simulation: Simulation, out: Console) -> None:
     """Print what would be run: conversations, and the largest number of messages to each agent."""
     for benchmark in simulation.benchmarks:
         most = sum(job.scenario.n_messages for job in benchmark.jobs)
-        kept = sum(len(folder.finished) for folder in benchmark.folders)
+        n_finished = sum(len(folder.finished) for folder in benchmark.folders)
         text = (
             f"{benchmark.tested.setup.agent_id}, suite {benchmark.run.suite.name}: {count_of(len(benchmark.folders), 'session')}, "
-            f"{count_of(len(benchmark.jobs), 'conversation')} to hold, {kept} finished; at most {count_of(most, 'message')} to the agent"
+            f"{count_of(len(benchmark.jobs), 'conversation')} to hold, {n_finished} finished; at most {count_of(most, 'message')} to the agent"
         )
         out.print(one_line(text), markup=False, soft_wrap=True)
 
@@ -111,9 +111,9 @@ def print_report(report: SimulationReport, out: Console, err: Console) -> None:
     classes = ", ".join(
         f"{n} {name.replace('_', ' ')}" for name, n in sorted(report.outcomes.items()) if name != "unknown"
     )
-    held = f"{count_of(report.n_held, 'conversation')} held" + (f" ({classes})" if classes else "")
+    conversations = f"{count_of(report.n_held, 'conversation')} held" + (f" ({classes})" if classes else "")
     left = f", {report.n_left} left" if report.n_left else ""
-    out.print(f"{held}, {report.n_kept} kept{left}", markup=False)
+    out.print(f"{conversations}, {report.n_kept} kept{left}", markup=False)
     for name in report.sessions:
         out.print(one_line(f"Session {name}"), markup=False, soft_wrap=True)
     if report.slips.n_messages:
@@ -136,12 +136,12 @@ def gate_scenarios(
     """
     rows = gate_rows(project, version, agents)
     lines = list(scenario_results(project, rows, agents, version, current))
-    shown = FittingTable(title=f"Scenarios · methodology {version}")
+    scenario_table = FittingTable(title=f"Scenarios · methodology {version}")
     for head in ("agent", "scenario", "result", "why"):
-        shown.add_column(head)
+        scenario_table.add_column(head)
     for line in lines:
-        shown.add_row(*line)
-    out.print(shown)
+        scenario_table.add_row(*line)
+    out.print(scenario_table)
     others = rows.filter(pl.col("result") != "passed")
     for row in others.iter_rows(named=True):
         text = f"gate {row['gate']} {row['result']} for {row['agent_id']}: {row['evidence']}"
@@ -164,14 +164,14 @@ def scenario_results(
     names = {scenario_of(task) for task in current}
     for agent in agents:
         pair = pl.DataFrame({"agent_id": [agent], "methodology_version": [version]})
-        held = project.store.read(table("transcripts"), pair).filter("is_admitted")
+        admitted = project.store.read(table("transcripts"), pair).filter("is_admitted")
         outcomes = project.store.read(table("conversations"), pair.select("agent_id"))
         asserted = project.store.read(table("assertion_results"), pair)
         of_metric = pair.with_columns(metric=pl.lit(ANSWER_METRIC))
         answers = list(
             answer_findings(
                 TrialTables(
-                    *(held, outcomes, table("tool_correctness").empty()),
+                    *(admitted, outcomes, table("tool_correctness").empty()),
                     project.store.read(table("conversation_judgments"), of_metric),
                     project.store.read(table("turn_judgments"), of_metric),
                 ),
@@ -179,7 +179,7 @@ def scenario_results(
             )
         )
         columns = ["conversation_id", "outcome_class", "outcome_error", "metadata"]
-        of = held.select("conversation_id", "session_id", "task_id", "slot").join(
+        of = admitted.select("conversation_id", "session_id", "task_id", "slot").join(
             outcomes.select(columns), on="conversation_id"
         )
         of = of.filter(
@@ -190,7 +190,7 @@ def scenario_results(
             name = scenario_of(str(task))
             reasons = list(_reasons(group, asserted, gates, {name, str(slot), str(task)}))
             ids = set(group["conversation_id"])
-            of_answers = [(found, why and f"{cid}: {why}") for cid, found, why in answers if cid in ids]
+            of_answers = [(verdict, why and f"{cid}: {why}") for cid, verdict, why in answers if cid in ids]
             reasons += of_answers
             result = min((result for result, _ in reasons), key=_WORST.index, default="passed")
             why = next((reason for one, reason in reasons if one == result), "")

@@ -86,9 +86,9 @@ def marked_version(project: "Project", version: str | None) -> str:
     """Return the version whose results are shown; warn on stderr if it was edited after it was frozen."""
     from agent_eval.commands.results.leaderboard import print_edited
 
-    chosen = chosen_version(project, version)
-    print_edited(project.registry, [chosen], consoles()[1])
-    return chosen
+    shown_version = chosen_version(project, version)
+    print_edited(project.registry, [shown_version], consoles()[1])
+    return shown_version
 
 
 def renamed(app: typer.Typer, old: str, *, now: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -56,18 +56,18 @@ def leaderboard(
     if output_format not in FORMATS:
         raise InputError(f"--format {output_format!r} is unknown. Formats: {', '.join(FORMATS)}.")
     project = open_project()
-    chosen = "json" if as_json else output_format
+    rendering = "json" if as_json else output_format
     versions = list(dict.fromkeys(methodology or ()))
     if changes:
         if as_of is not None:
             raise InputError("--changes lists the changes of all days; omit --as-of.")
         of = versions or [chosen_version(project, None)]
         print_edited(project.registry, of, consoles()[1])
-        show_changes(project, consoles()[0], versions=of, template=template, output_format=chosen)
+        show_changes(project, consoles()[0], versions=of, template=template, output_format=rendering)
         return
     if len(versions) > 1:
         side_by_side(
-            project, consoles()[0], versions=versions, template=template, output_format=chosen, as_of=as_of
+            project, consoles()[0], versions=versions, template=template, output_format=rendering, as_of=as_of
         )
         return
     show(
@@ -75,7 +75,7 @@ def leaderboard(
         consoles()[0],
         version=chosen_version(project, versions[0] if versions else None),
         template=template,
-        output_format=chosen,
+        output_format=rendering,
         as_of=as_of,
     )
 
@@ -376,8 +376,8 @@ def errors(
     from agent_eval.commands import errors as command
 
     does = {"--accept/--undo": accept or undo, "--proposals": is_proposals, "--export": export is not None}
-    if len(given := [name for name, is_given in does.items() if is_given]) > 1:
-        raise typer.BadParameter(f"{' and '.join(given)} exclude each other.")
+    if len(exclusive_options := [name for name, is_given in does.items() if is_given]) > 1:
+        raise typer.BadParameter(f"{' and '.join(exclusive_options)} exclude each other.")
     if case_format != "scenario" and export is None:
         raise typer.BadParameter("--as needs --export CLUSTER.")
     project = open_project()

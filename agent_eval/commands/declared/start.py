@@ -137,8 +137,8 @@ def run(
             say=progress.say,
             boards=boards,
         )
-    shown = methodology[-1] if methodology else project.registry.current.version
-    print_run(project, out, err, report, version=shown, as_json=as_json, is_whole=is_whole)
+    shown_version = methodology[-1] if methodology else project.registry.current.version
+    print_run(project, out, err, report, version=shown_version, as_json=as_json, is_whole=is_whole)
     raise typer.Exit(report.exit_code)
 
 
@@ -302,16 +302,16 @@ def import_(
     """
     from agent_eval.commands.imports import import_transcripts, parsed_arguments, try_import
 
-    format_name, given = parsed_arguments(format_name, paths or [], agent, is_trial=is_trial)
+    format_name, file_paths = parsed_arguments(format_name, paths or [], agent, is_trial=is_trial)
     if is_trial or agent is None:
         raise typer.Exit(
-            try_import(*consoles(), format_name=format_name, paths=given, agent_id=agent or "agent")
+            try_import(*consoles(), format_name=format_name, paths=file_paths, agent_id=agent or "agent")
         )
     code = import_transcripts(
         open_project(),
         *consoles(),
         format_name=format_name,
-        paths=given,
+        paths=file_paths,
         agent_id=agent,
         category=category,
         session_id=session,

@@ -57,27 +57,31 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
     def stored(name: str) -> pl.DataFrame:
         return project.store.read(table(name), pairs)
 
-    known = trial_tables(project, pairs)
-    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
+    tables = trial_tables(project, pairs)
+    outcomes = trial_outcomes(tables, answer_threshold=project.settings.answer_threshold)
     sessions = comparing.session_values(
         with_judge_error(project, stored("composite_scores")),
         stored("universal_scores"),
         stored("domain_scores"),
     )
-    conversations = values_of_conversations(project, known, outcomes)
+    conversations = values_of_conversations(project, tables, outcomes)
     rows = None
     if other is not None:
         tasks = comparing.task_values(
-            outcomes, known.conversations, known.turn_judgments, known.conversation_judgments, unasked=UNASKED
+            outcomes,
+            tables.conversations,
+            tables.turn_judgments,
+            tables.conversation_judgments,
+            unasked=UNASKED,
         )
-        errors = table("import_errors").empty() if known.import_errors is None else known.import_errors
+        errors = table("import_errors").empty() if tables.import_errors is None else tables.import_errors
         rows = comparing.compare(
-            agent, other, sessions, tasks, refused_records(errors, known.transcripts),
+            agent, other, sessions, tasks, refused_records(errors, tables.transcripts),
             thresholds=project.settings.gates.rules(agent, version).threshold_metrics,
             interval=project.settings.interval, conversations=conversations,
-            parts=labelled_parts_of(project, known, outcomes), scales=scales(project),
+            parts=labelled_parts_of(project, tables, outcomes), scales=scales(project),
         )  # fmt: skip
-    says_goal = comparing.says_goal(known.conversation_judgments)
+    says_goal = comparing.says_goal(tables.conversation_judgments)
     return Compared(outcomes, sessions, conversations, rows, says_goal, scales(project))
 
 
@@ -99,8 +103,8 @@ def compare(
         UnknownAgentError: If an agent has no rows.
         SameAgentError: If both ids are equal.
     """
-    found = compared(project, version, agent, other)
-    rows = pl.DataFrame(schema=comparing.SCHEMA) if found.rows is None else found.rows
+    figures = compared(project, version, agent, other)
+    rows = pl.DataFrame(schema=comparing.SCHEMA) if figures.rows is None else figures.rows
     if as_json:
         print_json(rows)
         return
@@ -110,13 +114,13 @@ def compare(
         )
         return
     main_first = main_row_first(rows)
-    print_comparison(out, main_first, version, found.scales)
+    print_comparison(out, main_first, version, figures.scales)
     if not notes:
         out.print("How to read this, and what is unknown: --notes", markup=False, style="dim")
         return
-    for line in (*_notes(rows), *_of_one_session(rows, found.conversations), *_tested(rows)):
+    for line in (*_notes(rows), *_of_one_session(rows, figures.conversations), *_tested(rows)):
         out.print(sanitize_line(line), markup=False)
-    if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
+    if GOAL_METRIC not in set(rows["quantity"]) and figures.says_goal:
         for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
             out.print(
                 f"{GOAL_METRIC} repeats the outcome that {same} compares, so it is not tested separately.",

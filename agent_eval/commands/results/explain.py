@@ -104,19 +104,19 @@ def explain_metric(
     """
     project.registry.get(version)
     project.some_agents([agent_id])
-    asked = project.metrics.get(metric)
+    metric_definition = project.metrics.get(metric)
     pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
     key = pl.DataFrame({"agent_id": [agent_id], "methodology_version": [version], "metric": [metric]})
     rows = project.store.read(
-        table("turn_judgments" if asked.grain == "turn" else "conversation_judgments"), key
+        table("turn_judgments" if metric_definition.grain == "turn" else "conversation_judgments"), key
     )
     labels = sorted(
-        (label for label in asked.all_labels if label != NO_FAILURE),
-        key=lambda label: -SEVERITIES.index(asked.severity_of(label)),
+        (label for label in metric_definition.all_labels if label != NO_FAILURE),
+        key=lambda label: -SEVERITIES.index(metric_definition.severity_of(label)),
     )
     worst = worst_answers(rows, labels, n_worst)
     places = worst.select(set(worst.columns) & {"agent_id", "conversation_id", "turn_index"})
-    is_of_turns = asked.grain == "turn" and worst.height > 0
+    is_of_turns = metric_definition.grain == "turn" and worst.height > 0
     turns = project.store.read(table("turns"), places) if is_of_turns else table("turns").empty()
     n_answers = rows.filter("is_effective", pl.col("status") == "scored").height
     _print(
@@ -160,15 +160,15 @@ def _tree(node: Node) -> Tree:
     return tree
 
 
-def _grow(tree: Tree, node: Node, seen: set[str]) -> None:
+def _grow(tree: Tree, node: Node, shown_titles: set[str]) -> None:
     """Add the children of a node to the tree; a conversation that several ratings refer to is shown only once."""
     for child in node.children:
-        if child.title in seen:
+        if child.title in shown_titles:
             tree.add(Text(f"{child.title}: see above", style="dim"))
             continue
         if child.title.startswith("conversation "):
-            seen.add(child.title)
-        _grow(tree.add(_label(child)), child, seen)
+            shown_titles.add(child.title)
+        _grow(tree.add(_label(child)), child, shown_titles)
 
 
 def _label(node: Node) -> Text:

@@ -42,9 +42,9 @@ _STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
 class TemplateNotOnBoardError(NotFoundError):
     """Raised when the board does not have the given template."""
 
-    def __init__(self, template: str, known: list[str]) -> None:
+    def __init__(self, template: str, templates: list[str]) -> None:
         super().__init__(
-            f"Template {template!r} is not in this methodology version. Templates: {', '.join(known)}."
+            f"Template {template!r} is not in this methodology version. Templates: {', '.join(templates)}."
         )
 
 
@@ -318,9 +318,9 @@ def print_short_board(
 def _uncalibrated(*boards: pl.DataFrame | None) -> list[str]:
     """Return the sentences on judges that are not calibrated; an agent on several boards is listed once."""
     names = ["agent_id", "name", "calibration"]
-    held = [board.select(names) for board in boards if board is not None]
-    said = uncalibrated(pl.concat(held).unique("agent_id", maintain_order=True))
-    return [said] if said else []
+    board_columns = [board.select(names) for board in boards if board is not None]
+    sentence = uncalibrated(pl.concat(board_columns).unique("agent_id", maintain_order=True))
+    return [sentence] if sentence else []
 
 
 def _badges(row: dict[str, object]) -> list[str]:

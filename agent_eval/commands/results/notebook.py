@@ -51,9 +51,9 @@ class NotebookProject(Project):
 
     def __repr__(self) -> str:
         """Return three lines: the root, what is known there, and what to call."""
-        root, known, _ = super().__repr__().split("\n")
+        root, summary_line, _ = super().__repr__().split("\n")
         calls = ".leaderboard(), .summary(), .errors(), .compare(A, B), .table(NAME); agent_eval.run_project(project) updates them"
-        return f"{root}\n{known}\n{calls}"
+        return f"{root}\n{summary_line}\n{calls}"
 
     def __dir__(self) -> Iterable[str]:
         """Return the names that are offered for completion."""

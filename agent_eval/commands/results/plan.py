@@ -39,14 +39,14 @@ def plan(
     """
     if not 0 < points <= 100:
         raise InputError(f"--difference {points:g}: expected a number above 0 and at most 100.")
-    found = compared(project, version, agent, other)
-    counts = _counts(found)
+    figures = compared(project, version, agent, other)
+    counts = _counts(figures)
     mine = counts.filter(agent_id=agent).drop("agent_id")
-    if other is None or found.rows is None:
-        rows = plan_one(agent, found.sessions, mine, found.conversations, points, found.scales)
+    if other is None or figures.rows is None:
+        rows = plan_one(agent, figures.sessions, mine, figures.conversations, points, figures.scales)
     else:
         theirs = counts.filter(agent_id=other).rename({"n": "other_n", "c": "other_c"})
-        rows = plan_two(found.rows, mine.join(theirs, on=["task_set", "task"]), points, found.scales)
+        rows = plan_two(figures.rows, mine.join(theirs, on=["task_set", "task"]), points, figures.scales)
     if as_json:
         print_json(rows)
         return
@@ -71,10 +71,10 @@ def plan(
     )
 
 
-def _counts(found: Compared) -> pl.DataFrame:
+def _counts(figures: Compared) -> pl.DataFrame:
     """Return the numbers of known and correct trials of each task."""
-    known = found.outcomes.drop_nulls(["task", "is_correct"])
-    return known.group_by("agent_id", "task_set", "task").agg(
+    known_outcomes = figures.outcomes.drop_nulls(["task", "is_correct"])
+    return known_outcomes.group_by("agent_id", "task_set", "task").agg(
         n=pl.len().cast(pl.Int64), c=pl.col("is_correct").sum().cast(pl.Int64)
     ).sort("agent_id", "task_set", "task")  # fmt: skip
 

@@ -23,16 +23,16 @@ from agent_eval.tables import table
 _NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
 
 
-def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
+def checked_estimators(estimator_names: Sequence[str]) -> list[trials.StoredEstimator]:
     """Check the given estimators and return them.
 
     Raises:
         UnknownEstimatorError: If an estimator is unknown.
     """
-    for name in named:
+    for name in estimator_names:
         if name not in trials.ESTIMATORS:
             raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)
-    return [estimator for estimator in trials.ESTIMATORS if estimator in named]
+    return [estimator for estimator in trials.ESTIMATORS if estimator in estimator_names]
 
 
 def reliability(
@@ -57,11 +57,11 @@ def reliability(
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
-    wanted = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
+    is_requested = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
     rows = _computed(project, pairs, ks) if ks else project.store.read(table("reliability"), pairs)
     rows = _with_corrections(project, pairs, rows)
     if as_json:
-        print_json(rows.filter(wanted))
+        print_json(rows.filter(is_requested))
         return
     few = (
         (pl.col("estimator") == "bayesian")
@@ -69,11 +69,11 @@ def reliability(
         & pl.col("pass_hat_k").is_not_null()
         & pl.lit(not estimators)
     )
-    shown = rows.filter(wanted | few).sort(
+    listed = rows.filter(is_requested | few).sort(
         "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
     )
-    out.print(_table(shown, version))
-    for note in (*_labelled(shown), *_corrected(shown), *_notes(shown), *_without_task(project, pairs)):
+    out.print(_table(listed, version))
+    for note in (*_labelled(listed), *_corrected(listed), *_notes(listed), *_without_task(project, pairs)):
         out.print(note, markup=False)
 
 
@@ -134,8 +134,8 @@ def show_interactions(
 
 def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
     """Return a frame of the given agents (default: all) under one version, for use as keys of stored tables."""
-    wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
-    return wanted.with_columns(pl.lit(version).alias("methodology_version"))
+    agent_rows = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
+    return agent_rows.with_columns(pl.lit(version).alias("methodology_version"))
 
 
 def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
@@ -166,11 +166,11 @@ def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame)
     A row is corrected only if k = 1 and goal completion decides all trials. If the declared outcome or interactions
     decide some trials, the rate is not the judge's rate.
     """
-    found = corrections(project, pairs, by_task=True).drop("judge").rename({"quantity": "task_set"})
+    correction_rows = corrections(project, pairs, by_task=True).drop("judge").rename({"quantity": "task_set"})
     key = ["methodology_version", "agent_id", "task_set"]
     source = pl.col("correctness_source")
     joined = rows.join(
-        found.with_columns(k=pl.lit(1, pl.Int64)), on=[*key, "k"], how="left", maintain_order="left"
+        correction_rows.with_columns(k=pl.lit(1, pl.Int64)), on=[*key, "k"], how="left", maintain_order="left"
     )
     is_mixed = (
         pl.col("judge_rate").is_not_null()
@@ -180,7 +180,7 @@ def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame)
     reason = pl.when(is_mixed).then(pl.concat_str(pl.lit("its trials are decided by "), source))
     columns = [
         pl.when(source == GOAL_METRIC).then(pl.col(name)).alias(name)
-        for name in found.columns
+        for name in correction_rows.columns
         if name not in key
     ]
     return (
@@ -193,8 +193,8 @@ def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame)
 def _corrected(rows: pl.DataFrame) -> Iterator[str]:
     """Yield pass@1 corrected for the judge's errors by agent and task set, or the reason why it is not corrected."""
     is_told = pl.any_horizontal(pl.col("corrected", "correction_refused").is_not_null())
-    known = rows.filter(is_told, pl.col("n_labels_drawn").is_null().all().over("agent_id", "task_set"))
-    for row in known.unique(["agent_id", "task_set"], maintain_order=True).iter_rows(named=True):
+    corrected = rows.filter(is_told, pl.col("n_labels_drawn").is_null().all().over("agent_id", "task_set"))
+    for row in corrected.unique(["agent_id", "task_set"], maintain_order=True).iter_rows(named=True):
         of = f"{row['agent_id']} on {row['task_set']}: pass@1"
         if row["corrected"] is None:
             yield sanitize_line(f"{of} is not corrected for the judge's errors: {row['correction_refused']}.")

@@ -54,18 +54,18 @@ def periods(project: Project, pairs: pl.DataFrame, day: datetime.date) -> Period
     days = days_of(reader(project), transcripts)
     since, before = f"since {day}", f"before {day}"
     period = pl.when(pl.col("day") >= day).then(pl.lit(since)).when(pl.col("day") < day).then(pl.lit(before))
-    found = Periods(since, before, days.select(*CONVERSATION, period=period))
-    lacking = [name for name in (since, before) if name not in found.conversations["period"]]
+    both_periods = Periods(since, before, days.select(*CONVERSATION, period=period))
+    lacking = [name for name in (since, before) if name not in both_periods.conversations["period"]]
     if lacking:
-        known = sorted(days["day"].drop_nulls().to_list())
-        span = f"Known days: {known[0]} to {known[-1]}" if known else "No conversation has a time"
-        n = found.n_without_time()
-        without = f"; {count_of(n, 'conversation')} without one" if n and known else ""
+        all_days = sorted(days["day"].drop_nulls().to_list())
+        span = f"Known days: {all_days[0]} to {all_days[-1]}" if all_days else "No conversation has a time"
+        n = both_periods.n_without_time()
+        without = f"; {count_of(n, 'conversation')} without one" if n and all_days else ""
         raise NotFoundError(
             f"There is no conversation {' and none '.join(lacking)} to compare. {span}{without}. Give messages a "
             "`timestamp`, or sessions a `date`, or compare runs: agent-eval errors --since RUN."
         )
-    return found
+    return both_periods
 
 
 def summary_since(
@@ -85,18 +85,18 @@ def summary_since(
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
     split = periods(project, pairs, first)
-    known = trial_tables(project, pairs)
-    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
+    tables = trial_tables(project, pairs)
+    outcomes = trial_outcomes(tables, answer_threshold=project.settings.answer_threshold)
     halves = outcomes.join(split.conversations, on=CONVERSATION, how="left", maintain_order="left")
     values = pl.concat(
-        values_of_conversations(project, known, halves.filter(period=name).drop("period")).with_columns(
+        values_of_conversations(project, tables, halves.filter(period=name).drop("period")).with_columns(
             pl.concat_str("agent_id", pl.lit(f" {name}")).alias("agent_id")
         )
         for name in (split.since, split.before)
     )
     no_tasks = comparing.task_values(
-        outcomes.clear(), known.conversations.clear(), known.turn_judgments.clear(),
-        known.conversation_judgments.clear(), unasked=UNASKED,
+        outcomes.clear(), tables.conversations.clear(), tables.turn_judgments.clear(),
+        tables.conversation_judgments.clear(), unasked=UNASKED,
     )  # fmt: skip
     rows = [
         comparing.compare(
@@ -114,7 +114,7 @@ def summary_since(
             out.print(f"{agent}: nothing to compare; one of the periods has no known value.", markup=False)
             continue
         print_comparison(out, main_row_first(of_agent), version, scales(project))
-    if labelled := labelled_metrics(known.turn_judgments, known.conversation_judgments):
+    if labelled := labelled_metrics(tables.turn_judgments, tables.conversation_judgments):
         out.print(f"Labels of people do not correct these figures: {', '.join(labelled)}.", markup=False)
     for line in without_time(split):
         out.print(line, markup=False)
@@ -149,14 +149,14 @@ def trends_since(
         .with_columns(benchmark_id="period", run_date=pl.lit(None, dtype=pl.Date))
         .drop("period")
     )
-    judged = stored("turn_judgments").filter(pl.col("metric").is_in(FAILURE_METRICS))
-    rates = error_rates(stored("failures"), judged, halves, registry, table("error_rates").empty())
-    wanted = pairs.select("methodology_version", "agent_id").with_columns(
+    failure_judgments = stored("turn_judgments").filter(pl.col("metric").is_in(FAILURE_METRICS))
+    rates = error_rates(stored("failures"), failure_judgments, halves, registry, table("error_rates").empty())
+    comparisons = pairs.select("methodology_version", "agent_id").with_columns(
         baseline_agent_id="agent_id",
         benchmark_id=pl.lit(split.since),
         baseline_benchmark_id=pl.lit(split.before),
     )
-    return trends.compared(rates, wanted, registry), split
+    return trends.compared(rates, comparisons, registry), split
 
 
 def _no_sessions() -> pl.DataFrame:

@@ -82,13 +82,13 @@ def summary(
     versions = pairs.select("methodology_version").unique()
     for line in outcome_checks(project.store.read(table("judge_calibration"), versions)):
         out.print(sanitize_line(line), markup=False)
-    shown = [ESTIMATED] if rows["corrected"].count() else []
-    shown += [
+    note_texts = [ESTIMATED] if rows["corrected"].count() else []
+    note_texts += [
         f"{DIRECTION} mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."
     ]
     if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
-        shown.append("no judge called: only a judge model can answer; agent-eval run --judge MODEL.")
-    out.print(Text(" ".join(shown) if notes else "How to read this: --notes", style="dim"))
+        note_texts.append("no judge called: only a judge model can answer; agent-eval run --judge MODEL.")
+    out.print(Text(" ".join(note_texts) if notes else "How to read this: --notes", style="dim"))
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -97,14 +97,14 @@ def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     The success rate is corrected in the same way as goal completion if goal completion alone decides it.
     """
     rows = project.store.read(table("quality_summary"), pairs)
-    found = corrections(project, pairs).drop("judge")
+    correction_rows = corrections(project, pairs).drop("judge")
     by_goal = pl.col("judges").list.join(",") == GOAL_METRIC
     is_success = (pl.col("quantity") == SUCCESS_RATE) & by_goal
     of = pl.when(is_success).then(pl.lit(GOAL_METRIC)).otherwise("quantity")
     placed = rows.with_columns(_of=pl.when(pl.col("mean_of_judge").is_null()).then(of))
     key = ["methodology_version", "agent_id"]
     joined = placed.join(
-        found.rename({"quantity": "_of"}), on=[*key, "_of"], how="left", maintain_order="left"
+        correction_rows.rename({"quantity": "_of"}), on=[*key, "_of"], how="left", maintain_order="left"
     )
     return joined.drop("_of")
 

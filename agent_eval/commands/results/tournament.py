@@ -66,30 +66,30 @@ def ask_tournament(
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
-    chosen = project.some_agents(agents)
-    tables = ingest(project, chosen)
-    asked = comparisons(tables["conversations"], tables["turns"])
-    if not asked:
+    agent_ids = project.some_agents(agents)
+    tables = ingest(project, agent_ids)
+    pairs = comparisons(tables["conversations"], tables["turns"])
+    if not pairs:
         raise NotFoundError(
-            f"No two of the agents {', '.join(chosen) or '(none yet)'} have a task in common. Agents share a task if "
+            f"No two of the agents {', '.join(agent_ids) or '(none yet)'} have a task in common. Agents share a task if "
             "their conversations have the same task_id in the same task set."
         )
     panel = Panel(judge, project.judge_runtime, project.view_limits)
-    names = project.blinded_terms(chosen)
+    names = project.blinded_terms(agent_ids)
     try:
-        found = compare_pairs(asked, panel, project.answers.find, names=names, watch=watch)
+        verdicts = compare_pairs(pairs, panel, project.answers.find, names=names, watch=watch)
     finally:
         project.record_spending(run_id=project.origin.run)
     budget = project.judge_runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
-    err.print(f"{count_of(len(asked), 'comparison')}; {budget.n_calls:,} judge calls, {cost}.", markup=False)
-    if found.lost:
-        why = sanitize_line(f"{found.lost[0].reason}: {found.lost[0].detail}")
-        err.print(f"{len(found.lost):,} comparisons have no verdict ({why}).", markup=False)
-    if found.verdicts["winner"].null_count() == found.verdicts.height:
+    err.print(f"{count_of(len(pairs), 'comparison')}; {budget.n_calls:,} judge calls, {cost}.", markup=False)
+    if verdicts.lost:
+        why = sanitize_line(f"{verdicts.lost[0].reason}: {verdicts.lost[0].detail}")
+        err.print(f"{len(verdicts.lost):,} comparisons have no verdict ({why}).", markup=False)
+    if verdicts.verdicts["winner"].null_count() == verdicts.verdicts.height:
         return 2
-    _show(out, err, found.verdicts, as_json=as_json)
-    return 1 if found.lost else 0
+    _show(out, err, verdicts.verdicts, as_json=as_json)
+    return 1 if verdicts.lost else 0
 
 
 def _show(out: Console, err: Console, verdicts: pl.DataFrame, *, as_json: bool) -> None:
@@ -111,9 +111,9 @@ def _print(out: Console, result: Tournament, verdicts: pl.DataFrame) -> None:
     )
     for row in result.standings.iter_rows(named=True):
         rank, low, high = row["rank"], row["rank_low"], row["rank_high"]
-        shown = f"{rank}" if low == high else f"{rank} ({low}–{high})"
+        rank_text = f"{rank}" if low == high else f"{rank} ({low}–{high})"
         grid.add_row(
-            shown, Text(row["agent_id"]), signed(f"{row['strength']:+.2f}"), signed(f"{row['low']:+.2f} to {row['high']:+.2f}"),
+            rank_text, Text(row["agent_id"]), signed(f"{row['strength']:+.2f}"), signed(f"{row['low']:+.2f} to {row['high']:+.2f}"),
             str(row["wins"]), str(row["losses"]), str(row["ties"]),
         )  # fmt: skip
     out.print(grid)

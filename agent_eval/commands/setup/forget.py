@@ -74,30 +74,30 @@ def forget(
     with project.store.exclusive_section("run"):
         project.beside_store.merge()
         merge_answers(project.beside_store, run_id="audit")
-        found = _found(project, conversation_id, agent_id)
-        rows = ", ".join(f"{name} {n:,}" for name, n in found.rows.items()) or "none"
-        _say(out, f"Agent {found.agent_id}, conversation {found.conversation_id}. Rows: {rows}.")
-        shared = f", of these {found.n_of_session:,} about its whole session" if found.n_of_session else ""
-        _say(out, f"Answers of judges: {found.answers.height:,}{shared}.")
-        for file in found.files:
+        traces = _found(project, conversation_id, agent_id)
+        rows = ", ".join(f"{name} {n:,}" for name, n in traces.rows.items()) or "none"
+        _say(out, f"Agent {traces.agent_id}, conversation {traces.conversation_id}. Rows: {rows}.")
+        shared = f", of these {traces.n_of_session:,} about its whole session" if traces.n_of_session else ""
+        _say(out, f"Answers of judges: {traces.answers.height:,}{shared}.")
+        for file in traces.files:
             _say(out, f"Its line is removed from {file}.")
         if not confirm("Remove this conversation?"):
             _say(out, "Nothing was changed.")
             return 1
-        _remove(project.store, found)
-        for file in found.files:
-            _without(file, found.conversation_id)
+        _remove(project.store, traces)
+        for file in traces.files:
+            _without(file, traces.conversation_id)
         rewrite(project.store)
     if (report_folder(project) / MARKER).exists():
         publish(project)
         _say(out, f"The report in {report_folder(project)} was written again.")
-    return _what_remains(project, out, found)
+    return _what_remains(project, out, traces)
 
 
 def _found(project: Project, conversation_id: str, agent_id: str | None) -> _Found:
     sessions, store = project.home.sessions, project.store
-    named = table("conversations"), pl.DataFrame({"conversation_id": [conversation_id]})
-    agents = set(store.read(*named, columns=["agent_id"])["agent_id"])
+    conversation_key = table("conversations"), pl.DataFrame({"conversation_id": [conversation_id]})
+    agents = set(store.read(*conversation_key, columns=["agent_id"])["agent_id"])
     files: dict[str, list[Path]] = {}
     for file in sorted(sessions.glob(f"*/*/{CONVERSATIONS}")):
         with file.open("rb") as lines:
@@ -112,20 +112,20 @@ def _found(project: Project, conversation_id: str, agent_id: str | None) -> _Fou
             if not having
             else f"Several agents have a conversation {conversation_id[:200]!r}: {', '.join(having)}. Choose one with --agent."
         )
-    found = _Found(having[0], conversation_id, files.get(having[0], []))
+    traces = _Found(having[0], conversation_id, files.get(having[0], []))
     for name, each in TABLES.items():
         if {"agent_id", "conversation_id"} <= set(each.schema):
-            n = store.counts(each, found.key, columns=["agent_id"])["n"].sum()
+            n = store.counts(each, traces.key, columns=["agent_id"])["n"].sum()
             if n:
-                found.rows[name] = int(n)
-    found.failures = store.read(table("failures"), found.key)
-    found.answers, found.n_of_session = _answers(store, found)
-    return found
+                traces.rows[name] = int(n)
+    traces.failures = store.read(table("failures"), traces.key)
+    traces.answers, traces.n_of_session = _answers(store, traces)
+    return traces
 
 
-def _answers(store: Store, found: _Found) -> tuple[pl.DataFrame, int]:
+def _answers(store: Store, traces: _Found) -> tuple[pl.DataFrame, int]:
     """Return the keys of the answers that only this conversation uses, and the number of those about its session."""
-    is_own = (pl.col("agent_id") == found.agent_id) & (pl.col("conversation_id") == found.conversation_id)
+    is_own = (pl.col("agent_id") == traces.agent_id) & (pl.col("conversation_id") == traces.conversation_id)
     columns = ["agent_id", "conversation_id", "content_hash"]
     hashes = pl.concat([store.read(table(name), columns=columns) for name in _LAST])
     own = set(hashes.filter(is_own)["content_hash"].drop_nulls())
@@ -139,7 +139,7 @@ def _answers(store: Store, found: _Found) -> tuple[pl.DataFrame, int]:
     rated = store.read(table("rubric_ratings"), sessions).filter(pl.col("conversation_id").is_null())
     keys = rated.select("question_key").drop_nulls().unique()
     of_session = set(store.read(table("judge_cache"), keys, columns=["content_hash"])["content_hash"])
-    clusters = found.failures["cluster_id"].unique().to_list() if found.failures.width else []
+    clusters = traces.failures["cluster_id"].unique().to_list() if traces.failures.width else []
     cache = store.read(
         table("judge_cache"), columns=["cache_key", "content_hash", "metric", "is_recorded"]
     ).filter(
@@ -150,42 +150,42 @@ def _answers(store: Store, found: _Found) -> tuple[pl.DataFrame, int]:
     ).height
 
 
-def _remove(store: Store, found: _Found) -> None:
+def _remove(store: Store, traces: _Found) -> None:
     """Remove the conversation from the store; the rows by which it is found again are removed last."""
     for name in ("judge_cache", "judge_audits"):
-        store.delete(table(name), found.answers)
-    _remove_from_clusters(store, found)
-    for name in (*(name for name in found.rows if name not in _LAST), *_LAST):
-        store.delete(table(name), found.key)
+        store.delete(table(name), traces.answers)
+    _remove_from_clusters(store, traces)
+    for name in (*(name for name in traces.rows if name not in _LAST), *_LAST):
+        store.delete(table(name), traces.key)
 
 
-def _remove_from_clusters(store: Store, found: _Found) -> None:
+def _remove_from_clusters(store: Store, traces: _Found) -> None:
     """Remove texts that only this conversation has, and the words of clusters that quote it or have no other text."""
-    if found.failures.is_empty():
+    if traces.failures.is_empty():
         return
     everyone = store.read(table("failures"))
-    others = everyone.join(found.failures, on="failure_id", how="anti")
-    texts = found.failures.select(_BLOCK).drop_nulls("text_hash").unique()
+    others = everyone.join(traces.failures, on="failure_id", how="anti")
+    texts = traces.failures.select(_BLOCK).drop_nulls("text_hash").unique()
     only_here = texts.join(others, on=list(_BLOCK), how="anti", nulls_equal=True)
     members = table("error_members")
     stored = store.read(members)
-    kept = stored.join(only_here, on=list(_BLOCK), how="anti", nulls_equal=True)
+    other_members = stored.join(only_here, on=list(_BLOCK), how="anti", nulls_equal=True)
     theirs = (
         others.sort("failure_id")
         .unique(list(_BLOCK), keep="first")
         .select(*_BLOCK, "quote", "reason", first_failure="failure_id")
     )
-    shared = kept.join(texts, on=list(_BLOCK), how="semi", nulls_equal=True)
+    shared = other_members.join(texts, on=list(_BLOCK), how="semi", nulls_equal=True)
     shared = shared.drop("quote", "reason", "first_failure").join(
         theirs, on=list(_BLOCK), how="left", nulls_equal=True
     )
     store.upsert(members, shared.select(stored.columns), run_id=_RUN)
     store.delete(members, only_here)
-    hashes = only_here.select("text_hash").join(kept.select("text_hash"), on="text_hash", how="anti")
+    hashes = only_here.select("text_hash").join(other_members.select("text_hash"), on="text_hash", how="anti")
     store.delete(table("failure_vectors"), hashes.unique())
     registry = table("error_registry")
-    touched = store.read(registry, found.failures.select("cluster_id").unique())
-    quoted = {text for name in ("quote", "reason") for text in found.failures[name].drop_nulls() if text}
+    touched = store.read(registry, traces.failures.select("cluster_id").unique())
+    quoted = {text for name in ("quote", "reason") for text in traces.failures[name].drop_nulls() if text}
     store.upsert(
         registry,
         registry.frame(
@@ -194,16 +194,16 @@ def _remove_from_clusters(store: Store, found: _Found) -> None:
         ),
         run_id=_RUN,
     )
-    store.delete(table("error_clusters"), found.failures.select("agent_id", "cluster_id").unique())
+    store.delete(table("error_clusters"), traces.failures.select("agent_id", "cluster_id").unique())
 
 
 def _without_words(row: dict[str, object], quoted: set[str], *, has_others: bool) -> dict[str, object]:
     """Return a row of error_registry without words from the conversation; a title becomes the label."""
 
     def is_told(text: object) -> bool:
-        said = " ".join(str(text or "").rstrip("…").split())
+        words = " ".join(str(text or "").rstrip("…").split())
         return any(
-            said and (" ".join(q.split()) in said or said.partition(": ")[2][:40] in q) for q in quoted
+            words and (" ".join(q.split()) in words or words.partition(": ")[2][:40] in q) for q in quoted
         )
 
     for name in ("title", "rule_title", "model_title", *_TEXTS):
@@ -224,9 +224,9 @@ def _without(file: Path, conversation_id: str) -> None:
     """Rewrite a session file without the lines of the conversation; all other lines keep their bytes."""
     fresh = file.with_name(f".{file.name}.new")
     try:
-        with file.open("rb") as lines, fresh.open("wb") as kept:
-            kept.writelines(line for line in lines if not _is_line_of(line, conversation_id))
-            sync_stream(kept)
+        with file.open("rb") as lines, fresh.open("wb") as rewritten:
+            rewritten.writelines(line for line in lines if not _is_line_of(line, conversation_id))
+            sync_stream(rewritten)
         fresh.chmod(file.stat().st_mode & 0o777)
         fresh.replace(file)
     finally:
@@ -234,13 +234,13 @@ def _without(file: Path, conversation_id: str) -> None:
     sync_folder(file.parent)
 
 
-def _what_remains(project: Project, out: Console, found: _Found) -> int:
+def _what_remains(project: Project, out: Console, traces: _Found) -> int:
     """Print which files still name the conversation; return 1 if a backup has it."""
     folders = (project.home.ratings, project.home.verdicts, project.home.clusters)
     for file in sorted(path for folder in folders for path in folder.glob("*") if path.is_file()):
-        if found.conversation_id.encode() in file.read_bytes():
+        if traces.conversation_id.encode() in file.read_bytes():
             _say(out, f"{file} names the conversation; edit it yourself.")
-    copies = list(copies_with(project.store, project.home.root, found.agent_id, found.conversation_id))
+    copies = list(copies_with(project.store, project.home.root, traces.agent_id, traces.conversation_id))
     for path, is_seen in copies:
         _say(
             out,

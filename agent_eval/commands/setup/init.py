@@ -118,7 +118,7 @@ def init(
     if benchmark is not None and with_sample:
         raise InputError("--benchmark and --sample exclude each other. Create two projects.")
     source = _sample(sample) if with_sample else None
-    kept: list[str] = []
+    existing_files: list[str] = []
     is_new = not (folder / "agent_eval.toml").exists()
     try:
         for name in FOLDERS:
@@ -130,15 +130,15 @@ def init(
         if source is not None:
             _copy(source, folder / "data")
         if benchmark is not None:
-            kept = _add_benchmark(benchmark, folder)
+            existing_files = _add_benchmark(benchmark, folder)
     except OSError as error:
         why = error.strerror or str(error)
         raise InputError(
             f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder."
         ) from error
-    made = "Project made" if is_new else "The project already exists; its files are kept"
-    out.print(one_line(f"{made}: {folder.resolve()}"), markup=False, soft_wrap=True)
-    for name in kept:
+    headline = "Project made" if is_new else "The project already exists; its files are kept"
+    out.print(one_line(f"{headline}: {folder.resolve()}"), markup=False, soft_wrap=True)
+    for name in existing_files:
         text = f"{name} exists already and is kept; `agent-eval init --benchmark` in a new folder shows the new one."
         out.print(one_line(text), markup=False, soft_wrap=True)
     then = "agent-eval run" if with_sample else "agent-eval import auto PATH… --agent ID"
@@ -173,15 +173,15 @@ def _add_benchmark(name: str, folder: Path) -> list[str]:
     }
     texts[Path("data", "agents.yaml")] = _AGENTS.format(suite=name)
     texts[Path(SHEET)] = _sheet(name)
-    kept = []
+    existing_files = []
     for path, text in texts.items():
         target = folder / path
         if target.exists():
-            kept += [path.as_posix()] if target.read_text(encoding="utf-8") != text else []
+            existing_files += [path.as_posix()] if target.read_text(encoding="utf-8") != text else []
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-    return kept
+    return existing_files
 
 
 def _sheet(name: str) -> str:

@@ -42,8 +42,8 @@ async def chat(request: Request) -> JSONResponse:
     COUNTS["calls"] += 1
 
     def is_drawn(fault: str) -> bool:
-        drawn = hashlib.sha256(b"%d|%s|%s" % (attempt, fault.encode(), key)).digest()
-        hit = int.from_bytes(drawn[:8], "big") / 2**64 < CONFIG[fault]
+        hash_bytes = hashlib.sha256(b"%d|%s|%s" % (attempt, fault.encode(), key)).digest()
+        hit = int.from_bytes(hash_bytes[:8], "big") / 2**64 < CONFIG[fault]
         COUNTS[fault] += hit
         return hit
 
@@ -53,12 +53,12 @@ async def chat(request: Request) -> JSONResponse:
     await asyncio.sleep(3600 if is_drawn("phang") else CONFIG["latency_ms"] / 1000)
     if is_drawn("p500"):
         return JSONResponse({"error": {"message": "The server had an error"}}, 500)
-    asked = json.loads(body)
-    text = "\n".join(f"<{m['role']}>{m['content']}" for m in asked["messages"])
-    schema = asked["response_format"]["json_schema"]["schema"]
-    is_naming = asked["response_format"]["json_schema"].get("name") == "names"
-    answer = (is_naming and _cluster_names(asked, schema)) or instance(schema)
-    if isinstance(answer, dict) and (code := _CODE.search(str(asked["messages"][-1]["content"]))):
+    body_fields = json.loads(body)
+    text = "\n".join(f"<{m['role']}>{m['content']}" for m in body_fields["messages"])
+    schema = body_fields["response_format"]["json_schema"]["schema"]
+    is_naming = body_fields["response_format"]["json_schema"].get("name") == "names"
+    answer = (is_naming and _cluster_names(body_fields, schema)) or instance(schema)
+    if isinstance(answer, dict) and (code := _CODE.search(str(body_fields["messages"][-1]["content"]))):
         answer[QUESTION_CODE] = code[1]
     content = json.dumps(answer)
     cut = is_drawn("ptrunc")
@@ -74,7 +74,7 @@ async def chat(request: Request) -> JSONResponse:
     ANSWERED[key] += 1
     return JSONResponse(
         {
-            "id": "1", "object": "chat.completion", "created": 1, "model": asked["model"],
+            "id": "1", "object": "chat.completion", "created": 1, "model": body_fields["model"],
             "choices": [{"index": 0, "finish_reason": "length" if cut else "stop",
                          "message": {"role": "assistant", "content": content}}],
             "usage": usage | {"total_tokens": sum(usage.values()), "prompt_tokens_details": {"cached_tokens": cached}},
@@ -82,22 +82,22 @@ async def chat(request: Request) -> JSONResponse:
     )  # fmt: skip
 
 
-def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, object]:
+def _cluster_names(body: dict[str, Any], schema: dict[str, Any]) -> dict[str, object]:
     """Return names of error clusters, derived from the request; empty for other questions."""
     lines = [
-        line for m in asked["messages"] for line in str(m["content"]).splitlines() if line.startswith('{"id"')
+        line for m in body["messages"] for line in str(m["content"]).splitlines() if line.startswith('{"id"')
     ]
-    named: dict[str, object] = {}
+    name_of_case: dict[str, object] = {}
     for case in map(json.loads, lines):
         if case["id"] in schema.get("properties", {}) and case.get("members"):
-            said = case["members"][0]
-            named[case["id"]] = {
-                "root_cause": said.get("reason") or said.get("quote"),
-                "title": rule_title(case["label"], case["tool"], said.get("quote") or said.get("reason")),
+            member = case["members"][0]
+            name_of_case[case["id"]] = {
+                "root_cause": member.get("reason") or member.get("quote"),
+                "title": rule_title(case["label"], case["tool"], member.get("quote") or member.get("reason")),
                 "severity": DEFAULT.severities.get(case["label"], DEFAULT_SEVERITY),
                 "merge_into": None,
             }
-    return named
+    return name_of_case
 
 
 def instance(schema: dict[str, object], name: str = "") -> object:
@@ -145,8 +145,8 @@ async def stats(_: Request) -> JSONResponse:
 async def reset(request: Request) -> JSONResponse:
     """Change the configuration and reset the counters."""
     CONFIG.update(json.loads(await request.body() or b"{}"))
-    for counted in (COUNTS, SEEN, ANSWERED, PREFIXES):
-        counted.clear()
+    for counter in (COUNTS, SEEN, ANSWERED, PREFIXES):
+        counter.clear()
     return JSONResponse(CONFIG)
 
 

@@ -41,12 +41,12 @@ def check(project: Project, out: Console) -> int:
     lake = _lake(project)
     from agent_eval.storage.lake.upkeep import check as check_lake
 
-    found = check_lake(lake)
-    for problem in found.problems:
+    report = check_lake(lake)
+    for problem in report.problems:
         _say(out, problem)
-    n_problems = f"{len(found.problems)} problem{'s' * (len(found.problems) != 1)}"
-    _say(out, f"{count_of(sum(found.rows.values()), 'row')} of {len(found.rows)} tables; {n_problems}.")
-    return int(bool(found.problems))
+    n_problems = f"{len(report.problems)} problem{'s' * (len(report.problems) != 1)}"
+    _say(out, f"{count_of(sum(report.rows.values()), 'row')} of {len(report.rows)} tables; {n_problems}.")
+    return int(bool(report.problems))
 
 
 def compact(project: Project, out: Console) -> None:

@@ -49,12 +49,12 @@ def print_run(
     if (more := len(report.refusals) - SHOWN) > 0:
         err.print(f"… and {more} more.")
     if report.n_computed:
-        made = f"{count_of(report.n_computed, 'agent × version pair')} brought up to date"
+        headline = f"{count_of(report.n_computed, 'agent × version pair')} brought up to date"
     elif report.is_ingested:
-        made = "Files were read again; nothing that is computed from them changed"
+        headline = "Files were read again; nothing that is computed from them changed"
     else:
-        made = "Nothing was stale"
-    err.print(f"{made}.", markup=False)
+        headline = "Nothing was stale"
+    err.print(f"{headline}.", markup=False)
     if report.n_gated:
         err.print(
             f"Re-evaluated the gates of {count_of(report.n_gated, 'more agent/version pair')} because the gate configuration changed.",
@@ -98,10 +98,10 @@ def print_run(
         print_short_board(out, board, project.registry.get(version), project.registry, logs)
 
 
-def _print_audit(err: Console, found: pl.DataFrame) -> None:
+def _print_audit(err: Console, audit_rows: pl.DataFrame) -> None:
     """Print how often separate calls per metric and one call for all metrics gave different answers."""
-    if found.is_empty():
+    if audit_rows.is_empty():
         err.print("No question was answered in both modes yet; also run with judge_mode one_call.")
-    for judge, metric, n_both, n_equal, mean in found.iter_rows():
+    for judge, metric, n_both, n_equal, mean in audit_rows.iter_rows():
         off = "" if mean is None else f", per metric {mean:+.2f} on average"
         err.print(f"Audit of {judge}: {metric}: {n_equal} of {n_both} equal{off}.", markup=False)

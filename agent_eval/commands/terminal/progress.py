@@ -32,17 +32,17 @@ class ProgressDisplay:
         self.doing = f"Done: {line}"
         self.bars.update(self.stage, description=self.doing)
 
-    def watch(self, asked: Asked) -> None:
+    def watch(self, calls: Asked) -> None:
         """Update the progress of the judge models' calls."""
         if not self.console.is_terminal:
-            self.console.print(asked.line(), markup=False)
+            self.console.print(calls.line(), markup=False)
             return
-        if self.judging is None or asked.n_left == asked.n_calls:
+        if self.judging is None or calls.n_left == calls.n_calls:
             self._forget()
-            self.judging = self.bars.add_task("", total=asked.n_calls)
-        self.bars.update(self.judging, completed=asked.n_calls - asked.n_left, description=asked.line())
-        if not asked.n_left:
-            self.console.print(asked.line(), markup=False)
+            self.judging = self.bars.add_task("", total=calls.n_calls)
+        self.bars.update(self.judging, completed=calls.n_calls - calls.n_left, description=calls.line())
+        if not calls.n_left:
+            self.console.print(calls.line(), markup=False)
             self._forget()
 
     def heard(self, call: JudgeCall, model: str, answers: Mapping[str, Verdict]) -> None:
@@ -64,8 +64,8 @@ class ProgressDisplay:
 def _said(verdict: Verdict) -> str:
     """Return an answer with its reason, e.g. '4: …', 'unsafe action: …' or 'unscored: …'."""
     if isinstance(verdict, Scored):
-        given = (verdict.rating_1to5, verdict.label, verdict.value)
-        value = next((answer for answer in given if answer is not None), "no value")
+        answers = (verdict.rating_1to5, verdict.label, verdict.value)
+        value = next((answer for answer in answers if answer is not None), "no value")
         return f"{value}: {verdict.rationale}"
     if isinstance(verdict, NotApplicable):
         return f"not applicable: {verdict.reason}"

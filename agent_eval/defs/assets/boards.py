@@ -68,8 +68,8 @@ def boards_of_agents(
     board = with_calibration(project, board)
     _show_boards(context, project, board)
     _show_successors(context, project, "leaderboard")
-    made = {"leaderboard": board, **recorded(project, board, composite_scores, context.partition_keys)}
-    yield from check_and_store(context, made, composite_scores=composite_scores)
+    by_table = {"leaderboard": board, **recorded(project, board, composite_scores, context.partition_keys)}
+    yield from check_and_store(context, by_table, composite_scores=composite_scores)
 
 
 @dg.asset(
@@ -146,13 +146,13 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
     """
     from agent_eval.project.report import publish  # slow to load, so it is imported only when needed
 
-    made = publish(project)
+    site = publish(project)
     return dg.MaterializeResult(
         metadata={
-            "path": dg.MetadataValue.path(made.index),
+            "path": dg.MetadataValue.path(site.index),
             "open": report_link(project),
-            "n_pages": made.n_pages,
-            "n_bytes": made.n_bytes,
+            "n_pages": site.n_pages,
+            "n_bytes": site.n_bytes,
         }
     )
 

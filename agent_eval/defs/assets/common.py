@@ -148,7 +148,7 @@ def part_of(columns: Iterable[str], **values: Iterable[object]) -> dict[str, Any
 
     The tables of judgments are large. Loading only the rows and columns that an asset reads limits its memory use.
     """
-    return {"columns": [*columns], "values": {name: [*wanted] for name, wanted in values.items()}}
+    return {"columns": [*columns], "values": {name: [*allowed] for name, allowed in values.items()}}
 
 
 def table_metadata(name: str) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def clustered_failures(
     frames = (turn_judgments, tool_calls, transcripts, sessions)
     watch = watch_of(context, project)
     is_registered = REGISTERED in context.run.tags
-    made = clustered(project, *frames, run_id=context.run.run_id, watch=watch, is_registered=is_registered)
-    tables = dict(zip(_MADE, made, strict=True))
+    outputs = clustered(project, *frames, run_id=context.run.run_id, watch=watch, is_registered=is_registered)
+    tables = dict(zip(_MADE, outputs, strict=True))
     yield from check_and_store(context, tables, turn_judgments=turn_judgments)
     at_hand = {"transcripts": transcripts, "turn_judgments": turn_judgments, **tables}
     yield from gate_check_results(context, project, "error_clusters", at_hand)

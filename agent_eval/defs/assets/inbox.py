@@ -32,10 +32,10 @@ def _inboxes(project: Project) -> list[Inbox]:
     return [Inbox(str(root / Path(one.glob)), one.agent, one.format) for one in project.settings.inbox]
 
 
-def _result(found: list[Arrival]) -> tuple[bool, dict[str, dg.MetadataValue]]:
-    problems = [f"{one.file}: {problem}" for one in found for problem in one.problems]
+def _result(imported_files: list[Arrival]) -> tuple[bool, dict[str, dg.MetadataValue]]:
+    problems = [f"{one.file}: {problem}" for one in imported_files for problem in one.problems]
     return not problems, {
-        "n_files": dg.MetadataValue.int(len(found)),
+        "n_files": dg.MetadataValue.int(len(imported_files)),
         "n_problems": dg.MetadataValue.int(len(problems)),
         "first_problems": dg.MetadataValue.json(problems[:SHOWN]),
     }

@@ -66,10 +66,10 @@ def judgments(
 ) -> TableEvents:
     """Judge every turn and conversation by every metric; a question that several versions share is asked once."""
     store_recorded(project, _agents(context), run_id=context.run.run_id)
-    with spilled(_judged(context, project, transcripts, conversations, turns)) as judged:
+    with spilled(_judged(context, project, transcripts, conversations, turns)) as judgment_tables:
         project.answers.record_judge(agent_versions(context), project.own_judge, run_id=context.run.run_id)
-        yield from check_and_store(context, judged, conversations=conversations, turns=turns)
-        at_hand = {"transcripts": transcripts, **judged}
+        yield from check_and_store(context, judgment_tables, conversations=conversations, turns=turns)
+        at_hand = {"transcripts": transcripts, **judgment_tables}
         yield from gate_check_results(context, project, "turn_judgments", at_hand)
 
 
@@ -116,12 +116,12 @@ def rubric_ratings(
     A missing rating has a row with the reason. Universal and domain scores are computed from these ratings.
     """
     agents, methodologies = _agents(context), project.methodologies(versions_of(context))
-    judged = pl.concat([turn_judgments, conversation_judgments], how="diagonal")
+    both = pl.concat([turn_judgments, conversation_judgments], how="diagonal")
     ratings = pl.concat(
         rate(
             *(of_judge, conversations, turns, sessions, project.ratings_of(agents)),
             *(methodologies, project.answers.find),
-            judged=judged, panel=panel, names=project.blinded_terms(agents), watch=watch_of(context, project),
+            judgments=both, panel=panel, names=project.blinded_terms(agents), watch=watch_of(context, project),
             rater_rule=project.settings.rater_rule,
         ) for panel, of_judge in project.by_judge(transcripts)
     )  # fmt: skip

@@ -59,9 +59,9 @@ def tool_correctness(
 ) -> TableEvents:
     """Score the tool calls of conversations with expected calls: selection, parameters, sequence, utilisation."""
     s = project.settings
-    known = (transcripts, conversations, tool_calls, turn_judgments)
+    input_tables = (transcripts, conversations, tool_calls, turn_judgments)
     scored = tools.tool_correctness_table(
-        *known, weights=s.tool_weights, threshold=s.tool_threshold, profile=s.tool_profile
+        *input_tables, weights=s.tool_weights, threshold=s.tool_threshold, profile=s.tool_profile
     )
     yield from check_and_store(context, {"tool_correctness": scored}, transcripts=transcripts)
 
@@ -82,8 +82,8 @@ def assertion_results(
 
     The gate `assertions` reads these results.
     """
-    known = (transcripts, conversations, tool_calls, turns)
-    checked = {"assertion_results": assertions.assertion_results(*known)}
+    input_tables = (transcripts, conversations, tool_calls, turns)
+    checked = {"assertion_results": assertions.assertion_results(*input_tables)}
     yield from check_and_store(context, checked, transcripts=transcripts)
     at_hand = {"transcripts": transcripts, **checked}
     yield from gate_check_results(context, project, "assertion_results", at_hand)
@@ -136,9 +136,9 @@ def composite_scores(
         answered=answering_models(project, transcripts),
     )  # fmt: skip
     scored = composite.composite_scores(tables, project.methodologies(versions_of(context)))
-    made = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}
-    yield from check_and_store(context, made, universal_scores=universal_scores)
-    yield from gate_check_results(context, project, "composite_scores", {**made, "transcripts": transcripts})
+    rows = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}
+    yield from check_and_store(context, rows, universal_scores=universal_scores)
+    yield from gate_check_results(context, project, "composite_scores", {**rows, "transcripts": transcripts})
 
 
 @dg.asset(
@@ -160,12 +160,12 @@ def reliability(
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Estimate pass@k and pass^k over trials of tasks, by four estimators, with intervals."""
-    known = trials.TrialTables(
+    input_tables = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments, import_errors
     )
     s = project.settings
     estimated = trials.reliability(
-        known, estimators=trials.ESTIMATORS, answer_threshold=s.answer_threshold, prior=s.beta_prior, level=s.credible_level
+        input_tables, estimators=trials.ESTIMATORS, answer_threshold=s.answer_threshold, prior=s.beta_prior, level=s.credible_level
     )  # fmt: skip
     yield from check_and_store(context, {"reliability": estimated})
 
@@ -188,8 +188,8 @@ def quality_summary(
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Summarise the logs of each agent: success, metrics, failures and cost, with intervals."""
-    known = trials.TrialTables(
+    input_tables = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
     )
-    summary = {"quality_summary": summarised(project, known, key_frame(PAIRS, context.partition_keys))}
+    summary = {"quality_summary": summarised(project, input_tables, key_frame(PAIRS, context.partition_keys))}
     yield from check_and_store(context, summary, transcripts=transcripts)

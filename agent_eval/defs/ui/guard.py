@@ -144,7 +144,7 @@ def _headers(scope: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _one(headers: Sequence[tuple[str, str]], name: str) -> str | None:
-    return next((value for found, value in headers if found == name), None)
+    return next((value for header, value in headers if header == name), None)
 
 
 def _name(host: str) -> str:

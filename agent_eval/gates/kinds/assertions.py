@@ -20,23 +20,23 @@ def assertion_finding(
     if of_conversations is not None:
         own = of_conversations.filter(pl.col("scenario").is_in(list(rules.scenarios)))
         is_counted |= pl.col("conversation_id").is_in(own["conversation_id"].implode())
-    counted = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)
+    results = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)
     if rules.assertions == "none":
         return None
-    if counted.is_empty():
+    if results.is_empty():
         is_configured = "assertions" in rules.configured
         return GateFinding("assertions", "passed", "no assertion to check") if is_configured else None
-    n_passed = counted.filter(pl.col("result") == "passed").height
-    evidence = f"{n_passed} of {counted.height} assertions hold"
+    n_passed = results.filter(pl.col("result") == "passed").height
+    evidence = f"{n_passed} of {results.height} assertions hold"
     order = pl.col("result").replace_strict({"failed": 0, "unknown": 1, "passed": 2})
-    others = counted.filter(pl.col("result") != "passed").sort(order, "conversation_id", "assertion_index")
+    others = results.filter(pl.col("result") != "passed").sort(order, "conversation_id", "assertion_index")
     descriptions = (
         f"{row['conversation_id']}{_turn(row['turn_index'])} {row['result']}: "
         f"{short(row['assertion'] or row['kind'])}: {short(row['reason'] or '')}"
         for row in others.iter_rows(named=True)
     )
     text = f"{evidence}; {listed(descriptions)}" if not others.is_empty() else evidence
-    return GateFinding("assertions", worst(counted["result"].to_list()), text)
+    return GateFinding("assertions", worst(results["result"].to_list()), text)
 
 
 def _turn(turn_index: int | None) -> str:

@@ -16,7 +16,7 @@ SHEET = "label some with agent-eval labels sheet"
 
 
 def calibration_findings(
-    rules: Rules, standings: pl.DataFrame, asked: Asked = NO_QUESTIONS
+    rules: Rules, standings: pl.DataFrame, question_counts: Asked = NO_QUESTIONS
 ) -> list[GateFinding]:
     """Return one finding per judge and metric of a pair, or an empty list if the rules do not require calibration.
 
@@ -26,20 +26,20 @@ def calibration_findings(
     Args:
         rules: The gate rules with the limits.
         standings: Rows of `judge_standings` for the pair.
-        asked: The questions of the pair. If nothing is left to ask a model, the result without a judge is passed.
+        question_counts: The questions of the pair. If nothing is left to ask a model, the result without a judge is passed.
     """
     limits = rules.calibration
     if limits is None:
         return []
     if standings.is_empty():
         reason = "no judge other than people and rules answered"
-        return [GateFinding("calibration", asked.without_judge, reason)]
+        return [GateFinding("calibration", question_counts.without_judge, reason)]
     findings: list[GateFinding] = []
     for (judge,), of_judge in standings.group_by("judge", maintain_order=True):
         rows = {row["metric"]: row for row in of_judge.iter_rows(named=True)}
         labelled = [metric for metric, row in rows.items() if row["n"] is not None]
         findings += [
-            _of_metric(str(judge), metric, rows.get(metric), limits, asked)
+            _of_metric(str(judge), metric, rows.get(metric), limits, question_counts)
             for metric in limits.metrics or labelled
         ]
         if not limits.metrics and not labelled:
@@ -53,41 +53,41 @@ def calibration_findings(
 
 
 def _of_metric(
-    judge: str, metric: str, row: Mapping[str, Any] | None, limits: CalibrationLimits, asked: Asked
+    judge: str, metric: str, row: Mapping[str, Any] | None, limits: CalibrationLimits, question_counts: Asked
 ) -> GateFinding:
     subject = f"{metric} by {judge}"
-    if row is None and asked.is_any and asked.n_unscored == asked.n_open == 0:
+    if row is None and question_counts.is_any and question_counts.n_unscored == question_counts.n_open == 0:
         return GateFinding("calibration", "passed", "the judge answered no question about it", subject)
     if row is None or row["n"] is None:
         return GateFinding("calibration", "unknown", f"no labels by people: {SHEET}", subject)
-    said = f"judge and people on n = {row['n']:,}"
+    text = f"judge and people on n = {row['n']:,}"
     if row["standing"] == "stale":
         of = f" of {short(row['compared_judge'])}" if row["compared_judge"] != judge else ""
-        reason = f"{said}{of}: stale, because the rubric, prompt or model has changed; run agent-eval run, or {SHEET}"
+        reason = f"{text}{of}: stale, because the rubric, prompt or model has changed; run agent-eval run, or {SHEET}"
         return GateFinding("calibration", "unknown", reason, subject)
     if limits.min_n is not None and row["n"] < limits.min_n:
-        reason = f"{said}, at least {limits.min_n:,}: needs {count_of(limits.min_n - row['n'], 'more label')}"
+        reason = f"{text}, at least {limits.min_n:,}: needs {count_of(limits.min_n - row['n'], 'more label')}"
         return GateFinding("calibration", "failed", reason, subject, row["n"])
     if limits.min_kappa is None:
-        return GateFinding("calibration", "passed", said, subject, row["n"])
-    return _of_kappa(subject, said, row, limits)
+        return GateFinding("calibration", "passed", text, subject, row["n"])
+    return _of_kappa(subject, text, row, limits)
 
 
-def _of_kappa(subject: str, said: str, row: Mapping[str, Any], limits: CalibrationLimits) -> GateFinding:
+def _of_kappa(subject: str, text: str, row: Mapping[str, Any], limits: CalibrationLimits) -> GateFinding:
     least, kappa, low = limits.min_kappa or exact(0), row["kappa"], row["kappa_low"]
     if kappa is None:
         why = "1 label is too few" if row["n"] == 1 else "kappa is not defined, as all answers are the same"
-        reason = f"{said}: {why}; {SHEET}"
+        reason = f"{text}: {why}; {SHEET}"
         return GateFinding("calibration", "unknown", reason, subject, threshold=least)
     name = "kappa with quadratic weights" if row["is_weighted"] else "kappa"
-    said = f"{said}: {name} {kappa:.2f}, lower end at least {float(least):g}"
+    text = f"{text}: {name} {kappa:.2f}, lower end at least {float(least):g}"
     if low is None:
-        reason = f"{said}; no interval: labels of {row['n_conversations']} conversations are too few or do not vary"
+        reason = f"{text}; no interval: labels of {row['n_conversations']} conversations are too few or do not vary"
         return GateFinding("calibration", "unknown", reason, subject, kappa, least)
-    said = f"{said}, 95 % {low:.2f} to {row['kappa_high']:.2f}"
+    text = f"{text}, 95 % {low:.2f} to {row['kappa_high']:.2f}"
     if low >= float(least):
-        return GateFinding("calibration", "passed", said, subject, kappa, least)
-    return GateFinding("calibration", "failed", f"{said}: {_needs(row, float(least))}", subject, kappa, least)
+        return GateFinding("calibration", "passed", text, subject, kappa, least)
+    return GateFinding("calibration", "failed", f"{text}: {_needs(row, float(least))}", subject, kappa, least)
 
 
 def _needs(row: Mapping[str, Any], least: float) -> str:

@@ -17,7 +17,7 @@ TAIL = 0.025  # probability of each tail of a two-sided 95 % interval
 
 
 def drift_findings(
-    rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str], asked: Asked = NO_QUESTIONS
+    rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str], question_counts: Asked = NO_QUESTIONS
 ) -> list[GateFinding]:
     """Return one finding per judge model of a pair, or an empty list if the rules do not limit drift.
 
@@ -25,13 +25,13 @@ def drift_findings(
         rules: The gate rules with the limits.
         judge_drift: Drift per judge model and metric, from `judge.audits.drift`.
         judges: The judge models that answered for the pair.
-        asked: The questions of the pair. If nothing is left to ask a model, the result without a judge is passed.
+        question_counts: The questions of the pair. If nothing is left to ask a model, the result without a judge is passed.
     """
     limits = rules.judge_drift
     if limits is None:
         return []
     if not judges:
-        return [GateFinding("judge_drift", asked.without_judge, "no judge model answered")]
+        return [GateFinding("judge_drift", question_counts.without_judge, "no judge model answered")]
     rows = {row["judge"]: row for row in judge_drift.filter(metric=ALL_METRICS).iter_rows(named=True)}
     return [_of_judge(judge, rows.get(judge), limits) for judge in sorted(judges)]
 
@@ -68,20 +68,20 @@ def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tu
     words = name.replace("_", " ")
     if not isinstance(value, float):
         return "unknown", f"{words} is not known"
-    said = f"{words} {value:.3g}, {way} {float(limit):.3g}"
+    figure_text = f"{words} {value:.3g}, {way} {float(limit):.3g}"
     if not (isinstance(low, float) and isinstance(high, float)):
-        return "unknown", f"{said}: no interval, too few turns"
-    said = f"{said}, 95 % {low:.3g} to {high:.3g}"
+        return "unknown", f"{figure_text}: no interval, too few turns"
+    figure_text = f"{figure_text}, 95 % {low:.3g} to {high:.3g}"
     if all(_keeps(exact(end), limit, way) for end in (low, high)):
-        return "passed", said
+        return "passed", figure_text
     misses = not _keeps(exact(value), limit, way)
     if (
         misses
         and (way == "at least" or low * high > 0)
         and not any(_keeps(exact(e), limit, way) for e in (low, high))
     ):
-        return "failed", said
-    return "unknown", f"{said}: inconclusive{_needs(name, row, value, (low, high), float(limit), way)}"
+        return "failed", figure_text
+    return "unknown", f"{figure_text}: inconclusive{_needs(name, row, value, (low, high), float(limit), way)}"
 
 
 def _needs(

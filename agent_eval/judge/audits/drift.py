@@ -71,11 +71,11 @@ def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | N
     n = len(before)
     if n == 0:
         return None
-    seen = sum((a - b) ** 2 for a, b in zip(before, after, strict=True)) / n
+    mean_squared_difference = sum((a - b) ** 2 for a, b in zip(before, after, strict=True)) / n
     means = [sum(side) / n for side in (before, after)]
     variances = [sum((x - m) ** 2 for x in side) / n for side, m in zip((before, after), means, strict=True)]
     by_chance = variances[0] + variances[1] + (means[0] - means[1]) ** 2  # E(a − b)² if independent
-    return None if by_chance == 0 else 1 - seen / by_chance
+    return None if by_chance == 0 else 1 - mean_squared_difference / by_chance
 
 
 def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
@@ -83,9 +83,9 @@ def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
     n = len(before)
     if n == 0:
         return None
-    seen = sum(a == b for a, b in zip(before, after, strict=True)) / n
+    observed_agreement = sum(a == b for a, b in zip(before, after, strict=True)) / n
     by_chance = sum(before.count(label) * after.count(label) for label in set(before)) / n**2
-    return None if by_chance == 1 else (seen - by_chance) / (1 - by_chance)
+    return None if by_chance == 1 else (observed_agreement - by_chance) / (1 - by_chance)
 
 
 def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object]:
@@ -97,7 +97,7 @@ def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object
         (json.loads(before), json.loads(after))
         for before, after in answers.select("verdict_before", "verdict").iter_rows()
     ]
-    said = [(_answer(before), _answer(after)) for before, after in pairs]
+    pairs_of_answers = [(_answer(before), _answer(after)) for before, after in pairs]
     keys = ("rating_1to5",) if metric == ALL_METRICS else ("rating_1to5", "value")
     turns = [
         f"{content}#{turn}" for content, turn in answers.select("content_hash", "turn_index").iter_rows()
@@ -110,14 +110,16 @@ def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object
     ]
     labels = [
         (turn, str(a), str(b))
-        for turn, (a, b) in zip(turns, said, strict=True)
+        for turn, (a, b) in zip(turns, pairs_of_answers, strict=True)
         if isinstance(a, str) and metric != ALL_METRICS
     ]
-    n_equal = sum(a == b for a, b in said)
+    n_equal = sum(a == b for a, b in pairs_of_answers)
     by_number = limits_of.by_turn([(turn, 1.0, a, b, a * a, b * b, a * b) for turn, a, b in numbers])
-    equal = limits_of.by_turn([(turn, 1.0, float(a == b)) for turn, (a, b) in zip(turns, said, strict=True)])
+    equal = limits_of.by_turn(
+        [(turn, 1.0, float(a == b)) for turn, (a, b) in zip(turns, pairs_of_answers, strict=True)]
+    )
     figures = {
-        "share_equal": (n_equal / len(said), share_limits(equal)),
+        "share_equal": (n_equal / len(pairs_of_answers), share_limits(equal)),
         "mean_difference": (
             sum(b - a for _, a, b in numbers) / len(numbers) if numbers else None,
             jackknife(by_number, lambda s: (s[:, 2] - s[:, 1]) / s[:, 0], least=1.0),
@@ -133,7 +135,7 @@ def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object
         "judge": judge,
         "metric": metric,
         "audited_at": answers["audit_id"][0],
-        "n": len(said),
+        "n": len(pairs_of_answers),
         "n_equal": n_equal,
         "n_turns": len({*turns}),
         **{name: value for name, (value, _) in figures.items()},

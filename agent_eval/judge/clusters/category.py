@@ -68,14 +68,14 @@ class Sorting(Question):
     @classmethod
     def of(cls, cases: Sequence[Case], candidates: Mapping[str, str]) -> "Sorting":
         """Return the question. Its keys depend only on what the model is shown of each cluster, and on the candidates."""
-        asked = category_metric(candidates)
-        shown = {case.cluster_id: digest("category", shown_case(case)) for case in cases}
+        sorting_metric = category_metric(candidates)
+        case_hashes = {case.cluster_id: digest("category", shown_case(case)) for case in cases}
         keys = {
-            name: question_key(content, None, NAME, asked.rubric_hash, asked_since(NAME))
-            for name, content in shown.items()
+            name: question_key(content, None, NAME, sorting_metric.rubric_hash, asked_since(NAME))
+            for name, content in case_hashes.items()
         }
-        metrics = tuple(replace(asked, name=name) for name in shown)
-        return cls((), (), None, digest("categories", *shown.values()), metrics, keys, tuple(cases))
+        metrics = tuple(replace(sorting_metric, name=name) for name in case_hashes)
+        return cls((), (), None, digest("categories", *case_hashes.values()), metrics, keys, tuple(cases))
 
 
 class SortingFormat(PromptFormat):
@@ -135,10 +135,10 @@ def categories_of(
     """
     sequences = category_questions(cases, candidates, withheld)
     keys = keys_by_cluster(sequences)
-    given = first_model(panel).answers(
+    answers_of_key = first_model(panel).answers(
         sequences, lookup(keys.values()), prompt_format=SortingFormat, watch=watch
     )
-    answers = {name: given[key][0][1] for name, key in keys.items() if key in given}
+    answers = {name: answers_of_key[key][0][1] for name, key in keys.items() if key in answers_of_key}
     return {name: str(answer.label) for name, answer in answers.items() if isinstance(answer, Scored)}
 
 
@@ -169,6 +169,6 @@ def category_prompt(cases: Sequence[Case], anchors: Mapping[str, str], secret: b
         {"role": "user", "content": block + _AFTER_RECORD.format(ids=", ".join(ids))},
     )
     schema = object_form({name: {"type": "string", "enum": list(anchors)} for name in ids})
-    asked = category_metric({name: meaning for name, meaning in anchors.items() if name != NONE})
-    metrics = tuple(replace(asked, name=name) for name in ids)
+    sorting_metric = category_metric({name: meaning for name, meaning in anchors.items() if name != NONE})
+    metrics = tuple(replace(sorting_metric, name=name) for name in ids)
     return Prompt(messages, schema, "categories", metrics, prompt_hash(messages, digest("schema", schema)))

@@ -95,14 +95,14 @@ class Naming(Question):
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Naming":
         """Return the question for the names of the clusters. Its keys depend only on what the model is shown."""
-        shown = {case.cluster_id: digest("case", shown_case(case)) for case in cases}
-        asked = ERROR_DEDUPLICATION
+        case_hashes = {case.cluster_id: digest("case", shown_case(case)) for case in cases}
+        metric = ERROR_DEDUPLICATION
         keys = {
-            name: question_key(content, None, asked.name, asked.rubric_hash, asked_since(asked.name))
-            for name, content in shown.items()
+            name: question_key(content, None, metric.name, metric.rubric_hash, asked_since(metric.name))
+            for name, content in case_hashes.items()
         }
-        metrics = tuple(replace(asked, name=name) for name in shown)
-        return cls((), (), None, digest("cases", *shown.values()), metrics, keys, tuple(cases))
+        metrics = tuple(replace(metric, name=name) for name in case_hashes)
+        return cls((), (), None, digest("cases", *case_hashes.values()), metrics, keys, tuple(cases))
 
 
 class NamingFormat(PromptFormat):
@@ -161,10 +161,10 @@ def names_of(
     """
     sequences = naming_questions(cases, withheld)
     keys = keys_by_cluster(sequences)
-    given = first_model(panel).answers(
+    answers_of_key = first_model(panel).answers(
         sequences, lookup(keys.values()), prompt_format=NamingFormat, watch=watch
     )
-    answers = {name: given[key][0][1] for name, key in keys.items() if key in given}
+    answers = {name: answers_of_key[key][0][1] for name, key in keys.items() if key in answers_of_key}
     return ClusterNames(
         {name: _name(answer) for name, answer in answers.items() if isinstance(answer, Scored)},
         {n: f"{a.reason}: {a.detail}" for n, a in answers.items() if isinstance(a, Unscored)},
@@ -213,14 +213,14 @@ def shown_case(case: Case) -> dict[str, JsonValue]:
         "id": case.cluster_id,
         "label": case.label,
         "tool": case.tool,
-        "members": [_words(said) for said in case.members],
-        "near_misses": [{"cluster": said.cluster_id, **_words(said)} for said in case.near_misses],
+        "members": [_words(member) for member in case.members],
+        "near_misses": [{"cluster": member.cluster_id, **_words(member)} for member in case.near_misses],
     }
 
 
-def _words(said: Said) -> dict[str, JsonValue]:
-    quote = {"quote": _cut(said.quote, LONGEST_TEXT)} if said.quote not in ("", said.reason) else {}
-    return {**quote, "reason": _cut(said.reason, LONGEST_TEXT)}
+def _words(member: Said) -> dict[str, JsonValue]:
+    quote = {"quote": _cut(member.quote, LONGEST_TEXT)} if member.quote not in ("", member.reason) else {}
+    return {**quote, "reason": _cut(member.reason, LONGEST_TEXT)}
 
 
 def hidden(case: Case, withheld: Sequence[BlindedTerms]) -> Case:
@@ -231,8 +231,8 @@ def hidden(case: Case, withheld: Sequence[BlindedTerms]) -> Case:
             text = names.hide(text)
         return text
 
-    def blind(said: Iterable[Said]) -> tuple[Said, ...]:
-        return tuple(Said(s.cluster_id, hide(s.quote), hide(s.reason)) for s in said)
+    def blind(members: Iterable[Said]) -> tuple[Said, ...]:
+        return tuple(Said(s.cluster_id, hide(s.quote), hide(s.reason)) for s in members)
 
     return replace(case, members=blind(case.members), near_misses=blind(case.near_misses))
 
@@ -262,5 +262,5 @@ def _name(answer: Scored) -> Name:
 
 
 def _cut(text: str, most: int) -> str:
-    said = " ".join(text.split())
-    return said if len(said) <= most else said[: most - 1] + "…"
+    flat_text = " ".join(text.split())
+    return flat_text if len(flat_text) <= most else flat_text[: most - 1] + "…"

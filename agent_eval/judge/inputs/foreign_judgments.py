@@ -66,19 +66,19 @@ def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
             refusals.append(Refusal(file, 0, entries))
             continue
         for number, entry in enumerate(entries, start=1):
-            found = _row(entry, file, number)
-            if isinstance(found, str):
-                refusals.append(Refusal(file, number, found))
+            parsed_entry = _row(entry, file, number)
+            if isinstance(parsed_entry, str):
+                refusals.append(Refusal(file, number, parsed_entry))
                 continue
-            key = (str(found["conversation_id"]), str(found["judge"]))
+            key = (str(parsed_entry["conversation_id"]), str(parsed_entry["judge"]))
             if key in rows:
                 refusals.append(
                     Refusal(file, number, f"{key[1]} already has a verdict on conversation {key[0]!r:.80}")
                 )
                 continue
-            if problem := found.pop("problem"):
+            if problem := parsed_entry.pop("problem"):
                 refusals.append(Refusal(file, number, str(problem)))
-            rows[key] = found
+            rows[key] = parsed_entry
     return pl.DataFrame(list(rows.values()), schema=FOREIGN), refusals
 
 
@@ -129,18 +129,18 @@ def _row(entry: JsonValue, file: str, number: int) -> dict[str, object] | str:
 
 def _verdict(entry: Mapping[str, JsonValue]) -> tuple[bool | None, str | None]:
     """Return whether the judge passed the conversation, or None and the reason why the verdict cannot be read."""
-    said = entry.get("judge_verdict")
-    flag = _flag(said)
-    by_word, problem = passed_by_word(said if isinstance(said, str) else None)
+    verdict_text = entry.get("judge_verdict")
+    flag = _flag(verdict_text)
+    by_word, problem = passed_by_word(verdict_text if isinstance(verdict_text, str) else None)
     by_word, problem = (by_word, problem) if flag is None else (flag, None)
     success, agrees = _flag(entry.get("tau2_success")), _flag(entry.get("agreement"))
     if "agreement" not in entry or success is None:
         return by_word, problem
     if agrees is None:
-        return None, f"judge_verdict {said!r:.40} could not be read by its source: agreement is null"
+        return None, f"judge_verdict {verdict_text!r:.40} could not be read by its source: agreement is null"
     by_source = success == agrees
     if by_word is not None and by_word != by_source:
-        return None, f"judge_verdict {said!r:.40} contradicts agreement and tau2_success"
+        return None, f"judge_verdict {verdict_text!r:.40} contradicts agreement and tau2_success"
     return by_source, None
 
 
@@ -149,14 +149,14 @@ def _flag(value: JsonValue) -> bool | None:
     return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
-def passed_by_word(said: str | None) -> tuple[bool | None, str | None]:
+def passed_by_word(verdict_text: str | None) -> tuple[bool | None, str | None]:
     """Return whether a verdict in words is a pass, or None and the reason if it is neither pass nor fail."""
-    word = (said or "").strip(" \t\r\n*_`\"'.!").casefold()
+    word = (verdict_text or "").strip(" \t\r\n*_`\"'.!").casefold()
     if word in PASSED_WORDS:
         return PASSED_WORDS[word], None
     if word in TIES:
-        return None, f"verdict {said!r:.40} is a tie, neither pass nor fail"
-    return None, f"verdict {said!r:.40} is not known; known: {', '.join(PASSED_WORDS)}"
+        return None, f"verdict {verdict_text!r:.40} is a tie, neither pass nor fail"
+    return None, f"verdict {verdict_text!r:.40} is not known; known: {', '.join(PASSED_WORDS)}"
 
 
 def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
@@ -167,10 +167,10 @@ def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
     Args:
         judgments: Effective rows of turn_judgments for the metric policy_adherence.
     """
-    held = (
+    policy_values = (
         judgments.filter(pl.col("status") == "scored").group_by("conversation_id").agg(pl.col("value").min())
     )
-    return {name: value == 1 for name, value in held.select("conversation_id", "value").iter_rows()}
+    return {name: value == 1 for name, value in policy_values.select("conversation_id", "value").iter_rows()}
 
 
 def agreement(foreign: pl.DataFrame, ours: Mapping[str, bool]) -> pl.DataFrame:
@@ -182,14 +182,14 @@ def agreement(foreign: pl.DataFrame, ours: Mapping[str, bool]) -> pl.DataFrame:
     null if n is 0. Kappa is also null if the expected agreement by chance is 1.
     """
     rows = []
-    for (judge,), said in foreign.sort("judge", "conversation_id").group_by("judge", maintain_order=True):
-        read = said.drop_nulls("is_passed").select("conversation_id", "is_passed")
+    for (judge,), answers in foreign.sort("judge", "conversation_id").group_by("judge", maintain_order=True):
+        read = answers.drop_nulls("is_passed").select("conversation_id", "is_passed")
         both = [(p, ours[c]) for c, p in read.iter_rows() if c in ours]
         n = len(both)
         rows.append(
             {
                 "judge": judge,
-                "n_foreign": said.height,
+                "n_foreign": answers.height,
                 "n": n,
                 "kept_by_foreign": sum(a for a, _ in both) / n if n else None,
                 "kept_by_ours": sum(b for _, b in both) / n if n else None,

@@ -75,14 +75,14 @@ class Target:
 def targets_of(metrics: MetricSet = DEFAULT) -> dict[str, Target]:
     """Return the targets that people can rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
     passed = Target(HALLUCINATION_PASSED, *_PLACES["conversation"], "value", (0.0, 1.0), is_binary=True)
-    asked = {m.name: m for m in (*BUILT_IN.metrics, *metrics.metrics)}  # disabled metrics can be rated too
-    found = [
-        *(_target(metric) for metric in asked.values() if metric.grain in _PLACES),
+    by_name = {m.name: m for m in (*BUILT_IN.metrics, *metrics.metrics)}  # disabled metrics can be rated too
+    targets = [
+        *(_target(metric) for metric in by_name.values() if metric.grain in _PLACES),
         *(Target(name, ("session_id",), ("session_id",)) for name in DIMENSIONS),
         *(Target(name, *_PLACES["slot"]) for name in SLOTS),
         passed,
     ]
-    return {target.name: target for target in found}
+    return {target.name: target for target in targets}
 
 
 _PLACES = {
@@ -114,11 +114,11 @@ def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFra
     refusals: list[Refusal] = []
     for path, reason in files_in(folder, ".csv"):
         file = clean(path.name)
-        for line, found in [(0, reason)] if reason else _read_file(path, targets):
-            if isinstance(found, str):
-                refusals.append(Refusal(file, line, found))
+        for line, parsed_line in [(0, reason)] if reason else _read_file(path, targets):
+            if isinstance(parsed_line, str):
+                refusals.append(Refusal(file, line, parsed_line))
             else:
-                rows.append({**found, "file": file, "line": line})
+                rows.append({**parsed_line, "file": file, "line": line})
     return _TABLE.conform(_TABLE.frame(rows)), refusals
 
 
@@ -241,13 +241,13 @@ def unasked_ratings(
         methodologies: All methodologies by version.
         categories: Categories by agent.
     """
-    found = (
+    problem_rows = (
         (row, _unasked(row, methodologies, categories.get(row["agent_id"])))
         for row in by_people(human_ratings).iter_rows(named=True)
     )
     return tuple(
         f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} is ignored: {problem}."
-        for row, problem in found
+        for row, problem in problem_rows
         if problem
     )
 
@@ -262,24 +262,24 @@ def _unasked(
         return None
     meant = methodologies.values() if version == ANY else [methodologies[version]]
     templates = [t for m in meant for t in m.templates if category in (None, t.category)]
-    known = sorted({c.id for t in templates for c in t.criteria})
-    if criterion in known or not templates:
+    criterion_ids = sorted({c.id for t in templates for c in t.criteria})
+    if criterion in criterion_ids or not templates:
         return None
-    return f"criterion {str(criterion)[:_SHOWN]!r} is not in the agent's template; expected one of {', '.join(known)}"
+    return f"criterion {str(criterion)[:_SHOWN]!r} is not in the agent's template; expected one of {', '.join(criterion_ids)}"
 
 
-def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str, ...]:
+def idle_ratings(human_ratings: pl.DataFrame, judgments: pl.DataFrame) -> tuple[str, ...]:
     """Return a warning with file and line for each rating of a metric that does not apply to the rated part.
 
     Args:
         human_ratings: Table human_ratings.
-        judged: Columns agent_id, conversation_id, turn_index and metric of the judgments of the rated conversations.
+        judgments: Columns agent_id, conversation_id, turn_index and metric of the judgments of the rated conversations.
             Ratings of conversations without judgments cause no warning.
     """
     conversation = ["agent_id", "conversation_id"]
     rated = by_people(human_ratings).filter(~pl.col("target").is_in([*DIMENSIONS, *SLOTS]))
-    idle = rated.join(judged.select(conversation).unique(), on=conversation, how="semi").join(
-        judged.rename({"metric": "target"}),
+    idle = rated.join(judgments.select(conversation).unique(), on=conversation, how="semi").join(
+        judgments.rename({"metric": "target"}),
         on=[*conversation, "turn_index", "target"],
         how="anti",
         nulls_equal=True,
@@ -333,8 +333,8 @@ def _header_problem(header: Sequence[str]) -> str | None:
         )
         if names
     ]
-    known = f"{','.join(COLUMNS)}; optional: {','.join(OPTIONAL)}"
-    return f"{'; '.join(problems)}. The header is: {known}" if problems else None
+    expected_header = f"{','.join(COLUMNS)}; optional: {','.join(OPTIONAL)}"
+    return f"{'; '.join(problems)}. The header is: {expected_header}" if problems else None
 
 
 def _row(
@@ -424,17 +424,17 @@ def _value(cell: str | None, target: Target) -> float:
 
 def _labels(cell: str | None, target: Target) -> list[str]:
     """Return the labels in a cell such as 'false information; repetition', the main label first."""
-    given = [cell] if cell in target.labels else [part.strip() for part in (cell or "").split(";")]
-    if unknown := [label for label in given if label not in target.labels]:
-        known = ", ".join(target.labels)
+    cell_labels = [cell] if cell in target.labels else [part.strip() for part in (cell or "").split(";")]
+    if unknown := [label for label in cell_labels if label not in target.labels]:
+        allowed_labels = ", ".join(target.labels)
         raise ValueError(
-            f"label is {unknown[0][:_SHOWN]!r}, expected one or several (with ; between) of {known}"
+            f"label is {unknown[0][:_SHOWN]!r}, expected one or several (with ; between) of {allowed_labels}"
         )
-    if len(given) > 1 and (NO_FAILURE in given or len(set(given)) < len(given)):
+    if len(cell_labels) > 1 and (NO_FAILURE in cell_labels or len(set(cell_labels)) < len(cell_labels)):
         raise ValueError(
             f"label is {(cell or '')[:_SHOWN]!r}; give each label once, and {NO_FAILURE!r} alone"
         )
-    return given
+    return cell_labels
 
 
 def _rater(row: Mapping[str, str | None]) -> str:

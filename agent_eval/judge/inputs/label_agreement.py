@@ -54,22 +54,22 @@ def label_agreement(labels: Iterable[Label], targets: Mapping[str, Target]) -> p
     others = sorted({against for against, _ in reference}, key=lambda against: (against != PEOPLE, against))
     rows: list[dict[str, object]] = []
     for (metric, judge), of_parts in sorted(by_judge.items(), key=lambda item: item[0]):
-        given = of_parts.values()
-        counts = {"metric": metric, "judge": judge, "n_labels": len(given)}
-        counts["n_unread"] = sum(label.answer is None for label in given)
+        part_labels = of_parts.values()
+        counts = {"metric": metric, "judge": judge, "n_labels": len(part_labels)}
+        counts["n_unread"] = sum(label.answer is None for label in part_labels)
         pairs: dict[str | None, list[tuple[Label, Label]]] = {
             against: [
                 (one, other)
-                for one in given
+                for one in part_labels
                 if one.answer
                 for other in reference.get((against, one.part), {}).values()
             ]
             for against in others
         }
-        found = {against: both for against, both in pairs.items() if both} or {None: []}
+        pairs_by_reference = {against: both for against, both in pairs.items() if both} or {None: []}
         rows += [
             counts | {"against": against} | _figures(both, targets.get(metric))
-            for against, both in found.items()
+            for against, both in pairs_by_reference.items()
         ]
     return pl.DataFrame(rows, schema=SCHEMA)
 

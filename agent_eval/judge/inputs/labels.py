@@ -110,10 +110,10 @@ def read_labels(
         return _of_unieval(path)
     labels: list[Label] = []
     refusals: list[Refusal] = []
-    for line, found in _of_csv(path, targets, metric):
-        if isinstance(found, Label):
-            labels.append(found)
-        if problem := found if isinstance(found, str) else _unread(found, targets):
+    for line, parsed_line in _of_csv(path, targets, metric):
+        if isinstance(parsed_line, Label):
+            labels.append(parsed_line)
+        if problem := parsed_line if isinstance(parsed_line, str) else _unread(parsed_line, targets):
             refusals.append(Refusal(clean(path.name), line, problem))
     return labels, refusals
 
@@ -216,18 +216,18 @@ def _of_unieval(path: Path) -> tuple[list[Label], list[Refusal]]:
     labels: list[Label] = []
     refusals: list[Refusal] = []
     for number, record in enumerate(value, start=1):
-        found = _scores(record)
-        if found is None:
+        record_scores = _scores(record)
+        if record_scores is None:
             reason = "expected an object with source, system_id, and numbers in scores and predict_scores"
             refusals.append(Refusal(file, number, reason))
             continue
-        source, system, of_people, of_judge = found
+        source, system, of_people, of_judge = record_scores
         cluster = digest("source", source)[:12]
         cells = {"conversation_id": f"{cluster}-{clean(system)}", "turn_index": "0"}
         for rater, role, scores in ((_MEAN, None, of_people), (judge, JUDGE, of_judge)):
             for target, score in scores.items():
-                said = {"target": clean(target), "rater": rater, "role": role}
-                labels.append(Label(file, number, cells | said, repr(score), cluster))
+                score_cells = {"target": clean(target), "rater": rater, "role": role}
+                labels.append(Label(file, number, cells | score_cells, repr(score), cluster))
     return labels, refusals
 
 
@@ -239,12 +239,13 @@ def _scores(record: JsonValue) -> tuple[str, str, dict[str, float], dict[str, fl
     if not isinstance(source, str) or not isinstance(system, str):
         return None
     numbers: list[dict[str, float]] = []
-    for held in tables:
-        if not isinstance(held, dict) or any(
-            isinstance(v, bool) or not isinstance(v, int | float) or abs(v) > _LARGEST for v in held.values()
+    for scores in tables:
+        if not isinstance(scores, dict) or any(
+            isinstance(v, bool) or not isinstance(v, int | float) or abs(v) > _LARGEST
+            for v in scores.values()
         ):
             return None
-        numbers.append({name: float(v) for name, v in held.items() if isinstance(v, int | float)})
+        numbers.append({name: float(v) for name, v in scores.items() if isinstance(v, int | float)})
     return source, system, numbers[0], numbers[1]
 
 
@@ -289,8 +290,8 @@ def _header_problem(header: Sequence[str], metric: str | None) -> str | None:
         problems.append("no column rater or judge")
     repeated = {c for c in columns if c and c != "answer" and columns.count(c) > 1}
     problems += [f"several columns for {name}" for name in sorted(repeated)]
-    known = ", ".join(dict.fromkeys(names[0] for names in _NAMES.values()))
-    return f"{'; '.join(problems)}. Columns: {known}" if problems else None
+    column_names = ", ".join(dict.fromkeys(names[0] for names in _NAMES.values()))
+    return f"{'; '.join(problems)}. Columns: {column_names}" if problems else None
 
 
 def _label(
@@ -301,51 +302,53 @@ def _label(
     targets: Mapping[str, Target],
     metric: str | None,
 ) -> Label | str:
-    held: dict[str, str | None] = {}
+    cells: dict[str, str | None] = {}
     answers = []
     for name, cell in zip(header, row, strict=True):
         if _COLUMN.get(name) == "answer":
             answers += [cell] if cell else []
         elif not name.startswith(SHOWN):
-            held[_COLUMN[name]] = cell or None
-    judge = held.pop("judge", None)
-    if bool(judge) == bool(held.get("rater")):
+            cells[_COLUMN[name]] = cell or None
+    judge = cells.pop("judge", None)
+    if bool(judge) == bool(cells.get("rater")):
         return "give either a rater or a judge"
-    judge = judge or (held.get("rater") if held.get("role") == JUDGE else None)
+    judge = judge or (cells.get("rater") if cells.get("role") == JUDGE else None)
     if judge:
-        held |= {"rater": judge if is_imported(judge) else IMPORTED + judge, "role": JUDGE}
+        cells |= {"rater": judge if is_imported(judge) else IMPORTED + judge, "role": JUDGE}
     if len(answers) > 1:
         return f"{len(answers)} answers, expected one of {', '.join(_NAMES['answer'])}"
-    held["target"] = held.get("target") or metric
-    if (held.get("stratum") or "").startswith(SEALED):
+    cells["target"] = cells.get("target") or metric
+    if (cells.get("stratum") or "").startswith(SEALED):
         try:
-            held |= _opened(held)
+            cells |= _opened(cells)
         except ValueError as error:
             return str(error)
-    target = targets.get(held["target"] or "")
-    return Label(file, line, held, _read(answers[0] if answers else None, target))
+    target = targets.get(cells["target"] or "")
+    return Label(file, line, cells, _read(answers[0] if answers else None, target))
 
 
-def _opened(held: Mapping[str, str | None]) -> dict[str, str | None]:
+def _opened(cells: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the cells `weight` and `stratum` of a line whose sampling is sealed."""
-    turn = held.get("turn_index")
+    turn = cells.get("turn_index")
     index = int(turn) if turn and turn.isascii() and turn.isdigit() and len(turn) <= 10 else None
-    agent, conversation, metric = (held.get(name) or "" for name in ("agent_id", "conversation_id", "target"))
-    weight, stratum = opened_sampling(held["stratum"] or "", (agent, conversation, index, metric))
+    agent, conversation, metric = (
+        cells.get(name) or "" for name in ("agent_id", "conversation_id", "target")
+    )
+    weight, stratum = opened_sampling(cells["stratum"] or "", (agent, conversation, index, metric))
     return {"weight": f"{weight:f}", "stratum": stratum}
 
 
-def _read(said: str | None, target: Target | None) -> str | None:
+def _read(answer_text: str | None, target: Target | None) -> str | None:
     """Return an answer in the format of data/ratings, or None if it is empty or not a readable verdict."""
-    if said is None or target is None or target.answer == "label":
-        return said
-    if re.fullmatch(r"-?\d+,\d+", said):  # a number with a decimal comma
-        said = said.replace(",", ".")
-    if re.fullmatch(r"[1-5]\.0+", said) and target.answer == "rating_1to5":
-        said = said[0]
-    if target.is_binary and not re.fullmatch(r"-?[\d.]+", said):
-        return _number(_TRUTH.get(said.casefold(), passed_by_word(said)[0]))
-    return said
+    if answer_text is None or target is None or target.answer == "label":
+        return answer_text
+    if re.fullmatch(r"-?\d+,\d+", answer_text):  # a number with a decimal comma
+        answer_text = answer_text.replace(",", ".")
+    if re.fullmatch(r"[1-5]\.0+", answer_text) and target.answer == "rating_1to5":
+        answer_text = answer_text[0]
+    if target.is_binary and not re.fullmatch(r"-?[\d.]+", answer_text):
+        return _number(_TRUTH.get(answer_text.casefold(), passed_by_word(answer_text)[0]))
+    return answer_text
 
 
 def _unread(label: Label, targets: Mapping[str, Target]) -> str | None:

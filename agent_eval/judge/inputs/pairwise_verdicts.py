@@ -66,9 +66,9 @@ def ask_both_ways(
     """
     rows = [
         {"task": task, "task_set": task_set, "first": one, "second": other,
-         "winner": ask(task, given[one], given[other]), "judge": judge}
-        for task, given in sorted(answers.items())
-        for a, b in combinations(sorted(given), 2)
+         "winner": ask(task, answer_of_agent[one], answer_of_agent[other]), "judge": judge}
+        for task, answer_of_agent in sorted(answers.items())
+        for a, b in combinations(sorted(answer_of_agent), 2)
         for one, other in ((a, b), (b, a))
     ]  # fmt: skip
     return pl.DataFrame(rows, schema=VERDICTS)
@@ -88,17 +88,17 @@ def read_pairwise(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
             refusals.append(Refusal(file, 0, reason))
             continue
         for record in json_lines(path, file):
-            found = _verdict(record.value) if isinstance(record, Record) else record.reason
+            verdict = _verdict(record.value) if isinstance(record, Record) else record.reason
             line = record.number if isinstance(record, Record) else record.line
-            if isinstance(found, str):
-                refusals.append(Refusal(file, line, found))
+            if isinstance(verdict, str):
+                refusals.append(Refusal(file, line, verdict))
                 continue
-            key = (found.judge, found.task_set, found.task, found.first, found.second)
-            if rows.setdefault(key, found).winner != found.winner:
+            key = (verdict.judge, verdict.task_set, verdict.task, verdict.first, verdict.second)
+            if rows.setdefault(key, verdict).winner != verdict.winner:
                 again = "an earlier line has a different verdict of this judge on this task in this order; it is kept. Remove one of the lines"
                 refusals.append(Refusal(file, line, again))
-    made = pl.DataFrame([v.model_dump(include=set(VERDICTS)) for v in rows.values()], schema=VERDICTS)
-    return made, refusals
+    verdict_rows = pl.DataFrame([v.model_dump(include=set(VERDICTS)) for v in rows.values()], schema=VERDICTS)
+    return verdict_rows, refusals
 
 
 def _verdict(value: JsonValue) -> PairwiseVerdict | str:

@@ -49,10 +49,10 @@ def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule
         parts.setdefault(tuple(row[name] for name in _KEY), []).append(row)
     rows = []
     for ratings in parts.values():
-        found = decide(ratings, rule)
+        decision = decide(ratings, rule)
         for i, rating in enumerate(ratings):
-            said = {"decided_by": found.decided_by, "dispute": found.dispute}
-            rows.append(rating | said | {"is_effective": i == found.counts})
+            decision_columns = {"decided_by": decision.decided_by, "dispute": decision.dispute}
+            rows.append(rating | decision_columns | {"is_effective": i == decision.counts})
     return pl.concat([single, pl.DataFrame(rows, schema=single.schema)])
 
 
@@ -66,15 +66,15 @@ def decide(ratings: Sequence[Rating], rule: RaterRule) -> Decision:
     if _agree(ratings, everyone):
         return Decision(len(ratings) - 1)
     adjudicators = [i for i in everyone if ratings[i]["role"] == ADJUDICATOR]
-    said = ", ".join(sorted(f"{rating['rater']} {shown_answer(rating)}" for rating in ratings))
+    ratings_text = ", ".join(sorted(f"{rating['rater']} {shown_answer(rating)}" for rating in ratings))
     if adjudicators and _agree(ratings, adjudicators):
         names = " and ".join(ratings[i]["rater"] for i in adjudicators)
-        return Decision(adjudicators[-1], f"adjudicator {names}: {said}")
-    asked = adjudicators or list(everyone)
-    counts = {"latest": asked[-1], "median": _middle(ratings, asked), "adjudicator": None}[rule]
+        return Decision(adjudicators[-1], f"adjudicator {names}: {ratings_text}")
+    deciders = adjudicators or list(everyone)
+    counts = {"latest": deciders[-1], "median": _middle(ratings, deciders), "adjudicator": None}[rule]
     if counts is None:
-        return Decision(None, dispute=said)
-    return Decision(counts, f"rule {rule}: {said}")
+        return Decision(None, dispute=ratings_text)
+    return Decision(counts, f"rule {rule}: {ratings_text}")
 
 
 def shown_answer(rating: Rating) -> str:

@@ -67,8 +67,8 @@ class Answer(Frozen):
     @property
     def kind(self) -> str:
         """Return the kind of answer: 'rating', 'value' or 'label'."""
-        given = {"rating": self.rating_1to5, "value": self.value, "label": self.label}
-        return " and ".join(name for name, answer in given.items() if answer is not None) or "nothing"
+        answers = {"rating": self.rating_1to5, "value": self.value, "label": self.label}
+        return " and ".join(name for name, answer in answers.items() if answer is not None) or "nothing"
 
 
 class RecordedVerdict(Frozen):
@@ -131,14 +131,14 @@ def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
     refusals: list[Refusal] = []
     for path, reason in files_in(folder, ".jsonl"):
         file = clean(path.name)
-        for line, found in [(0, reason)] if reason else _read_file(path, file):
-            if isinstance(found, str):
-                refusals.append(Refusal(file, line, found))
+        for line, record in [(0, reason)] if reason else _read_file(path, file):
+            if isinstance(record, str):
+                refusals.append(Refusal(file, line, record))
                 continue
-            row = found.row()
-            if rows.setdefault(found.cache_key, row) != row:
+            row = record.row()
+            if rows.setdefault(record.cache_key, row) != row:
                 again = (
-                    f"cache_key {found.cache_key} has a different answer in an earlier line, which is kept. "
+                    f"cache_key {record.cache_key} has a different answer in an earlier line, which is kept. "
                     "Remove one of the lines, or give this one another `repeat`"
                 )
                 refusals.append(Refusal(file, line, again))
@@ -211,9 +211,9 @@ def _check_answer(row: RecordedVerdict) -> None:
     name, answer = row.metric, row.verdict
     metric = _TURN.get(name) or _CONVERSATION.get(name)
     if metric is None and not _is_rubric(name):
-        known = ", ".join((*_TURN, *_CONVERSATION, *DIMENSIONS))
+        metric_names = ", ".join((*_TURN, *_CONVERSATION, *DIMENSIONS))
         raise ValueError(
-            f"metric {name!r} is not known; known are {known} and 'D1.<criterion>'..'D5.<criterion>'"
+            f"metric {name!r} is not known; known are {metric_names} and 'D1.<criterion>'..'D5.<criterion>'"
         )
     if (name in _TURN) != (row.turn_index is not None):
         raise ValueError(f"turn_index is {row.turn_index}; turn metrics have one, other metrics have none")
@@ -221,10 +221,10 @@ def _check_answer(row: RecordedVerdict) -> None:
     if answer.kind != kind:
         raise ValueError(f"{name} is a {kind}, but the verdict holds {answer.kind}")
     labels = metric.labels if metric else ()
-    given = [label for label in (answer.label, *answer.further_labels) if label is not None]
-    if unknown := [label for label in given if label not in labels]:
+    own_labels = [label for label in (answer.label, *answer.further_labels) if label is not None]
+    if unknown := [label for label in own_labels if label not in labels]:
         raise ValueError(f"{name}: label {unknown[0]!r} is not one of {', '.join(labels) or 'none'}")
-    if answer.further_labels and (NO_FAILURE in given or len(set(given)) < len(given)):
+    if answer.further_labels and (NO_FAILURE in own_labels or len(set(own_labels)) < len(own_labels)):
         raise ValueError(f"{name}: further_labels go with another failure label and do not repeat one")
 
 

@@ -57,15 +57,15 @@ def drawn_parts(candidates: Iterable[Candidate], n: int, *, seed: str = "") -> l
     remaining parts are drawn from borderline strata, the others from all strata in proportion to their size. Strata are
     merged, and then agents, where there are too few parts to draw (see `n_for_all`).
     """
-    found = []
+    sampled_parts = []
     of_metric = _grouped(candidates, lambda one: one.metric)
     for name, quota in _quotas(of_metric, n, seed):
         of_agent = _grouped(of_metric[name], lambda one: one.place[0])
         if quota < len(of_agent) * FEWEST_CLUSTERS:
             of_agent = {"": of_metric[name]}
         for agent, own_quota in _quotas(of_agent, quota, seed):
-            found += _of_agent((name, agent), of_agent[agent], own_quota, seed)
-    return sorted(found, key=lambda part: digest("order", seed, *part.place))
+            sampled_parts += _of_agent((name, agent), of_agent[agent], own_quota, seed)
+    return sorted(sampled_parts, key=lambda part: digest("order", seed, *part.place))
 
 
 def n_for_all(candidates: Iterable[Candidate]) -> int:
@@ -118,8 +118,8 @@ def sealed_sampling(part: Drawn) -> str:
     common, so that a rater does not see which parts belong together. The cell is not a secret: `opened_sampling` needs
     no key.
     """
-    held = _SAMPLING.pack(part.weight, bytes.fromhex(part.stratum))
-    return SEALED + base64.urlsafe_b64encode(_masked(held, part.place) + _check(held, part.place)).decode()
+    data = _SAMPLING.pack(part.weight, bytes.fromhex(part.stratum))
+    return SEALED + base64.urlsafe_b64encode(_masked(data, part.place) + _check(data, part.place)).decode()
 
 
 def opened_sampling(cell: str, place: Place) -> tuple[float, str]:
@@ -130,23 +130,23 @@ def opened_sampling(cell: str, place: Place) -> tuple[float, str]:
     """
     try:
         sealed = base64.b64decode(cell.removeprefix(SEALED), altchars=b"-_", validate=True)
-        weight, stratum = _SAMPLING.unpack(held := _masked(sealed[:-_CHECK], place))
+        weight, stratum = _SAMPLING.unpack(data := _masked(sealed[:-_CHECK], place))
     except (ValueError, struct.error):
-        held = b""
-    if not held or sealed[-_CHECK:] != _check(held, place):
+        data = b""
+    if not data or sealed[-_CHECK:] != _check(data, place):
         raise ValueError(
             "the cell 'stratum' does not belong to this part; copy the line from the sheet and change the answer only"
         )
     return weight, stratum.hex()
 
 
-def _masked(held: bytes, place: Place) -> bytes:
-    mask = _hash("mask", place, len(held))
-    return bytes(a ^ b for a, b in zip(held, mask, strict=True))
+def _masked(data: bytes, place: Place) -> bytes:
+    mask = _hash("mask", place, len(data))
+    return bytes(a ^ b for a, b in zip(data, mask, strict=True))
 
 
-def _check(held: bytes, place: Place) -> bytes:
-    return _hash(held.hex(), place, _CHECK)
+def _check(data: bytes, place: Place) -> bytes:
+    return _hash(data.hex(), place, _CHECK)
 
 
 def _hash(purpose: str, place: Place, size: int) -> bytes:
@@ -196,19 +196,19 @@ def _strata(parts: Sequence[Candidate], quota: int) -> list[list[Candidate]]:
 
 def _shared_out(n: int, room: Sequence[int]) -> list[int]:
     """Divide n evenly into shares that do not exceed `room`. The remainder is added to the first shares."""
-    given = [0] * len(room)
-    while n > 0 and (able := [i for i, most in enumerate(room) if given[i] < most]):
+    shares = [0] * len(room)
+    while n > 0 and (able := [i for i, most in enumerate(room) if shares[i] < most]):
         for i in able[:n]:
-            given[i] += 1
+            shares[i] += 1
         n -= min(n, len(able))
-    return given
+    return shares
 
 
 def _by_size(n: int, sizes: Sequence[int], room: Sequence[int]) -> list[int]:
     """Divide n in proportion to `sizes` into shares that do not exceed `room`."""
-    given = [0] * len(sizes)
+    shares = [0] * len(sizes)
     for _ in range(n):
-        able = [i for i, most in enumerate(room) if given[i] < most]
-        i = max(able, key=lambda i: (sizes[i] / (given[i] + 1), -i))
-        given[i] += 1
-    return given
+        able = [i for i, most in enumerate(room) if shares[i] < most]
+        i = max(able, key=lambda i: (sizes[i] / (shares[i] + 1), -i))
+        shares[i] += 1
+    return shares

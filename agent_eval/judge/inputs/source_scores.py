@@ -78,7 +78,7 @@ def source_judgments(
     with_scores = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
     places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
     for agent, conversation, source, metadata in with_scores.select("agent_id", "conversation_id", "source", "metadata").iter_rows():  # fmt: skip
-        seen: dict[tuple[int | None, str], int] = {}
+        counts: dict[tuple[int | None, str], int] = {}
         scores = json.loads(metadata).get(SOURCE_SCORES)
         for score in scores if isinstance(scores, list) else ():
             if (
@@ -90,7 +90,7 @@ def source_judgments(
             turn = score.get("turn_index")
             index = turn if (agent, conversation, turn) in places else None
             name = one_line(score["name"])[:LONGEST]
-            seen[index, name] = n = seen.get((index, name), 0) + 1
+            counts[index, name] = n = counts.get((index, name), 0) + 1
             judge = f"{IMPORTED}{str(source or 'unknown').partition(':')[0]}"
             yield (
                 index,

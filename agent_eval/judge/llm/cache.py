@@ -73,8 +73,8 @@ def answers_of(
     in_part = pl.col("seen_share").fill_null(1.0) < 1
     if context_tokens is not None and mine.select(in_part.any()).item():
         mine = mine.filter(~in_part | (pl.col("context_tokens") == context_tokens()))
-    found = {str(row["question_key"]): _scored(row) for row in _latest_last(mine)}
-    return {key: answer for key, answer in found.items() if answer is not None}
+    answer_of_key = {str(row["question_key"]): _scored(row) for row in _latest_last(mine)}
+    return {key: answer for key, answer in answer_of_key.items() if answer is not None}
 
 
 def _latest_last(rows: pl.DataFrame) -> Iterator[Row]:
@@ -83,9 +83,9 @@ def _latest_last(rows: pl.DataFrame) -> Iterator[Row]:
 
 def _written(answer: Scored | Unscored) -> dict[str, object]:
     if isinstance(answer, Unscored):
-        said: dict[str, object] = {"status": "unscored", "reason": answer.reason, "rationale": answer.detail}
-        return said if answer.evidence is None else {**said, "evidence": answer.evidence}
-    given = {
+        facts: dict[str, object] = {"status": "unscored", "reason": answer.reason, "rationale": answer.detail}
+        return facts if answer.evidence is None else {**facts, "evidence": answer.evidence}
+    values = {
         "status": "scored",
         "rating_1to5": answer.rating_1to5,
         "value": answer.value,
@@ -96,7 +96,7 @@ def _written(answer: Scored | Unscored) -> dict[str, object]:
         "rationale": answer.rationale,
         "evidence": answer.evidence,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _scored(row: Row) -> Scored | Unscored | None:

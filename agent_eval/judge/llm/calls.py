@@ -62,12 +62,12 @@ def plan(
         is_shared: Function that returns whether the call of a conversation's last turn also asks about the whole
             conversation. By default, it does.
     """
-    seen: set[str] = set()
+    planned_keys: set[str] = set()
     planned: list[list[JudgeCall]] = []
     for sequence in sequences:
         calls: list[JudgeCall] = []
         for question in sequence.questions:
-            fresh = [m for m in question.metrics if _is_new(question.keys[m.name], answered, seen)]
+            fresh = [m for m in question.metrics if _is_new(question.keys[m.name], answered, planned_keys)]
             parts = [fresh] if mode == "one_call" else [[metric] for metric in fresh]
             for part in parts if fresh else ():
                 _add(calls, question.about(part), sequence, mode, is_shared)
@@ -80,10 +80,10 @@ def plan(
     ]
 
 
-def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:
-    if key in answered or key in seen:
+def _is_new(key: str, answered: Container[str], planned_keys: set[str]) -> bool:
+    if key in answered or key in planned_keys:
         return False
-    seen.add(key)
+    planned_keys.add(key)
     return True
 
 

@@ -200,8 +200,8 @@ class LiteLLMClient:
             failed = self._call_error(litellm, error, exchange)
             failed.n_not_counted = exchange.n_not_admitted
             refused = exchange.status in _REFUSES_PARAMETER and failed.failure == "refused"
-            if refused and (named := named_parameter(exchange.error, _PARAMETERS)) in parameters:
-                _NOT_SENT.setdefault(self.model, set()).add(str(named))
+            if refused and (parameter_name := named_parameter(exchange.error, _PARAMETERS)) in parameters:
+                _NOT_SENT.setdefault(self.model, set()).add(str(parameter_name))
                 failed.is_adjusted = True
                 raise failed from None
             # only an answer of the server shows that it does not support the form; a broken connection does not
@@ -351,7 +351,7 @@ def problem_of(model: str, *, is_listed: bool = False) -> str | None:
         model,
         is_listed,
         ask=lambda: _asked_problem(model, is_listed=is_listed),
-        is_lasting=lambda found: found is None,
+        is_lasting=lambda reason: reason is None,
     )
     return problem
 
@@ -414,7 +414,7 @@ def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None
     A parameter counts as omitted if litellm builds the same request without it.
     """
     litellm = imported()
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "temperature": temperature,
         "response_format": _schema_format("answer", {"type": "object", "properties": {}}),
     }
@@ -425,8 +425,8 @@ def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None
         sent_with = functools.partial(
             get_optional_params, model=name, custom_llm_provider=provider, drop_params=True
         )
-        full = sent_with(**given)
-        parts = {left_out: {n: v for n, v in given.items() if n != left_out} for left_out in given}
+        full = sent_with(**parameters)
+        parts = {left_out: {n: v for n, v in parameters.items() if n != left_out} for left_out in parameters}
         return tuple(left_out for left_out, rest in parts.items() if sent_with(**rest) == full)
     except Exception:  # the function is not public; errors of a model are reported by the call
         return None
@@ -448,9 +448,9 @@ def _make_known(model: str) -> None:
     keys = {model, name, f"{provider}/{name}"}
     if keys & litellm.model_cost.keys():
         return
-    known = {key: value for key, value in info.items() if value is not None and key != "key"}
+    model_info = {key: value for key, value in info.items() if value is not None and key != "key"}
     prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
-    entry = {**prices, **known, "litellm_provider": provider, "mode": "chat"}
+    entry = {**prices, **model_info, "litellm_provider": provider, "mode": "chat"}
     litellm.register_model({f"{provider}/{name}": entry})
 
 
@@ -544,15 +544,15 @@ def _text(value: object) -> str | None:
 
 
 def _usage(response: Any, price: Price | None) -> Usage:
-    counted = getattr(response, "usage", None)
-    if counted is None:
+    reported_usage = getattr(response, "usage", None)
+    if reported_usage is None:
         return Usage(None, None, None, None)
-    details = counted.prompt_tokens_details
-    n_in, n_out = counted.prompt_tokens, counted.completion_tokens
+    details = reported_usage.prompt_tokens_details
+    n_in, n_out = reported_usage.prompt_tokens, reported_usage.completion_tokens
     n_cached = details.cached_tokens if details is not None else None
     if price is None:
         return Usage(n_in, n_out, n_cached, None)
-    n_written = getattr(counted, "cache_creation_input_tokens", None)
+    n_written = getattr(reported_usage, "cache_creation_input_tokens", None)
     return Usage(n_in, n_out, n_cached, price.of(n_in, n_out, n_cached or 0, n_written or 0))
 
 
@@ -586,12 +586,12 @@ def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
 
 def _retry_after_s(headers: Any) -> float | None:
     """Return the wait in seconds that the provider requests as a number or date, or None if there is none."""
-    asked = str(headers.get("retry-after") or "").strip() if headers else ""
+    header_value = str(headers.get("retry-after") or "").strip() if headers else ""
     try:
-        seconds = float(asked)
+        seconds = float(header_value)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+            seconds = parsedate_to_datetime(header_value).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -33,14 +33,14 @@ def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = 
     scored = {name: verdict for name, verdict in answers.items() if isinstance(verdict, Scored)}
     if not scored:
         return _nobody(answers)
-    given = list(scored.values())
-    said = "; ".join(f"{name}: {_answer(verdict)}" for name, verdict in scored.items())
+    verdicts = list(scored.values())
+    answers_text = "; ".join(f"{name}: {_answer(verdict)}" for name, verdict in scored.items())
     silent = f" {len(answers) - len(scored)} gave none." if len(scored) < len(answers) else ""
     if metric.kind == "label":
-        return _by_majority(given, [v.label for v in given], f"Answers: {said}.{silent}")
+        return _by_majority(verdicts, [v.label for v in verdicts], f"Answers: {answers_text}.{silent}")
     if metric.kind == "value" and metric.is_binary:
-        return _by_majority(given, [v.value for v in given], f"Answers: {said}.{silent}")
-    return _by_middle(metric, given, combine, f"Answers: {said}.{silent}")
+        return _by_majority(verdicts, [v.value for v in verdicts], f"Answers: {answers_text}.{silent}")
+    return _by_middle(metric, verdicts, combine, f"Answers: {answers_text}.{silent}")
 
 
 def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
@@ -52,29 +52,29 @@ def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
     lost = next((v for v in answers if is_lost(v)), None)
     if len(answers) == 1 or lost is not None:
         return answers[0] if lost is None else lost
-    made = combined(metric, {f"answer {i}": v for i, v in enumerate(answers, start=1)}, "median")
-    given = [v for v in answers if isinstance(v, Scored)]
-    if not isinstance(made, Scored):
+    combined_verdict = combined(metric, {f"answer {i}": v for i, v in enumerate(answers, start=1)}, "median")
+    scored_answers = [v for v in answers if isinstance(v, Scored)]
+    if not isinstance(combined_verdict, Scored):
         return answers[0]
-    usages = (Usage(v.n_tokens_in, v.n_tokens_out, v.n_tokens_cached, v.cost_usd) for v in given)
+    usages = (Usage(v.n_tokens_in, v.n_tokens_out, v.n_tokens_cached, v.cost_usd) for v in scored_answers)
     paid = sum(usages, Usage())
     return replace(
-        given[0],
-        rationale=made.rationale,
-        evidence=made.evidence,
-        rating_1to5=made.rating_1to5,
-        value=made.value,
-        label=made.label,
-        further_labels=made.further_labels,
-        causes=made.causes,
-        item_verdicts=made.item_verdicts,
-        answered_at=made.answered_at,
-        disagreement=made.disagreement,
+        scored_answers[0],
+        rationale=combined_verdict.rationale,
+        evidence=combined_verdict.evidence,
+        rating_1to5=combined_verdict.rating_1to5,
+        value=combined_verdict.value,
+        label=combined_verdict.label,
+        further_labels=combined_verdict.further_labels,
+        causes=combined_verdict.causes,
+        item_verdicts=combined_verdict.item_verdicts,
+        answered_at=combined_verdict.answered_at,
+        disagreement=combined_verdict.disagreement,
         cost_usd=paid.cost_usd,
         n_tokens_in=paid.n_in,
         n_tokens_out=paid.n_out,
         n_tokens_cached=paid.n_cached,
-        **_marks(given),
+        **_marks(scored_answers),
     )
 
 
@@ -85,54 +85,54 @@ class _Marks(TypedDict):
     earlier_profile: str | None
 
 
-def _marks(given: Sequence[Scored]) -> _Marks:
-    shares = [v.seen_share for v in given if v.seen_share is not None]
-    earlier = next((v.earlier_profile for v in given if v.earlier_profile is not None), None)
+def _marks(verdicts: Sequence[Scored]) -> _Marks:
+    shares = [v.seen_share for v in verdicts if v.seen_share is not None]
+    earlier = next((v.earlier_profile for v in verdicts if v.earlier_profile is not None), None)
     return {"seen_share": min(shares, default=None), "earlier_profile": earlier}
 
 
-def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) -> Scored:
+def _by_majority(verdicts: Sequence[Scored], votes: Sequence[object], answers_text: str) -> Scored:
     counts = {vote: votes.count(vote) for vote in votes}  # keys are in the order of the judges
     winner = max(counts, key=lambda vote: counts[vote])
-    voice = given[votes.index(winner)]
-    values = [v.value for v in given if v.value is not None]
-    n_needed = len(given) / 2
-    further = dict.fromkeys(label for v in given for label in v.further_labels)
-    kept = [
+    voice = verdicts[votes.index(winner)]
+    values = [v.value for v in verdicts if v.value is not None]
+    n_needed = len(verdicts) / 2
+    further = dict.fromkeys(label for v in verdicts for label in v.further_labels)
+    majority_labels = [
         label
         for label in further
-        if label != winner and sum(label in (v.label, *v.further_labels) for v in given) > n_needed
+        if label != winner and sum(label in (v.label, *v.further_labels) for v in verdicts) > n_needed
     ]
     return Scored(
-        rationale=f"{voice.rationale} {said}",
+        rationale=f"{voice.rationale} {answers_text}",
         evidence=voice.evidence,
         value=voice.value,
         label=voice.label,
-        further_labels=tuple(kept),
-        causes=united_causes([voice, *given], (voice.label, *kept)),
+        further_labels=tuple(majority_labels),
+        causes=united_causes([voice, *verdicts], (voice.label, *majority_labels)),
         item_verdicts=voice.item_verdicts,
-        answered_by=_names(given),
-        answered_at=_last(given),
-        **_marks(given),
+        answered_by=_names(verdicts),
+        answered_at=_last(verdicts),
+        **_marks(verdicts),
         disagreement=max(values) - min(values) if values else 1 - counts[winner] / len(votes),
     )
 
 
-def _by_middle(metric: Metric, given: Sequence[Scored], combine: Combine, said: str) -> Scored:
+def _by_middle(metric: Metric, verdicts: Sequence[Scored], combine: Combine, answers_text: str) -> Scored:
     is_integer = metric.answer == "rating_1to5"
-    numbers = [float(n) for v in given if (n := v.rating_1to5 if is_integer else v.value) is not None]
+    numbers = [float(n) for v in verdicts if (n := v.rating_1to5 if is_integer else v.value) is not None]
     middle = statistics.median_low(numbers) if combine == "median" else statistics.fmean(numbers)
     nearest = min(range(len(numbers)), key=lambda i: abs(numbers[i] - middle))
-    voice = given[nearest]
+    voice = verdicts[nearest]
     return Scored(
-        rationale=f"{voice.rationale} {said}",
+        rationale=f"{voice.rationale} {answers_text}",
         evidence=voice.evidence,
         rating_1to5=math.ceil(middle - 0.5) if is_integer else None,
         value=None if is_integer else middle,
         item_verdicts=voice.item_verdicts,
-        answered_by=_names(given),
-        answered_at=_last(given),
-        **_marks(given),
+        answered_by=_names(verdicts),
+        answered_at=_last(verdicts),
+        **_marks(verdicts),
         disagreement=max(numbers) - min(numbers),
     )
 
@@ -149,9 +149,9 @@ def _answer(verdict: Scored) -> str:
     return str(verdict.label) if number is None else f"{number:g}"
 
 
-def _names(given: Sequence[Scored]) -> str:
-    return " + ".join(v.answered_by or "?" for v in given)
+def _names(verdicts: Sequence[Scored]) -> str:
+    return " + ".join(v.answered_by or "?" for v in verdicts)
 
 
-def _last(given: Sequence[Scored]) -> str | None:
-    return max((v.answered_at for v in given if v.answered_at), default=None)
+def _last(verdicts: Sequence[Scored]) -> str | None:
+    return max((v.answered_at for v in verdicts if v.answered_at), default=None)

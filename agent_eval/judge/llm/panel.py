@@ -86,7 +86,7 @@ class Panel:
         self,
         sequences: Sequence[QuestionSequence],
         cache: pl.DataFrame,
-        shown: Sequence[Metric] | None = None,
+        rubrics: Sequence[Metric] | None = None,
         *,
         prompt_format: type[PromptFormat] = PromptFormat,
         watch: Watch | None = None,
@@ -97,7 +97,7 @@ class Panel:
         Args:
             sequences: The questions, limited to the metrics that are unanswered.
             cache: Rows of judge_cache that may answer them.
-            shown: Metrics whose rubrics are in every system message, including those asked. By default, a message has
+            rubrics: Metrics whose rubrics are in every system message, including those asked. By default, a message has
                 the rubrics of its own call.
             prompt_format: Format that builds prompts and reads replies.
             watch: Callback that receives the progress.
@@ -107,17 +107,19 @@ class Panel:
             OSError: If answers cannot be stored.
         """
         by_model = {
-            model: {repeat: dict[str, Verdict](found) for repeat, found in self._known(model, cache).items()}
+            model: {
+                repeat: dict[str, Verdict](stored) for repeat, stored in self._known(model, cache).items()
+            }
             for model in self.spec.models
         }
         if self.runtime is not None:
-            planned = {model: self._planned(model, sequences, known) for model, known in by_model.items()}
+            planned = {model: self._planned(model, sequences, repeats) for model, repeats in by_model.items()}
             fresh = run_sync(
                 _ask(
                     self.spec,
                     self.runtime,
                     planned,
-                    prompt_format(self.runtime.secret, self.shown(shown), self.runtime.max_tokens),
+                    prompt_format(self.runtime.secret, self.shown(rubrics), self.runtime.max_tokens),
                     self.limits_of,
                     watch,
                     every_s,
@@ -130,7 +132,9 @@ class Panel:
 
     def _with_earlier(self, fresh: FreshAnswers) -> FreshAnswers:
         """Return the answers; where one is lost, the answer to an earlier wording of the question takes its place."""
-        lost = {key for found in fresh.values() for (_, key), verdict in found.items() if is_lost(verdict)}
+        lost = {
+            key for answers in fresh.values() for (_, key), verdict in answers.items() if is_lost(verdict)
+        }
         if self.earlier is None or not lost:
             return fresh
         rows = self.earlier(lost)
@@ -138,16 +142,16 @@ class Panel:
         return {
             model: {
                 (n, key): earlier[model][n].get(key, verdict) if is_lost(verdict) else verdict
-                for (n, key), verdict in found.items()
+                for (n, key), verdict in answers.items()
             }
-            for model, found in fresh.items()
+            for model, answers in fresh.items()
         }
 
     def stored(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> AnswersByQuestion:
         """Return the stored answers to the questions that all models have answered; no model is asked."""
         n_rows = len(self.spec.models) + (len(self.spec.models) > 1)
-        given = replace(self, runtime=None).answers(sequences, cache)
-        return {key: answers for key, answers in given.items() if len(answers) == n_rows}
+        by_key = replace(self, runtime=None).answers(sequences, cache)
+        return {key: answers for key, answers in by_key.items() if len(answers) == n_rows}
 
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
         """Return the calls that `answers` would make, for all models."""
@@ -158,7 +162,7 @@ class Panel:
         ]
 
     def _planned(
-        self, model: str, sequences: Sequence[QuestionSequence], known: Mapping[int, Container[str]]
+        self, model: str, sequences: Sequence[QuestionSequence], repeats: Mapping[int, Container[str]]
     ) -> list[list[JudgeCall]]:
         """Return the calls of a model, including repeats. Calls of the first repeat come first.
 
@@ -172,12 +176,12 @@ class Panel:
         limits = self.limits_of(model)
         calls = [
             [replace(call, repeat=repeat) for call in calls]
-            for repeat, answered in known.items()
+            for repeat, answered in repeats.items()
             for calls in plan(
                 sequences, answered, self.spec.mode, lambda turn: has_room_for_all(turn, limits)
             )
         ]
-        return [[replace(call, number=i) for call in held] for i, held in enumerate(calls)]
+        return [[replace(call, number=i) for call in own_calls] for i, own_calls in enumerate(calls)]
 
     def _can_read(self, model: str, question: Question) -> bool:
         return why_not_sent(question, self.limits_of(model).kinds) is None
@@ -223,19 +227,19 @@ class Panel:
         by_model: Mapping[str, Mapping[int, Mapping[str, Verdict]]],
     ) -> AnswersByQuestion:
         metrics = {q.keys[m.name]: m for t in sequences for q in t.questions for m in q.metrics}
-        given: AnswersByQuestion = {}
+        by_key: AnswersByQuestion = {}
         for key, metric in metrics.items():
             answers: dict[str, Verdict] = {}
             for model, repeats in by_model.items():
-                if said := [found[key] for found in repeats.values() if key in found]:
-                    answers[model] = repeated(metric, said)
+                if verdicts := [repeat[key] for repeat in repeats.values() if key in repeat]:
+                    answers[model] = repeated(metric, verdicts)
             if not answers:
                 continue
             own = list(answers.items())
             if len(self.spec.models) > 1:
                 own.insert(0, (self.spec.name, combined(metric, answers, self.spec.combine)))
-            given[key] = own
-        return given
+            by_key[key] = own
+        return by_key
 
 
 async def _ask(

@@ -53,12 +53,12 @@ def kept_secret(file: Path, make: Callable[[], bytes] = lambda: os.urandom(32)) 
     with contextlib.suppress(FileNotFoundError):
         return _long_enough(file)
     file.parent.mkdir(parents=True, exist_ok=True)
-    made = file.with_name(f"{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as stream:
+    new_file = file.with_name(f"{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(new_file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as stream:
         stream.write(make())
     with contextlib.suppress(FileExistsError):  # another process created the file first; use its secret
-        os.link(made, file)
-    made.unlink()
+        os.link(new_file, file)
+    new_file.unlink()
     return _long_enough(file)
 
 

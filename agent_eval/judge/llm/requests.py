@@ -163,7 +163,7 @@ class ModelJudge:
                 have been answered.
         """
         usage, place, withheld = Usage(), place or Place(call.number), frozenset[str]()
-        own = frozenset(found.reference for question in call.questions for found in needed(question))
+        own = frozenset(file.reference for question in call.questions for file in needed(question))
         while True:
             if len(parts := self._format.parts(call, self._limits)) > 1:
                 return await self._one_by_one(parts, place)
@@ -173,7 +173,7 @@ class ModelJudge:
             )
             if isinstance(attempt, Unscored):
                 return dict.fromkeys((metric.name for metric in call.metrics), attempt)
-            sent = frozenset(found.reference for found in attempt.prompt.attachments)
+            sent = frozenset(file.reference for file in attempt.prompt.attachments)
             if attempt.is_rejected and sent and len(call.questions) > 1:
                 parts = [replace(call, questions=(question,)) for question in call.questions]
                 return await self._one_by_one(parts, place)
@@ -190,9 +190,9 @@ class ModelJudge:
 
     def was_sent(self, call: JudgeCall) -> bool:
         """Return whether a request with a question of this finished call was sent."""
-        asked = _questions(call)
-        was_sent = not self._sent.isdisjoint(asked)
-        self._sent -= asked
+        call_questions = _questions(call)
+        was_sent = not self._sent.isdisjoint(call_questions)
+        self._sent -= call_questions
         return was_sent
 
     async def _one_by_one(self, parts: Sequence[JudgeCall], place: Place) -> Mapping[str, Verdict]:
@@ -254,11 +254,11 @@ class ModelJudge:
                 return part
         usage = sum((part.usage for part in parts), Usage())
         united, rated = merge_windows(call.metrics, [part.read for part in parts])
-        said = [said_of(part.read) for part in parts]
+        window_answers = [said_of(part.read) for part in parts]
         prompts = [part.prompt for part in parts]
         if not rated:
             attempt = self._begin(
-                call, merge_prompt(prompts, said, (), self._format.secret, limits), usage, united
+                call, merge_prompt(prompts, window_answers, (), self._format.secret, limits), usage, united
             )
             self._end(attempt, first.reason, first.detail)
             attempt.verdicts = await self._stored(attempt)
@@ -267,7 +267,7 @@ class ModelJudge:
             call,
             place,
             limits,
-            lambda: merge_prompt(prompts, said, rated, self._format.secret, limits),
+            lambda: merge_prompt(prompts, window_answers, rated, self._format.secret, limits),
             usage,
             united,
         )
@@ -344,9 +344,9 @@ class ModelJudge:
         if is_hopeless or is_too_long or is_worn_out:
             if error.failure in ("rate", "server"):
                 self._count("given_up", error.detail, started)
-            asked = f"; it asked to wait {error.retry_after_s:g} s" if is_too_long else ""
+            wait_note = f"; it asked to wait {error.retry_after_s:g} s" if is_too_long else ""
             tries = f" (after {attempt.n_failed} tries)" if attempt.n_failed > 1 else ""
-            return self._end(attempt, "judge_error", f"{error.detail}{asked}{tries}")
+            return self._end(attempt, "judge_error", f"{error.detail}{wait_note}{tries}")
         pause = FIRST_PAUSE_S * 2.0 ** (attempt.n_failed - 1) * self._rng.uniform(0.8, 1.2)
         return max(pause, error.retry_after_s or 0.0)
 
@@ -406,8 +406,8 @@ def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
 
     The new context size is the one that the server's error message states, or half of the current size.
     """
-    named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
-    fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
+    stated_sizes = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
+    fits = [n for n in stated_sizes if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
     tokens = min(fits) if fits else max(used.context_tokens // 2, LEAST_CONTEXT)
     return now if now.context_tokens <= tokens else replace(now, context_tokens=tokens)
 
@@ -443,17 +443,17 @@ def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[st
     return verdicts
 
 
-def _without_keys(said: Scored | Unscored, keys: frozenset[str]) -> Scored | Unscored:
+def _without_keys(verdict: Scored | Unscored, keys: frozenset[str]) -> Scored | Unscored:
     """Return a judge's answer without API keys, because a provider can repeat the key that it was sent.
 
     Values in a quote that only look like keys are kept, because the quote must occur verbatim in the transcript.
     """
-    if isinstance(said, Unscored):
-        evidence = said.evidence and hide_keys(said.evidence, keys)
-        return replace(said, detail=hide_secrets(said.detail, keys), evidence=evidence)
+    if isinstance(verdict, Unscored):
+        evidence = verdict.evidence and hide_keys(verdict.evidence, keys)
+        return replace(verdict, detail=hide_secrets(verdict.detail, keys), evidence=evidence)
     return replace(
-        said,
-        rationale=hide_secrets(said.rationale, keys),
-        evidence=said.evidence and hide_keys(said.evidence, keys),
-        label=said.label and hide_secrets(said.label, keys),
+        verdict,
+        rationale=hide_secrets(verdict.rationale, keys),
+        evidence=verdict.evidence and hide_keys(verdict.evidence, keys),
+        label=verdict.label and hide_secrets(verdict.label, keys),
     )

@@ -299,12 +299,12 @@ class _Reply:
             exchange.error = body if response.is_error else b""
             if response.is_success and exchange.is_tidied:
                 body = _tidied(body, response.headers.get("content-type", ""), exchange, self._refuse)
-        kept = [
+        body_headers = [
             (name, value)
             for name, value in response.headers.multi_items()
             if name.lower() not in ("content-encoding", "content-length", "transfer-encoding")
         ]
-        return httpx.Response(response.status_code, headers=kept, content=body, request=self._request)
+        return httpx.Response(response.status_code, headers=body_headers, content=body, request=self._request)
 
     def _refuse(self, failure: Failure, detail: str) -> Exception:
         import httpx
@@ -354,7 +354,7 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
     exchange.refusal = refusal if isinstance(refusal, str) and refusal.strip() else None
     reason = choice.get("finish_reason")
     calls = message.get("tool_calls") if exchange.keeps_calls else None
-    kept = {"tool_calls": calls} if isinstance(calls, list) and calls else {}
+    tool_calls = {"tool_calls": calls} if isinstance(calls, list) and calls else {}
     tidy: dict[str, object] = {
         "id": "",
         "object": "chat.completion",
@@ -364,7 +364,7 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
             {
                 "index": 0,
                 "finish_reason": reason if isinstance(reason, str) else "stop",
-                "message": {"role": "assistant", "content": _content(message.get("content")), **kept},
+                "message": {"role": "assistant", "content": _content(message.get("content")), **tool_calls},
             }
         ],
         "system_fingerprint": _text(value.get("system_fingerprint")),
@@ -394,13 +394,13 @@ def named_parameter(error: bytes, names: Collection[str]) -> str | None:
     detail = problem.get("detail")
     places = [d.get("loc") for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
     parts = [part for place in places if isinstance(place, list) for part in place]
-    said = problem.get("message") or problem.get("detail") or ""
-    return next((part for part in parts if part in names), None) or _first_name(str(said), names)
+    error_text = problem.get("message") or problem.get("detail") or ""
+    return next((part for part in parts if part in names), None) or _first_name(str(error_text), names)
 
 
 def _first_name(text: str, names: Collection[str]) -> str | None:
-    found = re.search(rf"\b(?:{'|'.join(map(re.escape, names))})\b", text[:_MOST_OF_A_MESSAGE])
-    return found[0] if found else None
+    name_match = re.search(rf"\b(?:{'|'.join(map(re.escape, names))})\b", text[:_MOST_OF_A_MESSAGE])
+    return name_match[0] if name_match else None
 
 
 def _text(value: object) -> str | None:

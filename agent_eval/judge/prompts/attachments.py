@@ -67,28 +67,28 @@ def attachments_shown(
         withheld: References of attachments that are not shown because the server of the model rejected them.
         is_session: Whether the list names the conversation of each attachment.
     """
-    found = [
+    placed_attachments = [
         ((f"conversation {n}, " if is_session else "") + f"turn {turn.turn_index}, message {i}", attachment)
         for n, turns in enumerate(conversations, start=1)
         for turn in turns
         for i, message in enumerate(turn.messages)
         for attachment in message.attachments or ()
     ]
-    if not found:
+    if not placed_attachments:
         return Attachments()
-    chosen = _chosen([attachment for _, attachment in found], kinds, room, withheld)
-    n_gone = len(found) - len(chosen)
-    listed: list[Any] = [f"{n_gone} of {len(found)} attachments are not shown"] if n_gone else []
-    for i, (place, attachment) in enumerate(found):
-        where = f"attachment {chosen.index(i) + 1}" if i in chosen else "not shown"
+    indices = _chosen([attachment for _, attachment in placed_attachments], kinds, room, withheld)
+    n_gone = len(placed_attachments) - len(indices)
+    listed: list[Any] = [f"{n_gone} of {len(placed_attachments)} attachments are not shown"] if n_gone else []
+    for i, (place, attachment) in enumerate(placed_attachments):
+        where = f"attachment {indices.index(i) + 1}" if i in indices else "not shown"
         listed.append(f"{place}: [{described(attachment)}, {where}]")
     line = data_line("attachments", listed, names, room // 5)
     line = line._replace(
-        n_shown=line.n_shown + len(chosen) * CHARACTERS,
+        n_shown=line.n_shown + len(indices) * CHARACTERS,
         n_characters_left_out=line.n_characters_left_out + n_gone * CHARACTERS,
         n_left_out=line.n_left_out + n_gone,
     )
-    return Attachments([line], tuple(found[i][1] for i in chosen))
+    return Attachments([line], tuple(placed_attachments[i][1] for i in indices))
 
 
 def why_not_sent(question: Question, kinds: Collection[AttachmentKind]) -> str | None:
@@ -102,7 +102,7 @@ def why_not_sent(question: Question, kinds: Collection[AttachmentKind]) -> str |
         question: The question.
         kinds: Kinds of attachments that the model reads.
     """
-    return next((why for found in needed(question) if (why := _why_unreadable(found, kinds))), None)
+    return next((why for attachment in needed(question) if (why := _why_unreadable(attachment, kinds))), None)
 
 
 def _why_unreadable(attachment: Attachment, kinds: Collection[AttachmentKind]) -> str | None:
@@ -124,10 +124,10 @@ def is_readable(attachment: Attachment, kinds: Collection[AttachmentKind]) -> bo
     )
 
 
-def content_parts(shown: Sequence[Attachment]) -> list[dict[str, Any]]:
+def content_parts(attachments: Sequence[Attachment]) -> list[dict[str, Any]]:
     """Return the content parts that follow the text of a prompt: the number of each attachment and its content."""
     parts: list[dict[str, Any]] = []
-    for number, attachment in enumerate(shown, start=1):
+    for number, attachment in enumerate(attachments, start=1):
         parts.append({"type": "text", "text": f"Attachment {number} of the record, data like the record:"})
         parts.append(chat_part(attachment.model_copy(update={"name": None})))
     return parts
@@ -140,7 +140,7 @@ def needed(question: Question) -> Iterator[Attachment]:
     elif question.metrics and question.metrics[0].grain == "session":
         turns = []
     else:
-        turns = [turn for held in question.turns for turn in held]
+        turns = [turn for conversation_turns in question.turns for turn in conversation_turns]
     for turn in turns:
         for message in turn.messages:
             for attachment in message.attachments or ():
@@ -156,19 +156,19 @@ def _is_spoken_reply(message: Message) -> bool:
 
 
 def _chosen(
-    found: Sequence[Attachment], kinds: Collection[AttachmentKind], room: int, withheld: Collection[str]
+    attachments: Sequence[Attachment], kinds: Collection[AttachmentKind], room: int, withheld: Collection[str]
 ) -> list[int]:
     """Return the indices, in order, of the last attachments that are readable and fit."""
-    chosen: list[int] = []
+    indices: list[int] = []
     n_bytes = n_images = 0
-    for i in reversed(range(len(found))):
-        is_withheld = found[i].reference in withheld
-        if len(chosen) == MOST_ATTACHED or is_withheld or not is_readable(found[i], kinds):
+    for i in reversed(range(len(attachments))):
+        is_withheld = attachments[i].reference in withheld
+        if len(indices) == MOST_ATTACHED or is_withheld or not is_readable(attachments[i], kinds):
             continue
-        size, is_image = len(found[i].reference), found[i].kind == "image"
+        size, is_image = len(attachments[i].reference), attachments[i].kind == "image"
         has_room = (n_images + is_image) * TOKENS_PER_IMAGE * BYTES_PER_TOKEN <= room // 2
         if n_bytes + size <= MOST_BYTES and (has_room or not is_image):
-            chosen.append(i)
+            indices.append(i)
             n_bytes += size
             n_images += is_image
-    return chosen[::-1]
+    return indices[::-1]

@@ -42,12 +42,12 @@ class BlindedTerms:
             (agent.provider, "[provider]"),
             (endpoint.get("model"), "[model]"),
         ]
-        kept = {
+        declared_terms = {
             name.casefold(): (name, word)
             for name, word in reversed(declared)
             if isinstance(name, str) and len(name) >= SHORTEST_NAME and name.casefold() not in TELLS_NOTHING
         }
-        return cls(tuple(sorted(kept.values(), key=lambda pair: (-len(pair[0]), pair))), personal)
+        return cls(tuple(sorted(declared_terms.values(), key=lambda pair: (-len(pair[0]), pair))), personal)
 
     def hide(self, text: str) -> str:
         """Return the text with all names replaced, ignoring case. Names within longer words are kept."""
@@ -85,7 +85,7 @@ class BlindedTerms:
         if self._pattern is None or len(pieces) == 1:
             return quote
         pattern = re.compile("".join(self._sought(piece) for piece in pieces))
-        return next((found[0] for text in texts if (found := pattern.search(text))), quote)
+        return next((quote_match[0] for text in texts if (quote_match := pattern.search(text))), quote)
 
     def _sought(self, piece: str) -> str:
         names = [re.escape(name) for name, word in self.words if word == piece]
@@ -107,9 +107,9 @@ class BlindedTerms:
     def _pattern(self) -> re.Pattern[str] | None:
         if not self.words:
             return None
-        kept = "" if self.personal is None else rf"{PLACEHOLDER.pattern}|"
+        placeholder_pattern = "" if self.personal is None else rf"{PLACEHOLDER.pattern}|"
         return re.compile(
-            rf"(?i){kept}(?<!\w)(?:{'|'.join(re.escape(name) for name, _ in self.words)})(?!\w)"
+            rf"(?i){placeholder_pattern}(?<!\w)(?:{'|'.join(re.escape(name) for name, _ in self.words)})(?!\w)"
         )
 
 

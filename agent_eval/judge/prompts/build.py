@@ -114,20 +114,20 @@ def in_parts(questions: Sequence[Question], limits: ViewLimits) -> list[tuple[Qu
     The metrics are divided evenly and in order. The number of calls is the smallest with which each call has room for
     the record in a quarter of the context, or for the whole record if it is shorter.
     """
-    asked = [(question, metric) for question in questions for metric in question.metrics]
+    pairs = [(question, metric) for question in questions for metric in question.metrics]
     record = n_characters(questions) if limits.context_tokens < _SMALL else 0
-    parts = [asked]
-    for n in range(1, len(asked) + 1):
-        size = -(-len(asked) // n)
-        parts = [asked[i : i + size] for i in range(0, len(asked), size)]
+    parts = [pairs]
+    for n in range(1, len(pairs) + 1):
+        size = -(-len(pairs) // n)
+        parts = [pairs[i : i + size] for i in range(0, len(pairs), size)]
         rubrics = [tuple(metric for _, metric in part) for part in parts]
         if all(limits.has_room_beside(system_prompt(m), schema_text(m), record=record) for m in rubrics):
             break
     return [
         tuple(
-            question.about(found)
+            question.about(metrics_of_question)
             for question in questions
-            if (found := [metric for of, metric in part if of is question])
+            if (metrics_of_question := [metric for of, metric in part if of is question])
         )
         for part in parts
     ]
@@ -176,14 +176,14 @@ def build_prompt(
     first = questions[0]
     whole = questions[1:] if first.turn_index is not None else questions
     _check(first, whole)
-    asked = tuple(metric for question in questions for metric in question.metrics)
-    shown = asked if metrics is None or not {*asked} <= {*metrics} else tuple(metrics)
-    is_tight = shown != asked and size_of(system_prompt(shown)) > limits.room_beside() // _TIGHT
-    if is_tight and (window or not _fits(shown, asked, limits)):
-        shown = asked
-    system = system_prompt(shown)
-    schema, schema_hash = schema_of(asked)
-    room = limits.room_beside(system, schema_text(asked))
+    asked_metrics = tuple(metric for question in questions for metric in question.metrics)
+    rubrics = asked_metrics if metrics is None or not {*asked_metrics} <= {*metrics} else tuple(metrics)
+    is_tight = rubrics != asked_metrics and size_of(system_prompt(rubrics)) > limits.room_beside() // _TIGHT
+    if is_tight and (window or not _fits(rubrics, asked_metrics, limits)):
+        rubrics = asked_metrics
+    system = system_prompt(rubrics)
+    schema, schema_hash = schema_of(asked_metrics)
+    room = limits.room_beside(system, schema_text(asked_metrics))
     attached = _attachments(first, whole, names, limits, room)
     room -= sum(a.kind == "image" for a in attached.shown) * TOKENS_PER_IMAGE * BYTES_PER_TOKEN
     view = _view(first, whole, names, findings, limits, room, window, attached.lines)
@@ -197,10 +197,10 @@ def build_prompt(
         messages=messages,
         schema=schema,
         name=SCHEMA_NAME,
-        metrics=asked,
+        metrics=asked_metrics,
         prompt_hash=prompt_hash(messages, schema_hash, attached.shown),
         question_code=of_question,
-        turns=tuple(turn for held in first.turns for turn in held),
+        turns=tuple(turn for conversation_turns in first.turns for turn in conversation_turns),
         names=names,
         seen_share=view.seen_share,
         n_left_out=view.n_left_out,
@@ -212,9 +212,9 @@ def build_prompt(
     return prompt
 
 
-def _fits(shown: tuple[Metric, ...], asked: tuple[Metric, ...], limits: ViewLimits) -> bool:
+def _fits(rubrics: tuple[Metric, ...], asked_metrics: tuple[Metric, ...], limits: ViewLimits) -> bool:
     """Return whether the rubrics and a short record fit into the context."""
-    return limits.has_room_beside(system_prompt(shown), schema_text(asked), record=0)
+    return limits.has_room_beside(system_prompt(rubrics), schema_text(asked_metrics), record=0)
 
 
 def merge_prompt(
@@ -234,27 +234,27 @@ def merge_prompt(
         limits: Limits of the model. If the verdicts do not fit, those of other metrics are omitted first; then reasons
             and quotes are shortened.
     """
-    first, asked = prompts[0], tuple(metrics)
-    request = words.MERGE.format(n=len(prompts), metrics=", ".join(m.name for m in asked))
-    room = limits.room_beside(first.messages[0]["content"], request, str(schema_of(asked)[0]))
+    first, asked_metrics = prompts[0], tuple(metrics)
+    request = words.MERGE.format(n=len(prompts), metrics=", ".join(m.name for m in asked_metrics))
+    room = limits.room_beside(first.messages[0]["content"], request, str(schema_of(asked_metrics)[0]))
     lines, longest = _merged_lines(verdicts), _LONGEST_SAID
     if _size(lines) > room:
-        names = {metric.name for metric in asked}
-        verdicts = [{name: said for name, said in of.items() if name in names} for of in verdicts]
+        names = {metric.name for metric in asked_metrics}
+        verdicts = [{name: verdict for name, verdict in of.items() if name in names} for of in verdicts]
         lines = _merged_lines(verdicts)
     while _size(lines) > room and longest:
         longest = longest // 2 if longest > _SHORTEST_SAID else 0
         lines = _merged_lines(verdicts, longest)
     mark = code(secret, *(prompt.prompt_hash for prompt in prompts))
     messages: Messages = (first.messages[0], {"role": "user", "content": fenced(lines, mark) + request})
-    schema, schema_hash = schema_of(asked)
+    schema, schema_hash = schema_of(asked_metrics)
     messages, of_question = _with_code(messages, secret, schema_hash)
     return replace(
         first,
         messages=messages,
         question_code=of_question,
         schema=schema,
-        metrics=asked,
+        metrics=asked_metrics,
         prompt_hash=prompt_hash(messages, schema_hash),
         seen_share=min(sum(prompt.seen_share for prompt in prompts), 1.0),
         n_left_out=sum(prompt.n_left_out for prompt in prompts),
@@ -280,8 +280,8 @@ def _size(lines: Sequence[str]) -> int:
 def _merged_lines(verdicts: Sequence[Mapping[str, JsonValue]], longest: int | None = None) -> list[str]:
     """Return a line per window, with texts of at most `longest` characters. If it is 0, only answers are included."""
     return [
-        line({"window": i, "verdicts": {name: _shortened(answer, longest) for name, answer in said.items()}})
-        for i, said in enumerate(verdicts, start=1)
+        line({"window": i, "verdicts": {name: _shortened(answer, longest) for name, answer in part.items()}})
+        for i, part in enumerate(verdicts, start=1)
     ]
 
 
@@ -338,15 +338,15 @@ def _view(
         after = [*attached, *_expected_line(first, names, room // 5)]
         return turn_view(first.conversations[0], first.turns[0], names, limits, room, after, window)
     is_session = _is_session(whole)
-    found = [*attached, *_findings_line(first, whole, names, findings, is_session, room // 5)]
-    held: list[tuple[Conversation, Sequence[Turn], tuple[int | str, ...], Sequence[Line]]] = []
+    extra_lines = [*attached, *_findings_line(first, whole, names, findings, is_session, room // 5)]
+    conversation_parts: list[tuple[Conversation, Sequence[Turn], tuple[int | str, ...], Sequence[Line]]] = []
     share = room // len(first.conversations)
     for i, (conversation, turns) in enumerate(zip(first.conversations, first.turns, strict=True), start=1):
         tests = {t for f in findings if f.conversation_id == conversation.conversation_id for t in f.tests}
         error = conversation.injected_error
         behind = [] if error is None else [data_line("injected_error", error, names, share // 4)]
-        held.append((conversation, turns, (i, *sorted(tests)) if is_session else (), behind))
-    return whole_view(held, names, room, found, window)
+        conversation_parts.append((conversation, turns, (i, *sorted(tests)) if is_session else (), behind))
+    return whole_view(conversation_parts, names, room, extra_lines, window)
 
 
 def _is_session(whole: Sequence[Question]) -> bool:
@@ -364,8 +364,8 @@ def _attachments(
         )
     turns = first.turns[0]
     start = limits.first_turn(len(turns) - 1)
-    shown = [*turns[:1], *turns[start:]] if start else turns
-    return attachments_shown([shown], names, limits.kinds, room, limits.withheld)
+    visible_turns = [*turns[:1], *turns[start:]] if start else turns
+    return attachments_shown([visible_turns], names, limits.kinds, room, limits.withheld)
 
 
 def _findings_line(
@@ -378,18 +378,18 @@ def _findings_line(
 ) -> list[Line]:
     bearing = _bearing(whole, findings)
     numbers = {c.conversation_id: i for i, c in enumerate(first.conversations, start=1)}
-    shown: list[JsonValue] = [
+    finding_values: list[JsonValue] = [
         f.shown(numbers.get(f.conversation_id) if is_session else None) for f in bearing
     ]
-    return [data_line("findings", shown, names, most)] if shown else []
+    return [data_line("findings", finding_values, names, most)] if finding_values else []
 
 
 def _bearing(whole: Sequence[Question], findings: Sequence[RatingFinding]) -> list[RatingFinding]:
     """Return the findings on the shown conversations that affect any of the metrics asked, without duplicates."""
     ids = {c.conversation_id for question in whole for c in question.conversations}
-    held = [f for f in findings if f.conversation_id in ids]
-    wanted = {f for q in whole for m in q.metrics for f in bearing_on(m.name, held)}
-    return [f for f in findings if f in wanted]
+    own_findings = [f for f in findings if f.conversation_id in ids]
+    bearing_findings = {f for q in whole for m in q.metrics for f in bearing_on(m.name, own_findings)}
+    return [f for f in findings if f in bearing_findings]
 
 
 def _expected_line(question: Question, names: BlindedTerms, most: int) -> list[Line]:
@@ -417,5 +417,5 @@ def _request(questions: Sequence[Question]) -> str:
             subject = of_whole if question.turn_index is None else words.OF_TURN
             subjects.setdefault(subject, []).append(metric.name)
     turn_index = questions[0].turn_index
-    said = (s.format(turn_index=turn_index, metrics=", ".join(names)) for s, names in subjects.items())
-    return words.AFTER_RECORD.format(subjects=" ".join(said))
+    sentences = (s.format(turn_index=turn_index, metrics=", ".join(names)) for s, names in subjects.items())
+    return words.AFTER_RECORD.format(subjects=" ".join(sentences))

@@ -23,15 +23,15 @@ def merge_windows(
     united: dict[str, Verdict] = {}
     rated: list[Metric] = []
     for metric in metrics:
-        given = [v for part in read if isinstance(v := part.get(metric.name), Scored)]
-        if given and metric.is_failure:
-            each = [label for v in given for label in (v.label or NO_FAILURE, *v.further_labels)]
-            found = most_severe_first(metric, [label for label in each if label != NO_FAILURE])
-            main = found[0] if found else NO_FAILURE
-            voice = next(v for v in given if main in (v.label, *v.further_labels))
-            causes = united_causes([voice, *given], found)
-            united[metric.name] = replace(voice, label=main, further_labels=found[1:], causes=causes)
-        elif given:
+        window_verdicts = [v for part in read if isinstance(v := part.get(metric.name), Scored)]
+        if window_verdicts and metric.is_failure:
+            each = [label for v in window_verdicts for label in (v.label or NO_FAILURE, *v.further_labels)]
+            labels = most_severe_first(metric, [label for label in each if label != NO_FAILURE])
+            main = labels[0] if labels else NO_FAILURE
+            voice = next(v for v in window_verdicts if main in (v.label, *v.further_labels))
+            causes = united_causes([voice, *window_verdicts], labels)
+            united[metric.name] = replace(voice, label=main, further_labels=labels[1:], causes=causes)
+        elif window_verdicts:
             rated.append(metric)
         else:
             answers = [part.get(metric.name) for part in read]

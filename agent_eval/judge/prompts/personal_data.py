@@ -125,14 +125,14 @@ class Redactor:
         if isinstance(value, list):
             return [self.hide_in(item) for item in value]
         if isinstance(value, dict):
-            shown: dict[str, JsonValue] = {}
+            items: dict[str, JsonValue] = {}
             for key, item in value.items():
                 name = self.hide(key)
                 numbered = (f"{name} ({n})" for n in itertools.count(2))
-                shown[name if name not in shown else next(n for n in numbered if n not in shown)] = (
+                items[name if name not in items else next(n for n in numbered if n not in items)] = (
                     self.hide_in(item)
                 )
-            return shown
+            return items
         return value
 
     def _redacted(self, text: str) -> str:
@@ -144,20 +144,20 @@ class Redactor:
 
     def _in_one_pass(self, text: str) -> str:
         pieces, at = list[str](), 0
-        for kept in PLACEHOLDER.finditer(text):
-            pieces += [self._replaced(text[at : kept.start()]), kept[0]]
-            at = kept.end()
+        for placeholder in PLACEHOLDER.finditer(text):
+            pieces += [self._replaced(text[at : placeholder.start()]), placeholder[0]]
+            at = placeholder.end()
         return "".join([*pieces, self._replaced(text[at:])])
 
     def _replaced(self, text: str) -> str:
         if not text:
             return text
-        taken = list[_Span]()
+        disjoint_spans = list[_Span]()
         for spans in (_ibans(text), _emails(text), _cards(text), _phones(text)):
-            taken = _without_overlaps(taken, list(spans))
-        taken = _united(text, taken, list(self._own(text)))
+            disjoint_spans = _without_overlaps(disjoint_spans, list(spans))
+        disjoint_spans = _united(text, disjoint_spans, list(self._own(text)))
         pieces, at = list[str](), 0
-        for span in taken:
+        for span in disjoint_spans:
             pieces += [text[at : span.start], self._placeholder(span)]
             at = span.end
         return "".join([*pieces, text[at:]])
@@ -188,10 +188,10 @@ class Redactor:
             return
         try:
             for value in self._function(text):
-                kind, said = (OTHER, value) if isinstance(value, str) else value
-                if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", kind) or not isinstance(said, str):
+                kind, personal_text = (OTHER, value) if isinstance(value, str) else value
+                if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", kind) or not isinstance(personal_text, str):
                     raise TypeError("it must return texts, or pairs of a kind (a lower-case word) and a text")
-                yield kind, said
+                yield kind, personal_text
         except (
             Exception
         ) as error:  # the project's own code; the message is not shown, since it may have the text
@@ -222,28 +222,28 @@ def _imported(function: str) -> Callable[[str], Values]:
     return loaded
 
 
-def _without_overlaps(taken: Sequence[_Span], found: Sequence[_Span]) -> list[_Span]:
-    """Return the spans of `taken`, and those of `found` that overlap none of them, by position."""
-    kept, others = list(taken), iter(taken)
+def _without_overlaps(earlier_spans: Sequence[_Span], further_spans: Sequence[_Span]) -> list[_Span]:
+    """Return the spans of `earlier_spans`, and those of `further_spans` that overlap none of them, by position."""
+    disjoint_spans, others = list(earlier_spans), iter(earlier_spans)
     other = next(others, None)
-    for span in found:
+    for span in further_spans:
         while other is not None and other.end <= span.start:
             other = next(others, None)
         if other is None or span.end <= other.start:
-            kept.append(span)
-    return sorted(kept)
+            disjoint_spans.append(span)
+    return sorted(disjoint_spans)
 
 
-def _united(text: str, taken: Sequence[_Span], own: Sequence[_Span]) -> list[_Span]:
+def _united(text: str, spans: Sequence[_Span], own: Sequence[_Span]) -> list[_Span]:
     """Return the spans by position. Of overlapping ones the larger remains, or their union if neither has the other."""
-    found = list[_Span]()
-    for span in sorted([*taken, *own], key=lambda span: (span.start, -span.end)):
-        if not found or span.start >= found[-1].end:
-            found.append(span)
-        elif span.end > found[-1].end:
-            start = found[-1].start
-            found[-1] = _Span(start, span.end, found[-1].kind, text[start : span.end])
-    return found
+    merged_spans = list[_Span]()
+    for span in sorted([*spans, *own], key=lambda span: (span.start, -span.end)):
+        if not merged_spans or span.start >= merged_spans[-1].end:
+            merged_spans.append(span)
+        elif span.end > merged_spans[-1].end:
+            start = merged_spans[-1].start
+            merged_spans[-1] = _Span(start, span.end, merged_spans[-1].kind, text[start : span.end])
+    return merged_spans
 
 
 def _emails(text: str) -> Iterator[_Span]:
@@ -264,18 +264,18 @@ def _cards(text: str) -> Iterator[_Span]:
         groups = list(re.finditer(r"\d+", run[0]))
         i = 0
         while i < len(groups):
-            found = 0
+            end_group = 0
             digits = ""
             for j in range(i, len(groups)):
                 digits += groups[j][0]
                 if len(digits) > 19:
                     break
                 if len(digits) >= 13 and digits[0] in "23456" and _passes_luhn(digits):
-                    found, card = j + 1, digits
-            if found:
-                start, end = groups[i].start(), groups[found - 1].end()
+                    end_group, card = j + 1, digits
+            if end_group:
+                start, end = groups[i].start(), groups[end_group - 1].end()
                 yield _Span(run.start() + start, run.start() + end, CARD, card)
-            i = max(found, i + 1)
+            i = max(end_group, i + 1)
 
 
 def _passes_luhn(digits: str) -> bool:

@@ -26,20 +26,20 @@ def profile_hash() -> str:
     rated = _CONVERSATION.model_copy(update={"injected_error": "x", "scenario": "D1"})
     session = Question((rated,), (turns,), None, "", _SESSION_METRICS)
     finding = RatingFinding("agent_behavior_failure", "repetition", "c", 0, reason="x")
-    asked = [
+    sample_prompts = [
         build_prompt([of_turn, whole], secret=b""),
         build_prompt([whole], secret=b""),
         build_prompt([session], secret=b"", findings=[finding]),
     ]
     again = [
-        repair_messages(asked[0], ReplyError("x.", ""))[-1]["content"],
+        repair_messages(sample_prompts[0], ReplyError("x.", ""))[-1]["content"],
         words.MERGE,
         words.FORM,
         words.EXAMPLES,
     ]
     bounds = [record.STEPS, record.MANY_TURNS, record.FIRST_WORDS, view.TURNS, view.MOST_WINDOWS, view.INDEX]
     return digest(
-        "judge profile", PROFILE_VERSION, PROFILE_HASH, bounds, [p.prompt_hash for p in asked], again
+        "judge profile", PROFILE_VERSION, PROFILE_HASH, bounds, [p.prompt_hash for p in sample_prompts], again
     )
 
 

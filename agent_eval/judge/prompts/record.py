@@ -116,21 +116,21 @@ class _Remembered:
     def line(self, thing: object, form: tuple[object, ...], make: Callable[[], Line]) -> Line:
         """Return the line of an object in the given form, and build it if it is not cached."""
         key = (id(thing), *form)
-        found = self._lines.get(key)
-        if found is not None and found[0]() is thing:
-            return found[1]
-        made = make()
+        cache_entry = self._lines.get(key)
+        if cache_entry is not None and cache_entry[0]() is thing:
+            return cache_entry[1]
+        new_line = make()
         with self._lock:
             self._forget(key)
-            self._lines[key] = (weakref.ref(thing), made)
-            self._held += len(made.text)
+            self._lines[key] = (weakref.ref(thing), new_line)
+            self._held += len(new_line.text)
             while self._held > self._most:
                 self._forget(next(iter(self._lines)))
-        return made
+        return new_line
 
     def _forget(self, key: tuple[object, ...]) -> None:
-        if (found := self._lines.pop(key, None)) is not None:
-            self._held -= len(found[1].text)
+        if (cache_entry := self._lines.pop(key, None)) is not None:
+            self._held -= len(cache_entry[1].text)
 
 
 _REMEMBERED = _Remembered(most=16_000_000)
@@ -184,22 +184,22 @@ def turn_line(turn: Turn, names: BlindedTerms, step: Step = STEPS[0]) -> Line:
     return _REMEMBERED.line(turn, (names, step), lambda: part_line(turn, names, step))
 
 
-def part_line(turn: Turn, names: BlindedTerms, step: Step, shown: Collection[int] | None = None) -> Line:
-    """Return the line of a turn with the messages whose indices are in `shown`, by default all.
+def part_line(turn: Turn, names: BlindedTerms, step: Step, indices: Collection[int] | None = None) -> Line:
+    """Return the line of a turn with the messages whose indices are in `indices`, by default all.
 
     Counts replace the other messages.
     """
     tally = _Tally()
-    messages = list(_messages(turn, step, names, tally, shown))
+    messages = list(_messages(turn, step, names, tally, indices))
     return tally.line({"turn": turn.turn_index, "messages": messages})
 
 
 def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
     """Return the line of a turn in the first step that fits, else the JSON of the last step without its middle."""
     for step in STEPS:
-        found = turn_line(turn, names, step)
-        if found.size <= most:
-            return found
+        candidate = turn_line(turn, names, step)
+        if candidate.size <= most:
+            return candidate
     last = turn_line(turn, names, STEPS[-1])
     return middle_cut(last, {"turn": turn.turn_index}, most)
 
@@ -229,8 +229,8 @@ def _important_line(turn: Turn, names: BlindedTerms, step: Step) -> Line:
     """Return the line of a turn with only its important messages (see `is_said` and `is_kept`)."""
 
     def made() -> Line:
-        shown = [i for i, message in enumerate(turn.messages) if is_said(message) or is_kept(message)]
-        return part_line(turn, names, step, shown)
+        indices = [i for i, message in enumerate(turn.messages) if is_said(message) or is_kept(message)]
+        return part_line(turn, names, step, indices)
 
     return _REMEMBERED.line(turn, (names, step, "important"), made)
 
@@ -242,7 +242,7 @@ def important_size(turns: Iterable[Turn], names: BlindedTerms) -> int:
 
 def total_size(lines: Iterable[Line]) -> int:
     """Return the size of lines in bytes, including line breaks."""
-    return sum(found.size + 1 for found in lines)
+    return sum(text_line.size + 1 for text_line in lines)
 
 
 def data_line(name: str, value: JsonValue, names: BlindedTerms, most: int = WHOLE) -> Line:
@@ -310,13 +310,13 @@ def _messages(
             yield {"messages_left_out": n_gone}
             n_gone = 0
         bound = _bound(message, step)
-        shown: dict[str, JsonValue] = {"role": message.role}
+        fields: dict[str, JsonValue] = {"role": message.role}
         if message.name is not None:
-            shown["name"] = _shown(message.name, max(bound, 60), names, tally)
+            fields["name"] = _shown(message.name, max(bound, 60), names, tally)
         if message.role == "tool" and message.tool_call_id in numbers:
-            shown["call"] = numbers[message.tool_call_id]
+            fields["call"] = numbers[message.tool_call_id]
         if message.content is not None or not message.tool_calls:
-            shown["content"] = AS_POLICY if is_opening else _shown(message.content, bound, names, tally)
+            fields["content"] = AS_POLICY if is_opening else _shown(message.content, bound, names, tally)
         calls: list[JsonValue] = []
         for call in message.tool_calls:
             if call.id is not None:
@@ -326,10 +326,10 @@ def _messages(
             calls.append({"call": n_calls, "name": name, "arguments": arguments})
             n_calls += 1
         if calls:
-            shown["tool_calls"] = calls
+            fields["tool_calls"] = calls
         if message.is_error is not None:
-            shown["is_error"] = message.is_error
-        yield shown
+            fields["is_error"] = message.is_error
+        yield fields
     if n_gone:
         yield {"messages_left_out": n_gone}
 
@@ -387,23 +387,25 @@ def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, J
     if whole.size <= most:
         return whole
     first = bisect.bisect_left(_BOUNDS, True, key=lambda bound: made(bound).size <= most)
-    found = made(_BOUNDS[min(first, len(_BOUNDS) - 1)])
-    return found if found.size <= most else middle_cut(found, key, most)
+    longest_line = made(_BOUNDS[min(first, len(_BOUNDS) - 1)])
+    return longest_line if longest_line.size <= most else middle_cut(longest_line, key, most)
 
 
-def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
+def middle_cut(whole: Line, key: dict[str, JsonValue], most: int) -> Line:
     """Return the JSON of a line without its middle.
 
     JSON within JSON takes about 2 bytes per character, and 6 in some scripts.
     """
-    text, room = made.text, max(most // 2 - 100, 50)
-    found = line({**key, "json": _cut(text, room, _Tally())})
-    while size_of(found) > most and room > 50:
+    text, room = whole.text, max(most // 2 - 100, 50)
+    text_cut = line({**key, "json": _cut(text, room, _Tally())})
+    while size_of(text_cut) > most and room > 50:
         room = max(room // 2, 50)
-        found = line({**key, "json": _cut(text, room, _Tally())})
+        text_cut = line({**key, "json": _cut(text, room, _Tally())})
     share = room / max(len(text), 1)
-    n_shown = int(made.n_shown * share)
-    return Line(found, n_shown, made.n_characters_left_out + made.n_shown - n_shown, made.n_left_out + 1)
+    n_shown = int(whole.n_shown * share)
+    return Line(
+        text_cut, n_shown, whole.n_characters_left_out + whole.n_shown - n_shown, whole.n_left_out + 1
+    )
 
 
 class _Begun(NamedTuple):
@@ -425,19 +427,19 @@ def _outlined(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Lin
     """
     first = _important_line(turns[0], names, IMPORTANT[0])
     opening = [first] if len(turns) > 1 and first.size <= most // 4 else list[Line]()
-    held, room = turns[len(opening) :], most - total_size(opening) - _OUTLINE
-    begun = _first_words(held, names, room * 2 // 3)
+    later_turns, room = turns[len(opening) :], most - total_size(opening) - _OUTLINE
+    begun = _first_words(later_turns, names, room * 2 // 3)
     last = list[Line]()
-    taken = sum(found.size for found in begun)
-    while len(last) < len(held):
-        shown = _important_line(held[-1 - len(last)], names, IMPORTANT[-1])
+    used_size = sum(turn.size for turn in begun)
+    while len(last) < len(later_turns):
+        important_line = _important_line(later_turns[-1 - len(last)], names, IMPORTANT[-1])
         freed = begun[-1 - len(last)].size if len(last) < len(begun) else 0
-        if taken - freed + shown.size + 1 > room:
+        if used_size - freed + important_line.size + 1 > room:
             break
-        taken += shown.size + 1 - freed
-        last.insert(0, shown)
-    left_out = held[: len(held) - len(last)]
-    n_bare = min(len(held) - len(begun), len(left_out))
+        used_size += important_line.size + 1 - freed
+        last.insert(0, important_line)
+    left_out = later_turns[: len(later_turns) - len(last)]
+    n_bare = min(len(later_turns) - len(begun), len(left_out))
     bare = [gap_line(left_out[:n_bare])] if n_bare else []
     outline = [_outline_line(left_out[n_bare:], begun)] if n_bare < len(left_out) else []
     return [*opening, *bare, *outline, *last]
@@ -448,28 +450,28 @@ def _first_words(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[
     begun = list[_Begun]()
     for length, has_replies in FIRST_WORDS:
         begun = [_begun(turn, names, length, has_replies=has_replies) for turn in turns]
-        if sum(found.size for found in begun) <= most:
+        if sum(turn.size for turn in begun) <= most:
             break
-    sizes = itertools.accumulate(found.size for found in reversed(begun))
+    sizes = itertools.accumulate(turn.size for turn in reversed(begun))
     n = sum(size <= most for size in sizes)
     return begun[len(begun) - n :]
 
 
 def _begun(turn: Turn, names: BlindedTerms, length: int, *, has_replies: bool) -> _Begun:
-    asked = next((m.content for m in turn.messages if m.role == "user" and m.content), "")
-    said = [m.content for m in turn.messages if m.role == "assistant" and is_said(m) and m.content]
-    texts = [names.hide(asked), *([names.hide(said[-1])] if said and has_replies else [])]
+    user_text = next((m.content for m in turn.messages if m.role == "user" and m.content), "")
+    agent_texts = [m.content for m in turn.messages if m.role == "assistant" and is_said(m) and m.content]
+    texts = [names.hide(user_text), *([names.hide(agent_texts[-1])] if agent_texts and has_replies else [])]
     return _Begun(tuple(text[:length] for text in texts), sum(0 < len(text) <= length for text in texts))
 
 
 def _outline_line(turns: Sequence[Turn], begun: Sequence[_Begun]) -> Line:
     """Return the line that replaces consecutive turns and contains the first words of each."""
     whole = gap_line(turns)
-    held = begun[: len(turns)]
-    n_shown = sum(len(word) for found in held for word in found.words)
+    gap = begun[: len(turns)]
+    n_shown = sum(len(word) for turn in gap for word in turn.words)
     return Line(
-        line({"turns_left_out": len(turns), "first_words": [[*found.words] for found in held]}),
+        line({"turns_left_out": len(turns), "first_words": [[*turn.words] for turn in gap]}),
         n_shown,
         max(whole.n_characters_left_out - n_shown, 0),
-        whole.n_left_out - sum(found.n_whole for found in held),
+        whole.n_left_out - sum(turn.n_whole for turn in gap),
     )

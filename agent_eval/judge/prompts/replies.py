@@ -154,8 +154,8 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 def _reason_keys(record: str) -> list[re.Match[str]]:
     """Return the matches of keys such as "reason" in the transcript, without earlier findings of judges."""
-    said = (record.find(f"\n{start}") for start in (_FINDINGS, _WINDOW))
-    ends = (*said, record.rfind("\n</record "), len(record))
+    marker_positions = (record.find(f"\n{start}") for start in (_FINDINGS, _WINDOW))
+    ends = (*marker_positions, record.rfind("\n</record "), len(record))
     end = next(end for end in ends if end >= 0)
     small = record[:end].lower()
     if not any(word in small for word in _REASON_WORDS):  # the usual case; a hundred times faster
@@ -171,19 +171,23 @@ def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> boo
     Otherwise, nearly all words must be equal from the beginning. Quotes of other texts in the transcript do not count,
     and reasons with fewer than four words are too common to decide.
     """
-    said = _plain_words(reason)
-    if len(said) < _FEWEST_WORDS:
+    reason_words = _plain_words(reason)
+    if len(reason_words) < _FEWEST_WORDS:
         return False
     for key in keys:
         room = 2 * len(reason) + 100
         after = record[key.end() : key.end() + room]
-        found = _plain_words(after)[: len(said)]
-        n_same = (Counter(said) & Counter(found)).total()
-        begins_alike = sum(a == b for a, b in zip(said[:4], found, strict=False)) >= 2
-        if begins_alike and n_same >= _SHARE_ALIKE * len(said):
+        record_words = _plain_words(after)[: len(reason_words)]
+        n_same = (Counter(reason_words) & Counter(record_words)).total()
+        begins_alike = sum(a == b for a, b in zip(reason_words[:4], record_words, strict=False)) >= 2
+        if begins_alike and n_same >= _SHARE_ALIKE * len(reason_words):
             return True
         is_answer = _ANSWER_KEY.search(record[max(0, key.start() - 200) : key.end() + room])
-        if is_answer and n_same >= _SHARE_BESIDE * len(said) and {*found[:3]} <= {*said[:8]}:
+        if (
+            is_answer
+            and n_same >= _SHARE_BESIDE * len(reason_words)
+            and {*record_words[:3]} <= {*reason_words[:8]}
+        ):
             return True
     return False
 
@@ -219,10 +223,10 @@ def _mended(prompt: Prompt, bare: str, text: str) -> object:
 
 
 def _pairs(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise _AnsweredTwiceError
-    return found
+    return fields
 
 
 def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
@@ -237,8 +241,8 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
     rationale, evidence = _kept(reason), _evidence(prompt, answer.get("evidence"))
     if metric.items is not None:
         return _of_items(prompt, metric.items, answer.get(metric.items.name), rationale, evidence)
-    named = "label" if metric.kind == "label" else "score"
-    if may_be_untold(metric) and named in answer and answer[named] is None:
+    answer_key = "label" if metric.kind == "label" else "score"
+    if may_be_untold(metric) and answer_key in answer and answer[answer_key] is None:
         return Unscored("cannot_tell", rationale, evidence)
     if metric.kind == "label":
         label, further = _labels(metric, answer)
@@ -260,31 +264,33 @@ def _is_example(answer: Mapping[str, object], example: Mapping[str, object]) -> 
 
 
 def _of_items(
-    prompt: Prompt, items: Items, given: object, rationale: str, evidence: str | None
+    prompt: Prompt, items: Items, entries: object, rationale: str, evidence: str | None
 ) -> Scored | Unscored:
     """Return the answer that the verdicts on the listed items imply.
 
     The first of the possible verdicts denotes an item without a problem. The rationale lists the items with other
     verdicts, ordered by verdict. The evidence is the quote of the first listed item that has one.
     """
-    if not isinstance(given, list):
+    if not isinstance(entries, list):
         raise _UnreadableError(f"{items.name} must be a list")
-    verdicts = [_item_verdict(items, item) for item in given]
-    listed = sorted(zip(verdicts, given, strict=True), key=lambda pair: items.verdicts.index(pair[0]))
+    verdicts = [_item_verdict(items, item) for item in entries]
+    listed = sorted(zip(verdicts, entries, strict=True), key=lambda pair: items.verdicts.index(pair[0]))
     others = [(verdict, item) for verdict, item in listed if verdict != items.verdicts[0]]
     quotes = (_evidence(prompt, item.get("evidence")) for _, item in others)
     quote = next(filter(None, quotes), evidence)
-    if not given and items.rating is None:
+    if not entries and items.rating is None:
         return Unscored("nothing_to_judge", rationale, evidence)
     n_good = verdicts.count(items.verdicts[0])
-    counted = f"{n_good} of {len(given)} {items.name} {items.verdicts[0]}." if given else f"No {items.name}."
-    named = [f"[{_item_text(items, v, item)}]" for v, item in others[:MOST_ITEMS]]
+    summary = (
+        f"{n_good} of {len(entries)} {items.name} {items.verdicts[0]}." if entries else f"No {items.name}."
+    )
+    item_texts = [f"[{_item_text(items, v, item)}]" for v, item in others[:MOST_ITEMS]]
     more = [f"and {len(others) - MOST_ITEMS:,} more"] if len(others) > MOST_ITEMS else []
-    said = " ".join([rationale, counted, *named, *more])
+    full_rationale = " ".join([rationale, summary, *item_texts, *more])
     if items.rating is not None:
         rating = items.rating(verdicts)
-        return Scored(said, quote, rating_1to5=rating, item_verdicts=tuple(verdicts))
-    return Scored(said, quote, value=n_good / len(given), item_verdicts=tuple(verdicts))
+        return Scored(full_rationale, quote, rating_1to5=rating, item_verdicts=tuple(verdicts))
+    return Scored(full_rationale, quote, value=n_good / len(entries), item_verdicts=tuple(verdicts))
 
 
 def _item_verdict(items: Items, item: object) -> str:
@@ -301,28 +307,28 @@ def _item_text(items: Items, verdict: str, item: Mapping[str, object]) -> str:
     return f"{verdict}{severity}: {_kept(str(item.get(items.each) or ''))[:200]}"
 
 
-def _score(metric: Metric, given: object) -> float:
+def _score(metric: Metric, value: object) -> float:
     low, high = metric.scale or (0, 1)
     allowed = f"score must be {'an integer' if is_integer(metric) else 'a number'} from {low:g} to {high:g}"
-    if isinstance(given, str) and re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", given):
-        given = float(given)
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise _UnreadableError(allowed)
     # compare before converting to float, because an integer may be too large for it
-    if not low <= given <= high or math.isnan(given) or (is_integer(metric) and given != int(given)):
+    if not low <= value <= high or math.isnan(value) or (is_integer(metric) and value != int(value)):
         raise _UnreadableError(allowed)
-    return float(given)
+    return float(value)
 
 
 def _labels(metric: Metric, answer: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     label = _label(metric, answer.get("label"))
-    given = answer.get("further_labels")
-    if not metric.is_failure or given is None:
+    reply_labels = answer.get("further_labels")
+    if not metric.is_failure or reply_labels is None:
         return label, ()
-    if not isinstance(given, list):
+    if not isinstance(reply_labels, list):
         raise _UnreadableError("further_labels must be a list of labels")
-    named = dict.fromkeys(_label(metric, each) for each in given)
-    further = tuple(each for each in named if each not in (label, NO_FAILURE))
+    valid_labels = dict.fromkeys(_label(metric, each) for each in reply_labels)
+    further = tuple(each for each in valid_labels if each not in (label, NO_FAILURE))
     if label == NO_FAILURE and further:
         raise _UnreadableError(f"label is {NO_FAILURE!r}, but further_labels names a failure")
     return label, further
@@ -330,26 +336,26 @@ def _labels(metric: Metric, answer: Mapping[str, object]) -> tuple[str, tuple[st
 
 def _causes(metric: Metric, answer: Mapping[str, object], labels: Sequence[str]) -> tuple[Cause, ...]:
     """Return the causes that a reply gives for its failure labels. Others are ignored; a missing cause is unknown."""
-    given = answer.get("causes")
-    found: dict[str, Cause] = {}
-    for entry in given if isinstance(given, list) and metric.is_failure else ():
-        known = {_plain(label): label for label in labels if label != NO_FAILURE}
-        named = entry.get("label") if isinstance(entry, dict) else None
-        label = known.get(_plain(named)) if isinstance(named, str) else None
+    reply_causes = answer.get("causes")
+    cause_of_label: dict[str, Cause] = {}
+    for entry in reply_causes if isinstance(reply_causes, list) and metric.is_failure else ():
+        label_of_word = {_plain(label): label for label in labels if label != NO_FAILURE}
+        label_text = entry.get("label") if isinstance(entry, dict) else None
+        label = label_of_word.get(_plain(label_text)) if isinstance(label_text, str) else None
         if label is not None:
             texts = (entry.get(key) for key in ("cause", "should_have"))
-            found.setdefault(
+            cause_of_label.setdefault(
                 label, Cause(label, *(_kept(t) or None if isinstance(t, str) else None for t in texts))
             )
-    return tuple(found.values())
+    return tuple(cause_of_label.values())
 
 
-def _label(metric: Metric, given: object) -> str:
+def _label(metric: Metric, label_text: object) -> str:
     """Return the label of the metric that equals the given one, ignoring case, hyphens and underscores."""
     plain = {_plain(label): label for label in metric.labels}
-    if not isinstance(given, str) or _plain(given) not in plain:
+    if not isinstance(label_text, str) or _plain(label_text) not in plain:
         raise _UnreadableError(f"label must be one of: {', '.join(metric.labels)}")
-    return plain[_plain(given)]
+    return plain[_plain(label_text)]
 
 
 def _plain(label: str) -> str:
@@ -358,27 +364,27 @@ def _plain(label: str) -> str:
 
 def _checked(metric: Metric, rating: int, answer: Mapping[str, object]) -> tuple[int, str]:
     """Return the rating limited by the answers to the yes/no checks, and a text to add to the rationale."""
-    said, bounds = [], [rating]
+    check_answers, bounds = [], [rating]
     for check in checks_of(metric.name):
         yes = answer.get(check.name)
         if not isinstance(yes, bool):
             raise _UnreadableError(f"{check.name} must be true or false")
-        said.append(f"{check.name}: {'yes' if yes else 'no'}")
+        check_answers.append(f"{check.name}: {'yes' if yes else 'no'}")
         if not yes:
             bounds.append(check.at_most)
-    note = f" [{', '.join(said)}]" if said else ""
+    note = f" [{', '.join(check_answers)}]" if check_answers else ""
     if min(bounds) < rating:
         note += f" [rated {rating}, bounded at {min(bounds)} by these answers]"
     return min(bounds), note
 
 
-def _evidence(prompt: Prompt, given: object) -> str | None:
+def _evidence(prompt: Prompt, raw_quote: object) -> str | None:
     """Return the quote as it occurs in the transcript, or as the judge gave it if it does not occur there."""
-    if given is None:
+    if raw_quote is None:
         return None
-    if not isinstance(given, str):
+    if not isinstance(raw_quote, str):
         raise _UnreadableError("evidence must be a text or null")
-    quote = _kept(given)
+    quote = _kept(raw_quote)
     for candidate in dict.fromkeys([quote, clean(_ESCAPE.sub(_unescaped, quote))]):
         if line(candidate)[1:-1] in prompt.messages[-1]["content"]:
             quote = candidate

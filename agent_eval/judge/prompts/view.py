@@ -105,10 +105,10 @@ class _Counted:
 
     def view(self, *, ignored: int = 0) -> View:
         """Return the view. `ignored` items were omitted by the limit on turns; they do not reduce `seen_share`."""
-        shown = sum(found.n_shown for found in self.lines)
-        gone = sum(found.n_characters_left_out for found in self.lines)
-        left_out = sum(found.n_left_out for found in self.lines) + ignored
-        return View([found.text for found in self.lines], _share(shown, gone), left_out)
+        n_shown = sum(record_line.n_shown for record_line in self.lines)
+        gone = sum(record_line.n_characters_left_out for record_line in self.lines)
+        left_out = sum(record_line.n_left_out for record_line in self.lines) + ignored
+        return View([record_line.text for record_line in self.lines], _share(n_shown, gone), left_out)
 
 
 def turn_view(
@@ -133,16 +133,18 @@ def turn_view(
     """
     *earlier, turn = turns
     start = limits.first_turn(len(earlier))
-    shown = [*earlier[:1], *earlier[start:]] if start else earlier
-    frame = frame_line(conversation, names, (), _frame_room(room, room // 2, [*shown, turn], names, after))
+    history = [*earlier[:1], *earlier[start:]] if start else earlier
+    frame = frame_line(conversation, names, (), _frame_room(room, room // 2, [*history, turn], names, after))
     rest = room - frame.size - total_size(after)
-    most = rest - min(max(important_size(shown, names), rest // 4), rest // 2) if earlier else rest
-    judged = _in_steps([turn], names, most) or _in_steps([turn], names, rest - rest // 4)
-    lines, n_ignored = _history(earlier, start, names, rest - total_size(judged) if judged else rest // 4)
-    if judged is None:
+    most = rest - min(max(important_size(history, names), rest // 4), rest // 2) if earlier else rest
+    last_lines = _in_steps([turn], names, most) or _in_steps([turn], names, rest - rest // 4)
+    lines, n_ignored = _history(
+        earlier, start, names, rest - total_size(last_lines) if last_lines else rest // 4
+    )
+    if last_lines is None:
         part = _window([turn], names, max(rest - total_size(lines), _LEAST), window)
         return part.view([frame, *lines], after, [turn], ignored=n_ignored)
-    return _Counted([frame, *lines, *judged, *after]).view(ignored=n_ignored)
+    return _Counted([frame, *lines, *last_lines, *after]).view(ignored=n_ignored)
 
 
 def whole_view(
@@ -158,17 +160,17 @@ def whole_view(
     into windows if necessary; the conversations of a session share the available size evenly.
     """
     share = (room - total_size(after)) // max(len(conversations), 1)
-    counted = _Counted()
+    record = _Counted()
     for conversation, turns, place, behind in conversations:
         frame = frame_line(conversation, names, place, _frame_room(share, share // 3, turns, names, behind))
         rest = share - frame.size - total_size(behind)
-        shown = _in_steps(turns, names, rest)
-        if shown is None and len(conversations) == 1:
+        fitted = _in_steps(turns, names, rest)
+        if fitted is None and len(conversations) == 1:
             part = _window(turns, names, max(rest, _LEAST), window)
             return part.view([frame], [*behind, *after], turns)
-        counted.lines += [frame, *(turn_lines(turns, names, rest) if shown is None else shown), *behind]
-    counted.lines += after
-    return counted.view()
+        record.lines += [frame, *(turn_lines(turns, names, rest) if fitted is None else fitted), *behind]
+    record.lines += after
+    return record.view()
 
 
 def _frame_room(
@@ -231,14 +233,14 @@ class _Window:
         whole = gap_line(turns)
         beside = [*before, *after]
         own = [*self.own, *(beside if self.number == 0 else ())]
-        n_shown = sum(found.n_shown for found in own)
+        n_shown = sum(record_line.n_shown for record_line in own)
         n_all = whole.n_characters_left_out + sum(
-            found.n_shown + found.n_characters_left_out for found in beside
+            record_line.n_shown + record_line.n_characters_left_out for record_line in beside
         )
         n_elsewhere = whole.n_left_out - self.n_own_items
-        n_left_out = sum(found.n_left_out for found in own) - n_elsewhere
+        n_left_out = sum(record_line.n_left_out for record_line in own) - n_elsewhere
         return View(
-            [found.text for found in [*before, *self.lines, *after]],
+            [record_line.text for record_line in [*before, *self.lines, *after]],
             _share(n_shown, max(n_all - n_shown, 0)),
             max(n_left_out, 0) + (ignored if self.number == 0 else 0),
             self.n,
@@ -255,15 +257,15 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
     n_items = sum(1 + len(turns[i].messages[j].tool_calls) for i, j in items[begin:end])
     overlap = min(begin, max((end - begin) // _OVERLAP, 1))
     part, own = items[begin - overlap : end], items[begin:end]
-    asked = _request_of(turns, *part[0]) if part else []
+    request_items = _request_of(turns, *part[0]) if part else []
     messages = [turns[i].messages[j] for i, j in part]
     for step in STEPS[4:-1]:
         if least_size(messages, step) > most:
             continue
-        lines = list(_part(turns, [*asked, *part], names, step))
+        lines = list(_part(turns, [*request_items, *part], names, step))
         if total_size(lines) <= most:
             return _Window(n, number, lines, list(_part(turns, own, names, step)), n_items)
-    return _Window(n, number, *_thinned(turns, asked, own, names, most), n_items)
+    return _Window(n, number, *_thinned(turns, request_items, own, names, most), n_items)
 
 
 def _request_of(turns: Sequence[Turn], i: int, j: int) -> list[tuple[int, int]]:
@@ -276,7 +278,7 @@ def _request_of(turns: Sequence[Turn], i: int, j: int) -> list[tuple[int, int]]:
 
 def _thinned(
     turns: Sequence[Turn],
-    asked: Sequence[tuple[int, int]],
+    request_items: Sequence[tuple[int, int]],
     part: Sequence[tuple[int, int]],
     names: BlindedTerms,
     most: int,
@@ -290,7 +292,7 @@ def _thinned(
     ranks = _ranks(turns, part)
     ordered = sorted(range(len(part)), key=lambda i: (ranks[i], min(i, len(part) - 1 - i)))
 
-    def lines_of(n: int, step: Step, before: Sequence[tuple[int, int]] = asked) -> list[Line]:
+    def lines_of(n: int, step: Step, before: Sequence[tuple[int, int]] = request_items) -> list[Line]:
         return list(_part(turns, [*before, *(part[i] for i in sorted(ordered[:n]))], names, step))
 
     n_least, n_wanted = min(4, len(part)), sum(rank <= 2 for rank in ranks)
@@ -301,7 +303,7 @@ def _thinned(
     fitting = lines_of(n_least, step)
     if total_size(fitting) > most:
         bound = max(most // len(fitting) - 1, 300)
-        cut = [middle_cut(found, {"part": i}, bound) for i, found in enumerate(fitting)]
+        cut = [middle_cut(window_line, {"part": i}, bound) for i, window_line in enumerate(fitting)]
         return cut, cut
     n_most = len(part)
     while n_least < n_most:
@@ -331,14 +333,14 @@ def _part(
     turns: Sequence[Turn], items: Sequence[tuple[int, int]], names: BlindedTerms, step: Step
 ) -> Iterator[Line]:
     """Yield the lines of the turns with only the given messages. Gap lines replace turns without any of them."""
-    held: dict[int, set[int]] = {}
+    messages_of_turn: dict[int, set[int]] = {}
     for i, j in items:
-        held.setdefault(i, set()).add(j)
+        messages_of_turn.setdefault(i, set()).add(j)
     done = 0
-    for i in sorted(held):
+    for i in sorted(messages_of_turn):
         if i > done:
             yield gap_line(turns[done:i])
-        yield part_line(turns[i], names, step, held[i])
+        yield part_line(turns[i], names, step, messages_of_turn[i])
         done = i + 1
     if done < len(turns):
         yield gap_line(turns[done:])
@@ -347,10 +349,10 @@ def _part(
 def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
     """Yield the indices at which windows of about equal cost begin, and the index at which the last one ends."""
     yield 0
-    total, held, k = sum(costs), 0, 1
+    total, cost_so_far, k = sum(costs), 0, 1
     for i, cost in enumerate(costs):
-        held += cost
-        while k < n and held >= total * k / n:
+        cost_so_far += cost
+        while k < n and cost_so_far >= total * k / n:
             yield i + 1
             k += 1
     yield len(costs)
@@ -363,5 +365,5 @@ def _cost(message: Message) -> int:
     return min(size_of(message.content or ""), bound) + arguments + _PER_MESSAGE
 
 
-def _share(shown: int, gone: int) -> float:
-    return shown / (shown + gone) if gone else 1.0
+def _share(n_shown: int, gone: int) -> float:
+    return n_shown / (n_shown + gone) if gone else 1.0

@@ -57,22 +57,22 @@ _steps: ContextVar[int] = ContextVar("steps", default=0)
 @decides(TOOL_CALL_BEHAVIOR_FAILURE, order=20)
 def wrong_arguments(question: Question) -> RuleFinding | None:
     """Return a finding if a call violates the schema of its tool, or a search has an empty query."""
-    for made in calls_of(question):
-        tool = _tool(question.conversations[0], made.call.name)
-        reason = _misfit(tool, made.call) or _empty_query(tool, made.call)
+    for tool_call in calls_of(question):
+        tool = _tool(question.conversations[0], tool_call.call.name)
+        reason = _misfit(tool, tool_call.call) or _empty_query(tool, tool_call.call)
         if reason:
             return RuleFinding(
                 WRONG_ARGUMENTS,
-                f"{made.call.name}: {reason}.",
-                call_text(made.call.name, made.call.arguments),
+                f"{tool_call.call.name}: {reason}.",
+                call_text(tool_call.call.name, tool_call.call.arguments),
             )
     return None
 
 
 def _tool(conversation: Conversation, name: str) -> Mapping[str, JsonValue] | None:
     """Return the schema of the tool with the given name, or None if there is no such tool or several that differ."""
-    found = {json.dumps(s, sort_keys=True): s for t in conversation.tools or () if (s := _schema(t, name))}
-    return next(iter(found.values())) if len(found) == 1 else None
+    schemas = {json.dumps(s, sort_keys=True): s for t in conversation.tools or () if (s := _schema(t, name))}
+    return next(iter(schemas.values())) if len(schemas) == 1 else None
 
 
 def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue] | None:
@@ -84,8 +84,8 @@ def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]
     described = inner if isinstance(inner, dict) else tool
     if described.get("name") != name:
         return None
-    found = (described.get(key) for key in _SCHEMA_KEYS)
-    return next((schema for schema in found if isinstance(schema, dict)), None)
+    candidates = (described.get(key) for key in _SCHEMA_KEYS)
+    return next((schema for schema in candidates if isinstance(schema, dict)), None)
 
 
 # Schema
@@ -176,8 +176,8 @@ _SURE = word_set(
 
 def _types(error: "ValidationError") -> Sequence[str]:
     if error.validator == "type":
-        wanted = error.validator_value
-        return [wanted] if isinstance(wanted, str) else list(wanted)
+        type_names = error.validator_value
+        return [type_names] if isinstance(type_names, str) else list(type_names)
     return ["string"]
 
 

@@ -52,11 +52,11 @@ def unknown_tool(question: Question) -> RuleFinding | None:
     which shows that the list of tools is incomplete.
     """
     names = _names_of_tools(question.conversations[0])
-    for made in calls_of(question):
-        if _is_unknown(made.call, names):
+    for tool_call in calls_of(question):
+        if _is_unknown(tool_call.call, names):
             near = ", ".join(sorted(names)[:5]) + (", …" if len(names) > 5 else "")
-            reason = f"There is no tool {made.call.name!r}; there are {near}."
-            return RuleFinding(UNKNOWN_TOOL, reason, call_text(made.call.name, made.call.arguments))
+            reason = f"There is no tool {tool_call.call.name!r}; there are {near}."
+            return RuleFinding(UNKNOWN_TOOL, reason, call_text(tool_call.call.name, tool_call.call.arguments))
     return None
 
 
@@ -128,7 +128,7 @@ def stuck_loop(question: Question) -> RuleFinding | None:
     consecutive calls of a tool with different arguments that fail in the same way, or six searches for different
     words that find nothing. Abstains for tools that report changing data, and for errors that may be temporary.
     """
-    calls = [made.call for made in calls_of(question)]
+    calls = [tool_call.call for tool_call in calls_of(question)]
     return _failing_run(calls) or _empty_run(calls) or _round(calls)
 
 
@@ -177,11 +177,11 @@ def _round(calls: Sequence[ToolCall]) -> RuleFinding | None:
         n_equal = 0
         for i in range(length, len(keys)):
             n_equal = n_equal + 1 if keys[i] == keys[i - length] else 0
-            held = calls[i - length + 1 : i + 1]
+            last_calls = calls[i - length + 1 : i + 1]
             if n_equal >= length * (ROUNDS - 1) and len(set(keys[i - length + 1 : i + 1])) > 1:
-                if any(is_live(call.name) or call.result is None for call in held):
+                if any(is_live(call.name) or call.result is None for call in last_calls):
                     continue
-                names = ", ".join(call.name for call in held)
+                names = ", ".join(call.name for call in last_calls)
                 reason = f"The calls {names} follow one another {ROUNDS} times with the same results."
                 return RuleFinding(STUCK_LOOP, reason, call_text(calls[i].name, calls[i].arguments))
     return None
@@ -201,10 +201,10 @@ def step_efficiency(question: Question) -> Verdict:
     wasted: dict[int, str] = {}
     first: ToolCall | None = None
     for turn in turns:
-        found = [(call, "repeated") for call in repeated_in(history, turn)]
-        found += [(call, "failed again") for call, _ in history.state(_FailedBefore).of_turn(turn.turn_index)]
-        found += [(call, "unknown tool") for call in turn.tool_calls if _is_unknown(call, names)]
-        for call, why in found:
+        waste = [(call, "repeated") for call in repeated_in(history, turn)]
+        waste += [(call, "failed again") for call, _ in history.state(_FailedBefore).of_turn(turn.turn_index)]
+        waste += [(call, "unknown tool") for call in turn.tool_calls if _is_unknown(call, names)]
+        for call, why in waste:
             first = first or call
             wasted.setdefault(id(call), why)
     counts = Counter(wasted.values())

@@ -22,9 +22,9 @@ def declared_use(question: Question) -> Verdict | None:
         return NotApplicable("declared: the results need not reach the answer")
     if truth is None or truth.results_used is None:
         return None
-    said = "reached" if truth.results_used else "did not reach"
+    verb = "reached" if truth.results_used else "did not reach"
     return Scored(
-        f"Declared: the results {said} the answer.", value=float(truth.results_used), answered_by=RULE
+        f"Declared: the results {verb} the answer.", value=float(truth.results_used), answered_by=RULE
     )
 
 
@@ -42,9 +42,9 @@ def declared_outcome(conversation: Conversation) -> Verdict | None:
     if outcome.correct is None:
         return None
     source = f" ({outcome.source})" if outcome.source else ""
-    said = "correct" if outcome.correct else "not correct"
+    correctness = "correct" if outcome.correct else "not correct"
     return Scored(
-        rationale=f"Declared outcome: {said}{source}.", value=float(outcome.correct), answered_by=RULE
+        rationale=f"Declared outcome: {correctness}{source}.", value=float(outcome.correct), answered_by=RULE
     )
 
 
@@ -68,8 +68,8 @@ def autonomy(conversations: Sequence[Conversation]) -> Verdict:
     """
     unknown = [c.conversation_id for c in conversations if c.interventions is None]
     if unknown or not conversations:
-        named = ", ".join(unknown[:3]) or "no conversation"
-        return NotApplicable(f"interventions were not recorded: {named}", is_abstention=True)
+        conversation_names = ", ".join(unknown[:3]) or "no conversation"
+        return NotApplicable(f"interventions were not recorded: {conversation_names}", is_abstention=True)
     tasks = sorted((_task(c) for c in conversations), key=lambda task: (task.rating, -len(task.found)))
     worst, others = tasks[0], [task for task in tasks[1:] if task.found]
     n_tasks = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
@@ -94,22 +94,24 @@ class _Task:
         """Return a description of the interventions and of the anchors that the count is between."""
         n = len(self.found)
         listed = ", ".join(i.kind + _at(i.turn_index) for i in self.found)
-        counted = f"{n} intervention{'s' if n != 1 else ''} in {self.name} ({listed})"
+        count_text = f"{n} intervention{'s' if n != 1 else ''} in {self.name} ({listed})"
         if self.between is None:
-            return counted
-        return f"{counted}; between anchors {self.between[0]} and {self.between[1]}, the lower is taken"
+            return count_text
+        return f"{count_text}; between anchors {self.between[0]} and {self.between[1]}, the lower is taken"
 
 
 def _task(conversation: Conversation) -> _Task:
-    found = conversation.interventions or ()
-    rating, between = _level(found, len(conversation.turns()))
-    return _Task(conversation.conversation_id, found, rating, between)
+    interventions = conversation.interventions or ()
+    rating, between = _level(interventions, len(conversation.turns()))
+    return _Task(conversation.conversation_id, interventions, rating, between)
 
 
-def _level(found: Sequence[Intervention], n_turns: int) -> tuple[int, tuple[int, int] | None]:
+def _level(events: Sequence[Intervention], n_turns: int) -> tuple[int, tuple[int, int] | None]:
     """Return the rating of a task, and the two anchors that its interventions are between, if any."""
-    kinds = [i.kind for i in found]
-    helped = {n if i.turn_index is None else (i.turn_index,) for n, i in enumerate(found) if i.kind == "help"}
+    kinds = [i.kind for i in events]
+    helped = {
+        n if i.turn_index is None else (i.turn_index,) for n, i in enumerate(events) if i.kind == "help"
+    }
     if "blocked" in kinds:
         return 1, None
     if len(helped) > 1 and 2 * len(helped) > n_turns:

@@ -69,12 +69,12 @@ def destruction_in(call: ToolCall) -> Destruction | None:
     words = set(words_of_name(call.name))
     if words & _SHELL_TOOLS:
         for command in _commands(call.arguments):
-            if found := _in_shell(command):
-                return found
+            if destruction := _in_shell(command):
+                return destruction
     if words & _SQL_TOOLS:
         for text in leaves(call.arguments):
-            if found := _in_sql(text):
-                return found
+            if destruction := _in_sql(text):
+                return destruction
     return None
 
 
@@ -99,7 +99,7 @@ def _may_force(text: str) -> bool:
     if "push" not in text:
         return False
     commands = ((part, _PUSH.search(part)) for part in re.split(r"[\n;&|]", text))
-    return any(found and _FORCED.search(part, found.end()) for part, found in commands)
+    return any(push_match and _FORCED.search(part, push_match.end()) for part, push_match in commands)
 
 
 def _commands(arguments: JsonValue) -> Iterator[str]:
@@ -125,17 +125,17 @@ def _in_shell(text: str, depth: int = 0) -> Destruction | None:
         program, *rest = words
         program = program.rpartition("/")[2].lower()
         if program == "rm":
-            found = _removed(rest)
+            destruction = _removed(rest)
         elif program == "git":
-            found = _pushed(rest)
+            destruction = _pushed(rest)
         elif program in _SHELLS | {"ssh", "eval"} and rest:
-            found = _in_shell(rest[-1], depth + 1)
+            destruction = _in_shell(rest[-1], depth + 1)
         elif program in _SQL_PROGRAMS:
-            found = next(filter(None, map(_in_sql, rest)), None)
+            destruction = next(filter(None, map(_in_sql, rest)), None)
         else:
-            found = _wiped(program, rest)
-        if found:
-            return found
+            destruction = _wiped(program, rest)
+        if destruction:
+            return destruction
     return None
 
 
@@ -160,16 +160,16 @@ def _simple_commands(text: str) -> Iterator[list[str]]:
 
 
 def _without_heredocs(text: str) -> str:
-    kept: list[str] = []
+    command_lines: list[str] = []
     end: str | None = None
     for line in text.replace("\\\n", " ").split("\n"):
         if end is not None:
             end = None if line.strip() == end else end
             continue
-        kept.append(line)
+        command_lines.append(line)
         if (opened := _HEREDOC.search(line)) is not None and "<<<" not in line:
             end = opened[1]
-    return "\n".join(kept)
+    return "\n".join(command_lines)
 
 
 def _removed(words: Sequence[str]) -> Destruction | None:
@@ -195,9 +195,9 @@ def _pushed(words: Sequence[str]) -> Destruction | None:
         del rest[:2]
     if not rest or rest[0] != "push" or {"--dry-run", "-n"} & set(rest):
         return None
-    named = tuple(word for word in rest[1:] if not word.startswith("-"))
-    is_forced = {"--force", "-f", "--mirror"} & set(rest) or any(word.startswith("+") for word in named)
-    return Destruction("git push --force", named[1:] or named) if is_forced else None
+    references = tuple(word for word in rest[1:] if not word.startswith("-"))
+    is_forced = {"--force", "-f", "--mirror"} & set(rest) or any(word.startswith("+") for word in references)
+    return Destruction("git push --force", references[1:] or references) if is_forced else None
 
 
 def _wiped(program: str, words: Sequence[str]) -> Destruction | None:
@@ -226,8 +226,8 @@ def _in_sql(text: str) -> Destruction | None:
         if match is None:
             continue
         name = next(filter(None, match.groups()))
-        made = re.search(rf"\bcreate\b[^;]*\b{re.escape(name)}\b", plain, re.I)
-        if not _PASSING.match(name) and made is None:
+        creation = re.search(rf"\bcreate\b[^;]*\b{re.escape(name)}\b", plain, re.I)
+        if not _PASSING.match(name) and creation is None:
             deed = "DELETE without WHERE" if dropped is None else statement.split()[0].upper()
             return Destruction(deed, (name,))
     return None

@@ -64,14 +64,14 @@ _HELD_HERE = _Held()
 def history_of(question: Question) -> History:
     """Return the history of the question's conversation, up to the question's last turn."""
     conversation, turns = question.conversations[0], question.turns[0]
-    held = _HELD_HERE.histories
-    for history in held:
+    histories = _HELD_HERE.histories
+    for history in histories:
         n = len(history.turns)
         if history.conversation is conversation and n <= len(turns) and history.turns[-1] is turns[n - 1]:
             break
     else:
         history = History(conversation)
-        held.insert(0, history)
-        del held[_HELD:]
+        histories.insert(0, history)
+        del histories[_HELD:]
     history.extend(question)
     return history

@@ -37,15 +37,15 @@ def ignored_error(question: Question) -> RuleFinding | None:
     mentioning any problem.
     """
     turn = question.turn
-    acting = [made for made in calls_of(question) if not only_reads(made.call.name)]
+    acting = [tool_call for tool_call in calls_of(question) if not only_reads(tool_call.call.name)]
     if not acting or not surely_failed(acting[-1].call):
         return None
-    succeeded = [made for made in acting if not surely_failed(made.call)]
+    succeeded = [tool_call for tool_call in acting if not surely_failed(tool_call.call)]
     if succeeded:
         return None  # the claim may refer to another call that succeeded
     last = acting[-1]
-    said = [m.content for m in turn.messages[last.position + 1 :] if m.role == "assistant" and m.content]
-    claim = _claim("\n".join(said), last.call.name)
+    replies = [m.content for m in turn.messages[last.position + 1 :] if m.role == "assistant" and m.content]
+    claim = _claim("\n".join(replies), last.call.name)
     if claim is None:
         return None
     return RuleFinding(

@@ -81,12 +81,12 @@ def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Ver
     if not each:
         return None
     ordered = most_severe_first(metric, [finding.label for finding in each])
-    found = [next(finding for finding in each if finding.label == label) for label in ordered]
+    findings_by_severity = [next(finding for finding in each if finding.label == label) for label in ordered]
     return Scored(
         rationale=" ".join(
             finding.rationale for finding in sorted(each, key=lambda f: ordered.index(f.label))
         ),
-        evidence=next((finding.quote for finding in found if finding.quote), None),
+        evidence=next((finding.quote for finding in findings_by_severity if finding.quote), None),
         label=ordered[0],
         further_labels=ordered[1:],
         causes=tuple(general_cause(metric, label) for label in ordered),

@@ -70,11 +70,11 @@ def repeated_question(question: Question) -> RuleFinding | None:
     Abstains for questions that are reasonable at every step: whether to continue, whether something is right, or what
     else is needed.
     """
-    asked = history_of(question).state(_AskedBefore).of_turn(question.turn.turn_index)
-    if asked is None:
+    repeated_sentence = history_of(question).state(_AskedBefore).of_turn(question.turn.turn_index)
+    if repeated_sentence is None:
         return None
     reason = f"The same question is asked {MOST_ASKED + 1} times or more."
-    return RuleFinding(REPETITION, reason, cut(asked))
+    return RuleFinding(REPETITION, reason, cut(repeated_sentence))
 
 
 class _AskedBefore:
@@ -88,8 +88,8 @@ class _AskedBefore:
         """Add the next turn."""
         texts = (m.content for m in turn.messages if m.role == "assistant" and m.content)
         sentences = (s.strip() for text in texts for s in _SENTENCE.findall(text))
-        asked = {words_of(s): s for s in sentences if _ASKS_FACTS.search(s) and not _ASKS_LEAVE.search(s)}
-        for words, sentence in asked.items():
+        questions = {words_of(s): s for s in sentences if _ASKS_FACTS.search(s) and not _ASKS_LEAVE.search(s)}
+        for words, sentence in questions.items():
             if len(words) >= MIN_WORDS_ASKED:
                 self._times[words] += 1
                 if self._times[words] > MOST_ASKED:
@@ -135,18 +135,18 @@ class _SaidBefore:
         return min(equal + self._similar(turn, words), default=None)
 
     def _similar(self, turn: Turn, words: tuple[str, ...]) -> list[int]:
-        found: list[int] = []
+        turn_indices: list[int] = []
         texts = self._alike.get(_figures(words), {})
         before = (
-            (other.turn_index, other, said)
-            for said, turns in itertools.islice(reversed(texts.items()), LOOKED_AT)
+            (other.turn_index, other, earlier_words)
+            for earlier_words, turns in itertools.islice(reversed(texts.items()), LOOKED_AT)
             for other in turns[:LOOKED_AT]
-            if said != words and other.turn_index < turn.turn_index
+            if earlier_words != words and other.turn_index < turn.turn_index
         )
-        for index, other, said in itertools.islice(before, LOOKED_AT):
-            if not _is_same_wish(turn, other) and _is_similar(words, said):
-                found.append(index)
-        return found
+        for index, other, earlier_words in itertools.islice(before, LOOKED_AT):
+            if not _is_same_wish(turn, other) and _is_similar(words, earlier_words):
+                turn_indices.append(index)
+        return turn_indices
 
 
 def is_asked_again(turn: Turn) -> bool:
@@ -154,13 +154,13 @@ def is_asked_again(turn: Turn) -> bool:
     return turn.user_message is not None and bool(_ASKED_AGAIN.search(turn.user_message))
 
 
-def _is_similar(words: tuple[str, ...], said: tuple[str, ...]) -> bool:
-    shorter, longer = sorted((len(words), len(said)))
+def _is_similar(words: tuple[str, ...], other_words: tuple[str, ...]) -> bool:
+    shorter, longer = sorted((len(words), len(other_words)))
     if shorter < SIMILAR * longer:
         return False
-    if len(set(words) & set(said)) < SIMILAR * len(set(words) | set(said)):
+    if len(set(words) & set(other_words)) < SIMILAR * len(set(words) | set(other_words)):
         return False
-    return difflib.SequenceMatcher(None, words, said, autojunk=False).ratio() >= SIMILAR
+    return difflib.SequenceMatcher(None, words, other_words, autojunk=False).ratio() >= SIMILAR
 
 
 def _is_same_wish(turn: Turn, earlier: Turn) -> bool:

@@ -33,13 +33,13 @@ def truncated_reply(question: Question) -> RuleFinding | None:
     ended, a long text is truncated if it ends within a fenced code block or with an English word that cannot end a
     sentence.
     """
-    said = [m for m in question.turn.messages if m.role == "assistant"]
-    if not said or question.turn.reply == "ended":
+    replies = [m for m in question.turn.messages if m.role == "assistant"]
+    if not replies or question.turn.reply == "ended":
         return None
-    if not said[-1].is_cut_off:
-        return _broken_off(said[-1])
-    reason = f"The reply was cut off by the token limit (finish_reason {said[-1].finish_reason})."
-    return RuleFinding(TRUNCATED_REPLY, reason, quote_of(said[-1].content) if said[-1].content else "")
+    if not replies[-1].is_cut_off:
+        return _broken_off(replies[-1])
+    reason = f"The reply was cut off by the token limit (finish_reason {replies[-1].finish_reason})."
+    return RuleFinding(TRUNCATED_REPLY, reason, quote_of(replies[-1].content) if replies[-1].content else "")
 
 
 def _broken_off(message: Message) -> RuleFinding | None:
@@ -55,9 +55,9 @@ def _broken_off(message: Message) -> RuleFinding | None:
 
 def rated_for_silence(metric: Metric, question: Question) -> Verdict | None:
     """Return the lowest rating or value for a turn without the required reply, or None for other turns and metrics."""
-    found = no_reply(question) if question.turn_index is not None and metric.name in OF_SILENCE else None
-    if found is None:
+    silence = no_reply(question) if question.turn_index is not None and metric.name in OF_SILENCE else None
+    if silence is None:
         return None
     if metric.answer == "value":
-        return Scored(found.rationale, value=0.0, answered_by=RULE)
-    return Scored(found.rationale, rating_1to5=1, answered_by=RULE)
+        return Scored(silence.rationale, value=0.0, answered_by=RULE)
+    return Scored(silence.rationale, rating_1to5=1, answered_by=RULE)

@@ -109,17 +109,17 @@ def scenario_file(project: Project, name: str) -> Path:
         UnknownSuiteError: If it does not exist, or several suites have it.
     """
     if name.endswith(SUFFIX):
-        found = [path for path in (Path(name), project.home.root / name) if path.is_file()][:1]
+        files = [path for path in (Path(name), project.home.root / name) if path.is_file()][:1]
     else:
         suite, _, scenario = name.rpartition("/")
         present = (folder / f"{scenario}{SUFFIX}" for folder in entries(project.home.scenarios))
-        found = [file for file in present if suite in ("", file.parent.name) and file.is_file()]
-    if len(found) != 1:
-        known = [f"{s.name}/{one.id}" for s in project.suites for one in s.scenarios]
+        files = [file for file in present if suite in ("", file.parent.name) and file.is_file()]
+    if len(files) != 1:
+        scenario_names = [f"{s.name}/{one.id}" for s in project.suites for one in s.scenarios]
         raise UnknownSuiteError(
-            "Scenario", name, known, "is in several suites" if found else "does not exist"
+            "Scenario", name, scenario_names, "is in several suites" if files else "does not exist"
         )
-    return found[0]
+    return files[0]
 
 
 def n_trials(file: Path) -> int:
@@ -251,12 +251,12 @@ def _findings(
     version = project.registry.current.version
     rows = ConversationRows()
     rows.add(agent_id, "test", None, conversation)
-    held, turns = rows.conversations.frame(), rows.turns.frame()
-    conversations = table("conversations").conform(held)
+    conversation_rows, turns = rows.conversations.frame(), rows.turns.frame()
+    conversations = table("conversations").conform(conversation_rows)
     transcripts = table("transcripts").frame(
         {name: row[name] for name in _IDS}
         | {"task_id": conversation.task_id, "methodology_version": version, "benchmark_id": "test", "tests": [], "is_admitted": True}
-        for row in held.iter_rows(named=True)
+        for row in conversation_rows.iter_rows(named=True)
     )  # fmt: skip
     calls = table("tool_calls").conform(rows.tool_calls.frame())
     for row in assertion_results(transcripts, conversations, calls, turns).iter_rows(named=True):
@@ -266,7 +266,7 @@ def _findings(
                 f"assertion {row['assertion'] or row['kind']}: {row['reason'] or 'does not hold'}",
             )
     cache = table("judge_cache").empty()
-    judged = judge_transcripts(
+    tables = judge_transcripts(
         *(
             transcripts,
             conversations,
@@ -280,8 +280,8 @@ def _findings(
     )
     of_answers = TrialTables(
         *(transcripts, conversations, table("tool_correctness").empty()),
-        table("conversation_judgments").conform(judged.conversation_judgments),
-        table("turn_judgments").conform(judged.turn_judgments),
+        table("conversation_judgments").conform(tables.conversation_judgments),
+        table("turn_judgments").conform(tables.turn_judgments),
     )
     for _, result, sentence in answer_findings(
         of_answers, answer_threshold=project.settings.answer_threshold
@@ -294,8 +294,8 @@ def _findings(
     own = spec.scenarios.get(name) or gates_of_scenario(scenario)
     rules = replace(spec.rules(agent_id, version), scenarios={name: own})
     yield from _silence(conversation, rules)
-    yield from _thresholds(project, pair, rules, transcripts, judged)
-    yield from _errors(project, rules, own, judged.turn_judgments, is_judged=panel is not None)
+    yield from _thresholds(project, pair, rules, transcripts, tables)
+    yield from _errors(project, rules, own, tables.turn_judgments, is_judged=panel is not None)
 
 
 def _silence(conversation: Conversation, rules: Rules) -> Iterator[tuple[TrialOutcome, str]]:
@@ -309,22 +309,22 @@ def _silence(conversation: Conversation, rules: Rules) -> Iterator[tuple[TrialOu
 
 
 def _thresholds(
-    project: Project, pair: AgentVersion, rules: Rules, transcripts: Transcripts, judged: Judged
+    project: Project, pair: AgentVersion, rules: Rules, transcripts: Transcripts, tables: Judged
 ) -> Iterator[tuple[TrialOutcome, str]]:
     """Compare the thresholds of the scenario and those of the project for every scenario."""
     [(name, own)] = rules.scenarios.items()
     limits = {metric: limit for metric, limit in rules.thresholds.items() if not is_score(metric)}
-    named = tuple({**limits, **own.thresholds}) if own.metrics is None else own.metrics
-    gates = own.model_copy(update={"metrics": named})
+    metric_names = tuple({**limits, **own.thresholds}) if own.metrics is None else own.metrics
+    gates = own.model_copy(update={"metrics": metric_names})
     if not gates.metrics:
         return
     rules = replace(rules, thresholds=limits, scenarios={name: gates})
-    found = means(
-        judged.turn_judgments, judged.conversation_judgments, transcripts, {*limits, *own.thresholds}, [name]
+    scenario_means = means(
+        tables.turn_judgments, tables.conversation_judgments, transcripts, {*limits, *own.thresholds}, [name]
     ).get(pair, {})
     metrics = project.metrics.names
     for finding in threshold_findings_of_scenarios(
-        rules, found, scenarios_of(transcripts), metrics=metrics, scales=scales(project)
+        rules, scenario_means, scenarios_of(transcripts), metrics=metrics, scales=scales(project)
     ):
         if finding.result != "passed":
             yield finding.result, f"threshold {finding.subject}: {finding.evidence}"

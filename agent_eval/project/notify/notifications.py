@@ -51,10 +51,10 @@ def notify_changes(project: Project) -> str | None:
         stored = project.store.read(table("notified"))
         before = {(row["kind"], row["subject"]): row["value"] for row in stored.iter_rows(named=True)}
         now = dict(_state(project))
-        found = list(changes(before, now))
+        new_changes = list(changes(before, now))
         try:
-            if found:
-                _sender(project.settings.notify)(found)
+            if new_changes:
+                _sender(project.settings.notify)(new_changes)
         except (
             Exception
         ) as error:  # the hook is the project's own code or another server: it must stop nothing
@@ -128,22 +128,22 @@ def _state(project: Project) -> Iterator[tuple[tuple[str, str], str]]:
 
 def _sender(target: str) -> Callable[[Sequence[NotifiedChange]], None]:
     if target.startswith(("http://", "https://")):
-        return lambda found: _post(target, found)
+        return lambda new_changes: _post(target, new_changes)
     module, _, name = target.partition(":")
     function: Callable[[Mapping[str, Any]], object] = getattr(importlib.import_module(module), name)
 
-    def call(found: Sequence[NotifiedChange]) -> None:
-        for change in found:
+    def call(new_changes: Sequence[NotifiedChange]) -> None:
+        for change in new_changes:
             function(vars(change).copy())
 
     return call
 
 
-def _post(address: str, found: Sequence[NotifiedChange]) -> None:
+def _post(address: str, new_changes: Sequence[NotifiedChange]) -> None:
     """Send one message with a line per change, in the form that Slack and compatible services accept."""
-    lines = [f"agent_eval: {change.text}" for change in found[:MOST_LINES]]
-    if len(found) > MOST_LINES:
-        lines.append(f"… and {len(found) - MOST_LINES} more changes")
+    lines = [f"agent_eval: {change.text}" for change in new_changes[:MOST_LINES]]
+    if len(new_changes) > MOST_LINES:
+        lines.append(f"… and {len(new_changes) - MOST_LINES} more changes")
     text = "\n".join(lines).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     request = urllib.request.Request(
         address, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"}

@@ -77,10 +77,10 @@ def trends_plot(error_trends: pl.DataFrame) -> str:
     rows = [
         Bar(
             agent,
-            tuple(BarPart(found[t], colour, t) for t, colour in _TRENDS.items() if t in found),
-            f"{count_of(sum(found.values()), 'cluster')}",
+            tuple(BarPart(n_of_trend[t], colour, t) for t, colour in _TRENDS.items() if t in n_of_trend),
+            f"{count_of(sum(n_of_trend.values()), 'cluster')}",
         )
-        for agent, found in parts.items()
+        for agent, n_of_trend in parts.items()
     ]
     return bars("Error clusters by trend", rows)
 
@@ -90,7 +90,7 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
     changes = error_trends.group_by("cluster_id").agg(
         pl.format("{}: {}", "agent_id", change()).sort_by("agent_id").str.join("; ").alias("trend")
     )
-    counted = (
+    cluster_rows = (
         error_clusters.filter(pl.col("same_as").is_null())
         .sort("agent_id")
         .group_by("cluster_id", maintain_order=True)
@@ -103,7 +103,7 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
         )
         .join(changes, on="cluster_id", how="left")
     )
-    return _page(counted, "agents", _FOUND, "trend", "examples")
+    return _page(cluster_rows, "agents", _FOUND, "trend", "examples")
 
 
 def change() -> pl.Expr:
@@ -124,7 +124,7 @@ def change() -> pl.Expr:
 def _page(clusters: pl.DataFrame, *columns: str | pl.Expr) -> str:
     """Return a table of the fifty most severe clusters: the columns that all pages share, then `columns`."""
     described = {"title": "cluster", "cluster_id": "id", "n_failures": "failures", "n_turns": "turns"}
-    named = (pl.col(name).alias(shown) for name, shown in described.items())
-    ordered = most_severe_first(clusters, "n_turns").head(MOST).select("severity", *named, *columns)
-    shown = markdown_table(ordered, limit=LONGEST)
-    return shown if clusters.height <= MOST else f"{shown}\n\n{MOST} of {clusters.height} clusters"
+    descriptions = (pl.col(name).alias(page_table) for name, page_table in described.items())
+    ordered = most_severe_first(clusters, "n_turns").head(MOST).select("severity", *descriptions, *columns)
+    title = markdown_table(ordered, limit=LONGEST)
+    return title if clusters.height <= MOST else f"{title}\n\n{MOST} of {clusters.height} clusters"

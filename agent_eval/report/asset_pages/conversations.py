@@ -39,10 +39,10 @@ def conversations_page(transcripts: pl.DataFrame, turns: pl.DataFrame) -> str:
     parts = []
     for row in transcripts.iter_rows(named=True):
         own = turns.filter(*(pl.col(key) == row[key] for key in _CONVERSATION)).sort("turn_index")
-        shown = markdown_table(own.drop(_CONVERSATION), limit=MOST_CHARACTERS)
+        turns_table = markdown_table(own.drop(_CONVERSATION), limit=MOST_CHARACTERS)
         left_out = row["n_turns"] - own.height
         more = f"\n\n{count_of(left_out, 'more turn')} in the report" if left_out > 0 else ""
-        parts.append(f"{_heading(row)}\n\n{shown}{more}")
+        parts.append(f"{_heading(row)}\n\n{turns_table}{more}")
     return "\n\n".join(parts) or "no conversations"
 
 

@@ -52,9 +52,9 @@ def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def outcomes_plot(counted: pl.DataFrame) -> str:
+def outcomes_plot(session_counts: pl.DataFrame) -> str:
     """Draw one bar per session: correct and wrong conversations, and those without a declared outcome."""
-    shown = (
+    colours = (
         ("correct", GREEN, "correct"),
         ("wrong", RED, "wrong"),
         ("no_outcome", GREY, "no outcome declared"),
@@ -62,17 +62,17 @@ def outcomes_plot(counted: pl.DataFrame) -> str:
     rows = [
         Bar(
             row["session_id"],
-            tuple(BarPart(row[column], colour, name) for column, colour, name in shown if row[column]),
+            tuple(BarPart(row[column], colour, name) for column, colour, name in colours if row[column]),
             f"n = {row['conversations']}",
         )
-        for row in counted.iter_rows(named=True)
+        for row in session_counts.iter_rows(named=True)
     ]
     return bars("Conversations by declared outcome", rows)
 
 
-def counts_table(counted: pl.DataFrame) -> str:
+def counts_table(counts: pl.DataFrame) -> str:
     """Return a table of the counts without the agent column, since the page belongs to one agent."""
-    return _head(counted.drop(_AGENT))
+    return _head(counts.drop(_AGENT))
 
 
 def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
@@ -111,7 +111,7 @@ def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def tools_plot(counted: pl.DataFrame) -> str:
+def tools_plot(call_counts: pl.DataFrame) -> str:
     """Draw one bar per tool: calls that were answered, failed, or have an unknown result."""
     rows = [
         Bar(
@@ -127,7 +127,7 @@ def tools_plot(counted: pl.DataFrame) -> str:
             ),
             str(row["n"]),
         )
-        for row in counted.iter_rows(named=True)
+        for row in call_counts.iter_rows(named=True)
     ]
     return bars("Tool calls", rows)
 
@@ -146,22 +146,24 @@ def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def slots_plot(counted: pl.DataFrame) -> str:
+def slots_plot(slot_counts: pl.DataFrame) -> str:
     """Draw one bar per slot: conversations that count, and conversations that do not."""
     parts: dict[str, list[BarPart]] = {}
-    for slot, is_admitted, n in counted.select("slot", "is_admitted", "conversations").iter_rows():
+    for slot, is_admitted, n in slot_counts.select("slot", "is_admitted", "conversations").iter_rows():
         part = BarPart(n, GREEN, "counts") if is_admitted else BarPart(n, AMBER, "does not count")
         parts.setdefault(slot or "no slot", []).append(part)
-    rows = [Bar(slot, tuple(found), f"{sum(p.size for p in found):g}") for slot, found in parts.items()]
+    rows = [
+        Bar(slot, tuple(segments), f"{sum(p.size for p in segments):g}") for slot, segments in parts.items()
+    ]
     return bars("Conversations by slot", rows)
 
 
-def reasons_table(counted: pl.DataFrame) -> str:
+def reasons_table(slot_counts: pl.DataFrame) -> str:
     """Return a table of the reasons why conversations do not count."""
-    left_out = counted.filter(~pl.col("is_admitted")).select("slot", "conversations", "reason")
+    left_out = slot_counts.filter(~pl.col("is_admitted")).select("slot", "conversations", "reason")
     return "every conversation counts" if left_out.is_empty() else _head(left_out)
 
 
 def _head(rows: pl.DataFrame) -> str:
-    shown = markdown_table(rows.head(MOST), limit=160)
-    return shown if rows.height <= MOST else f"{shown}\n\n{MOST} of {rows.height} rows"
+    first_rows = markdown_table(rows.head(MOST), limit=160)
+    return first_rows if rows.height <= MOST else f"{first_rows}\n\n{MOST} of {rows.height} rows"

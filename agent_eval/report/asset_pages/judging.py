@@ -93,10 +93,10 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     Args:
         judgments: Table turn_judgments or conversation_judgments.
     """
-    asked = judgments.filter(_IS_MODEL, pl.col("status").is_in(["scored", "unscored"]))
+    model_answers = judgments.filter(_IS_MODEL, pl.col("status").is_in(["scored", "unscored"]))
     is_scored, has_quote = pl.col("status") == "scored", pl.col("evidence_verified").is_not_null()
     return (
-        asked.group_by("methodology_version", "agent_id", "metric", "judge")
+        model_answers.group_by("methodology_version", "agent_id", "metric", "judge")
         .agg(
             n_asked=pl.len(),
             n_scored=is_scored.sum(),
@@ -111,16 +111,16 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def coverage_table(counted: pl.DataFrame) -> str:
+def coverage_table(answer_counts: pl.DataFrame) -> str:
     """Return a table of questions, answers and costs of judge models: one line per metric, and a total."""
-    total = counted.select(
+    total = answer_counts.select(
         pl.lit("all").alias("metric"),
         pl.lit("").alias("judge"),
         pl.col("n_asked", "n_scored", "n_in_part", "n_quotes", "n_quotes_found").sum(),
         _known_sum("cost_usd"),
         pl.col("n_tokens_in", "n_tokens_cached").sum(),
     )
-    return markdown_table(pl.concat([counted.drop(_PAIR), total], how="vertical_relaxed"))
+    return markdown_table(pl.concat([answer_counts.drop(_PAIR), total], how="vertical_relaxed"))
 
 
 def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
@@ -136,27 +136,27 @@ def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
 
 def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
     """Return counts of ratings per version, agent, target, criterion and rating, or by status without a rating."""
-    counted = rubric_ratings.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
+    ratings = rubric_ratings.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
     return (
-        counted.group_by(*_PAIR, pl.col("target").alias("row"), "criterion", "rating_1to5", "status", "judge")
+        ratings.group_by(*_PAIR, pl.col("target").alias("row"), "criterion", "rating_1to5", "status", "judge")
         .len()
         .with_columns(is_by_people=_IS_BY_PEOPLE.fill_null(value=False))
         .sort(*_PAIR, "row", "criterion", "rating_1to5", "status", "judge", nulls_last=True)
     )
 
 
-def ratings_plot(counted: pl.DataFrame) -> str:
+def ratings_plot(counts_of_ratings: pl.DataFrame) -> str:
     """Draw one bar per metric or target and instrument, divided by the shares of the ratings 1 to 5; missing ones are grey.
 
     Ratings by people have bars of their own, because a mean of people and judges is the mean of neither.
     """
     parts: dict[tuple[str, bool], dict[int | None, int]] = {}
-    for row, is_by_people, rating, n in counted.select(
+    for row, is_by_people, rating, n in counts_of_ratings.select(
         "row", "is_by_people", "rating_1to5", "len"
     ).iter_rows():
         of_row = parts.setdefault((row, is_by_people), {})
         of_row[rating] = of_row.get(rating, 0) + n
-    drawn = [
+    rating_bars = [
         Bar(
             f"{directed(row)}, by people" if is_by_people else directed(row),
             tuple(
@@ -167,14 +167,14 @@ def ratings_plot(counted: pl.DataFrame) -> str:
         )
         for (row, is_by_people), counts in parts.items()
     ]
-    return bars("Shares of the ratings 1 to 5; 5 is best", drawn, largest=1)
+    return bars("Shares of the ratings 1 to 5; 5 is best", rating_bars, largest=1)
 
 
-def grid_table(counted: pl.DataFrame) -> str:
+def grid_table(counts_of_ratings: pl.DataFrame) -> str:
     """Return a table of targets and criteria with ratings and judges, or the status of missing ratings."""
     rating = pl.coalesce(pl.col("rating_1to5").cast(pl.String), pl.col("status"))
     table_rows = (
-        counted.group_by("row", "criterion", maintain_order=True)
+        counts_of_ratings.group_by("row", "criterion", maintain_order=True)
         .agg(
             pl.format("{} × {}", rating, "len").str.join(", ").alias("ratings"),
             pl.col("judge").unique().sort().str.join(" + ").alias("judge"),
@@ -186,14 +186,14 @@ def grid_table(counted: pl.DataFrame) -> str:
 
 def answers(judgments: pl.DataFrame) -> pl.DataFrame:
     """Count judgments per version, agent, metric and status: effective judgments and those without a value."""
-    counted = judgments.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
-    return counted.group_by(*_PAIR, "metric", "status").len().sort(*_PAIR, "metric", "status")
+    judgments_by_status = judgments.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
+    return judgments_by_status.group_by(*_PAIR, "metric", "status").len().sort(*_PAIR, "metric", "status")
 
 
-def answers_plot(counted: pl.DataFrame) -> str:
+def answers_plot(answer_counts: pl.DataFrame) -> str:
     """Draw one bar per metric: the numbers of judgments by status."""
     parts: dict[str, dict[str, int]] = {}
-    for metric, status, n in counted.select("metric", "status", "len").iter_rows():
+    for metric, status, n in answer_counts.select("metric", "status", "len").iter_rows():
         parts.setdefault(metric, {})[status] = n
     rows = [
         Bar(
@@ -224,13 +224,15 @@ def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def failures_plot(counted: pl.DataFrame) -> str:
+def failures_plot(label_counts: pl.DataFrame) -> str:
     """Draw one bar per failure label, divided by the party at fault."""
     looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "unknown")}
     parts: dict[str, list[BarPart]] = {}
-    for label, author, n in counted.select("label", "fault_author", "len").iter_rows():
+    for label, author, n in label_counts.select("label", "fault_author", "len").iter_rows():
         parts.setdefault(label, []).append(BarPart(n, *looks[author]))
-    rows = [Bar(label, tuple(found), f"{sum(p.size for p in found):g}") for label, found in parts.items()]
+    rows = [
+        Bar(label, tuple(segments), f"{sum(p.size for p in segments):g}") for label, segments in parts.items()
+    ]
     return bars("Failures by label and party at fault", rows)
 
 
@@ -242,14 +244,14 @@ def _rating_part(rating: int | None, share: float) -> BarPart:
     )
 
 
-def _order(counted: tuple[int | None, int]) -> int:
-    return counted[0] or 6
+def _order(rating_and_count: tuple[int | None, int]) -> int:
+    return rating_and_count[0] or 6
 
 
 def _mean(counts: dict[int | None, int]) -> str:
-    known = {rating: n for rating, n in counts.items() if rating is not None}
-    n = sum(known.values())
-    return f"mean {sum(r * c for r, c in known.items()) / n:.2f}, n = {n}" if n else "no rating"
+    n_of_rating = {rating: n for rating, n in counts.items() if rating is not None}
+    n = sum(n_of_rating.values())
+    return f"mean {sum(r * c for r, c in n_of_rating.items()) / n:.2f}, n = {n}" if n else "no rating"
 
 
 def calibration_plot(calibration: pl.DataFrame) -> str:

@@ -21,7 +21,7 @@ def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
     """
     scored = ratings.filter("is_effective", pl.col("rating_1to5").is_not_null())
     lowest = scored.sort("rating_1to5", "target", "criterion", "session_id", nulls_last=True).head(MOST)
-    shown = lowest.select(
+    rating_rows = lowest.select(
         pl.concat_str("target", "criterion", separator=" ", ignore_nulls=True).alias("part"),
         pl.col("rating_1to5").alias("1 to 5"),
         "judge",
@@ -30,17 +30,17 @@ def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
             "_page", [rating_page(row, report) for row in lowest.iter_rows(named=True)], dtype=pl.String
         ),
     )
-    table = markdown_table(shown, limit=160, links={"part": "_page"})
+    table = markdown_table(rating_rows, limit=160, links={"part": "_page"})
     return table if scored.height <= MOST else f"{table}\n\n{MOST} of {scored.height} ratings"
 
 
-def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Mapping[str, str]) -> str:
+def lineage_page(of: str, written: pl.DataFrame, judge_rows: pl.DataFrame, facts: Mapping[str, str]) -> str:
     """Return Markdown: one line per table from the score to the sources, the judges, and the hashes.
 
     Args:
         of: The table that the page belongs to.
         written: The stored rows of the page's partition: table, n_rows, last_run_id, last_written.
-        judged: The judges of the effective ratings: judge, n_ratings, n_prompts, prompt_hash.
+        judge_rows: The judges of the effective ratings: judge, n_ratings, n_prompts, prompt_hash.
         facts: Versions and hashes by name.
     """
     last_run = pl.col("last_run_id").sort_by("last_written").last()
@@ -63,7 +63,7 @@ def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Ma
     return "\n\n".join(
         (
             markdown_table(pl.DataFrame(lines, schema_overrides={"_run": pl.String}), links=_LINKS),
-            markdown_table(judged) if judged.height else "no rating",
+            markdown_table(judge_rows) if judge_rows.height else "no rating",
             markdown_table(rests_on, limit=120),
         )
     )

@@ -175,8 +175,8 @@ def asset_page(name: str, rows: pl.DataFrame, first: pl.DataFrame, interval: Int
         interval: The method for the confidence intervals of composites on the project's boards.
     """
     sections = _sections(name, interval) if rows.height else ()
-    drawn = [f"## {s.title}\n\n{s.shown(s.summary(rows))}" for s in sections]
-    return "\n\n".join([*drawn, f"## First rows\n\n{preview(table(name), first)}"])
+    section_texts = [f"## {s.title}\n\n{s.shown(s.summary(rows))}" for s in sections]
+    return "\n\n".join([*section_texts, f"## First rows\n\n{preview(table(name), first)}"])
 
 
 def page_columns(name: str) -> list[str]:
@@ -315,10 +315,12 @@ def preview(contract: Table, rows: pl.DataFrame) -> str:
 
 
 def _as_table(contract: Table, first: pl.DataFrame, limit: int = 120) -> str:
-    shown = [c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height]
-    if "conversation_id" not in shown or "agent_id" not in first.columns:
-        return markdown_table(first.select(shown), limit=limit)
-    linked = with_pages(first).select(*shown, "page")
+    columns = [
+        c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height
+    ]
+    if "conversation_id" not in columns or "agent_id" not in first.columns:
+        return markdown_table(first.select(columns), limit=limit)
+    linked = with_pages(first).select(*columns, "page")
     return markdown_table(linked, limit=limit, links={"conversation_id": "page"})
 
 

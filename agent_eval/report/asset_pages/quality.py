@@ -27,8 +27,8 @@ MOST_ERRORS = 10  # maximum number of error clusters on the page
 
 def summary_plot(summary: pl.DataFrame) -> str:
     """Draw every known mean with its interval, as a percentage of its scale; costs are omitted."""
-    known = summary.filter(pl.col("mean").is_not_null(), pl.col("scale_high").is_not_null())
-    rows = sorted(known.to_dicts(), key=reading_order)
+    known_means = summary.filter(pl.col("mean").is_not_null(), pl.col("scale_high").is_not_null())
+    rows = sorted(known_means.to_dicts(), key=reading_order)
     if not rows:
         return "no known values yet"
     return spans(
@@ -67,7 +67,7 @@ def summary_table(summary: pl.DataFrame) -> str:
 def logs_table(board: pl.DataFrame) -> str:
     """Return a table with one line of main figures per agent, unranked; the name links to the agent's summary."""
     rates = [name for name in HEADLINES if name.endswith("rate")]
-    shown = board.select(
+    figures = board.select(
         pl.coalesce("name", "agent_id").alias("agent"),
         pl.col("n_conversations").alias("conversations"),
         *((100 * pl.col(name)).round(1).alias(f"{name.replace('_', ' ')} %") for name in rates),
@@ -85,7 +85,7 @@ def logs_table(board: pl.DataFrame) -> str:
             dtype=pl.String,
         ),
     )
-    return markdown_table(shown, limit=80, links={"agent": "_page"})
+    return markdown_table(figures, limit=80, links={"agent": "_page"})
 
 
 def _labels(row: dict[str, Any]) -> str:

@@ -105,8 +105,8 @@ def composite_plot(scores: pl.DataFrame, interval: IntervalMethod = "auto") -> s
 def missing_table(scores: pl.DataFrame) -> str:
     """Return a list of missing parts and warnings."""
     row = scores.row(0, named=True)
-    said = [*grouped(row["missing"]), *row["warnings"]]
-    return "\n".join(f"- {escape(line, 300)}" for line in said) if said else "nothing is missing"
+    texts = [*grouped(row["missing"]), *row["warnings"]]
+    return "\n".join(f"- {escape(line, 300)}" for line in texts) if texts else "nothing is missing"
 
 
 def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
@@ -121,30 +121,30 @@ def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
     return tool_correctness.group_by(_PAIR).agg(*means, *counts, *right, open_).sort(_PAIR)
 
 
-def aspects_plot(counted: pl.DataFrame) -> str:
+def aspects_plot(aspect_means: pl.DataFrame) -> str:
     """Draw selection, parameters, sequence, utilisation and overall from 0 to 1, and count the correct rows."""
-    row = counted.row(0, named=True)
-    drawn = [
+    row = aspect_means.row(0, named=True)
+    aspect_bars = [
         Bar(aspect, (BarPart(row[aspect] or 0, BLUE, ""),), _mean_of(row[aspect], row[f"n_{aspect}"]))
         for aspect in _ASPECTS
     ]
-    plot = bars("Tool correctness by aspect, mean from 0 to 1", drawn, largest=1)
+    plot = bars("Tool correctness by aspect, mean from 0 to 1", aspect_bars, largest=1)
     return f"{plot}\n\n{row['right']} correct, {row['wrong']} wrong, {row['unknown']} unknown"
 
 
 def reliability_plot(reliability: pl.DataFrame) -> str:
     """Draw pass@k and pass^k as curves over k for each task set, with a table of intervals."""
-    known = reliability.filter(pl.col("estimator") == "unbiased", pl.col("pass_hat_k").is_not_null()).sort(
+    unbiased = reliability.filter(pl.col("estimator") == "unbiased", pl.col("pass_hat_k").is_not_null()).sort(
         "task_set", "k"
     )
-    if known.is_empty():
+    if unbiased.is_empty():
         return "no task has enough trials of known outcome"
-    drawn: list[Curve] = []
-    for (task_set,), rows in known.group_by("task_set", maintain_order=True):
+    pass_curves: list[Curve] = []
+    for (task_set,), rows in unbiased.group_by("task_set", maintain_order=True):
         for column, sign in (("pass_at_k", "pass@k"), ("pass_hat_k", "pass^k")):
             points = tuple((k, y) for k, y in rows.select("k", column).iter_rows() if y is not None)
-            drawn.append(Curve(f"{sign} {task_set}", points))
-    table_rows = known.select(
+            pass_curves.append(Curve(f"{sign} {task_set}", points))
+    table_rows = unbiased.select(
         "task_set",
         "k",
         "pass_at_k",
@@ -170,7 +170,7 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
         "assessment",
         "reason",
     )
-    return f"{curves('pass@k and pass^k over k, unbiased', drawn)}\n\n{markdown_table(table_rows.head(20), limit=80)}"
+    return f"{curves('pass@k and pass^k over k, unbiased', pass_curves)}\n\n{markdown_table(table_rows.head(20), limit=80)}"
 
 
 def reliability_ranks(board: pl.DataFrame) -> str:
@@ -178,7 +178,7 @@ def reliability_ranks(board: pl.DataFrame) -> str:
     unbiased = board.filter(pl.col("estimator") == "unbiased", pl.col("rank").is_not_null())
     if unbiased.is_empty():
         return "no agent has a task with enough trials of known outcome"
-    shown = unbiased.filter(pl.col("k").is_in([1, 4])).sort("task_set", "k", "rank", "agent_id")
+    ranked_rows = unbiased.filter(pl.col("k").is_in([1, 4])).sort("task_set", "k", "rank", "agent_id")
     rows = [
         IntervalBar(
             f"{row['agent_id']} k={row['k']}",
@@ -187,7 +187,7 @@ def reliability_ranks(board: pl.DataFrame) -> str:
             row["pass_hat_k_high"],
             f"{row['pass_hat_k']:.2f} {row['task_set']}",
         )
-        for row in shown.iter_rows(named=True)
+        for row in ranked_rows.iter_rows(named=True)
     ]
     return spans("pass^k by agent, k = 1 and 4, with 95 % intervals", rows, scale=1)
 
@@ -229,10 +229,10 @@ def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
     return counted
 
 
-def results_plot(counted: pl.DataFrame) -> str:
+def results_plot(result_counts: pl.DataFrame) -> str:
     """Draw one bar per row: the numbers of passed, failed and unknown results."""
     parts: dict[str, dict[str, int]] = {}
-    for row, result, n in counted.select("row", "result", "len").iter_rows():
+    for row, result, n in result_counts.select("row", "result", "len").iter_rows():
         parts.setdefault(row, {})[result] = n
     rows = [
         Bar(

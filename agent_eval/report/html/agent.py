@@ -76,13 +76,13 @@ class Frames:
 
     def under(self, version: str) -> "Frames":
         """Return the frames with the rows of one version; frames without a version column are not filtered."""
-        kept = {
+        frames_of_version = {
             name: frame.filter(pl.col("methodology_version") == version)
             if "methodology_version" in frame.columns
             else frame
             for name, frame in vars(self).items()
         }
-        return Frames(**kept)
+        return Frames(**frames_of_version)
 
 
 @dataclass(frozen=True)
@@ -262,12 +262,12 @@ def _dimensions(
 ) -> Iterator[RatedCriterion]:
     ratings = by_key(frames.rubric_ratings, "target", "criterion")
     for dimension in methodology.dimensions:
-        given = [
+        session_ratings = [
             _given(row, dimension.anchors, slots, paths, dimension.needs_test)
             for row in _counting_first(only(ratings, dimension.id, None))
         ]
         mean = universal.get(dimension.id.lower())
-        yield RatedCriterion(dimension.id, dimension.name, dimension.question, mean, given)
+        yield RatedCriterion(dimension.id, dimension.name, dimension.question, mean, session_ratings)
 
 
 def _scenarios(
@@ -358,11 +358,11 @@ def spreads(
     eligible; those with status `not_applicable` are not.
     """
     metrics = answers.partition_by("metric", as_dict=True)
-    found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
-    given = means or {}
-    of = {one.metric: given.get(one.metric, (one.mean, False)) for one in found}
-    found = [replace(one, mean=of[one.metric][0], is_corrected=of[one.metric][1]) for one in found]
-    return sorted(found, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
+    by_metric = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
+    mean_of_metric = means or {}
+    of = {one.metric: mean_of_metric.get(one.metric, (one.mean, False)) for one in by_metric}
+    by_metric = [replace(one, mean=of[one.metric][0], is_corrected=of[one.metric][1]) for one in by_metric]
+    return sorted(by_metric, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
 
 
 def _spread(metric: str, rows: pl.DataFrame) -> Spread:

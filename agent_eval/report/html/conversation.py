@@ -112,8 +112,8 @@ def with_pages(
     ranked = conversations.join(linked.with_columns(is_linked=True), on=key, how="left").sort(
         "agent_id", "is_linked", "session_id", "conversation_id", nulls_last=True
     )
-    kept = ranked.group_by("agent_id", maintain_order=True).head(limit).select(key)
-    return conversations.join(kept, on=key, how="semi", maintain_order="left")
+    first_keys = ranked.group_by("agent_id", maintain_order=True).head(limit).select(key)
+    return conversations.join(first_keys, on=key, how="semi", maintain_order="left")
 
 
 def conversation_pages(
@@ -133,13 +133,13 @@ def conversation_pages(
 
         def elsewhere(rows: Iterable[Row], part: int = part) -> dict[int, str]:
             cited = {row["message_index"] for row in rows if row["message_index"] is not None}
-            found = {index: bisect.bisect_right(starts, index) - 1 for index in cited if n_parts > 1}
-            return {index: pages[at] for index, at in found.items() if at != part}
+            part_of_turn = {index: bisect.bisect_right(starts, index) - 1 for index in cited if n_parts > 1}
+            return {index: pages[at] for index, at in part_of_turn.items() if at != part}
 
-        judged = _by_turn(material.turn_judgments)
+        judgments_of_turn = _by_turn(material.turn_judgments)
         anchored = dict[int, str]()
         for i, view in enumerate(views):
-            cited = elsewhere(judged.get(view.index, ()))
+            cited = elsewhere(judgments_of_turn.get(view.index, ()))
             new = {index: path for index, path in cited.items() if index not in anchored}
             views[i] = replace(view, elsewhere=cited, anchors=new)
             anchored |= new
@@ -164,7 +164,7 @@ def turn_views(
     number of messages on earlier pages.
     """
     n_versions = len(material.transcripts)
-    judged = _by_turn(material.turn_judgments)
+    judgments_of_turn = _by_turn(material.turn_judgments)
     whole = [*material.conversation_judgments, *material.rubric_ratings]
     tools = _by_turn(material.tool_correctness)
     spoken: dict[int, list[SpokenText]] = {}
@@ -174,26 +174,26 @@ def turn_views(
         spoken[turn["turn_index"]] = list(said(messages, n_before))
         sums[turn["turn_index"]] = tuple(_sums(turn, messages))
         n_before += len(messages)
-    marks, places = _marks(spoken, {**judged, WHOLE: whole})
+    marks, places = _marks(spoken, {**judgments_of_turn, WHOLE: whole})
     views = []
     for index, parts in spoken.items():
-        on_turn = opinions(judged.get(index, ()), n_versions, marks.get(index, {}))
+        on_turn = opinions(judgments_of_turn.get(index, ()), n_versions, marks.get(index, {}))
         cited = {row.get("message_index") for o in on_turn if o.is_finding for row in o.rows}
-        first = {said.message: i for i, said in reversed([*enumerate(parts)])}
+        first = {part.message: i for i, part in reversed([*enumerate(parts)])}
         views.append(
             TurnView(
                 index=index,
                 spoken=tuple(
                     _marked(
-                        said,
+                        part,
                         places.get((index, i), ()),
-                        said.message if first[said.message] == i else None,
-                        said.message in cited,
+                        part.message if first[part.message] == i else None,
+                        part.message in cited,
                     )
-                    for i, said in enumerate(parts)
+                    for i, part in enumerate(parts)
                 ),
                 opinions=on_turn,
-                gaps=gaps(judged.get(index, ())),
+                gaps=gaps(judgments_of_turn.get(index, ())),
                 tools=tools.get(index, ()),
                 sums=sums[index],
             )
@@ -256,9 +256,9 @@ def _results(messages: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], lis
     for index, message in enumerate(messages):
         if message["role"] == "tool" and (call := calls.get(message.get("tool_call_id") or "")):
             results.setdefault(call, []).append(index)
-        for number, made in enumerate(message.get("tool_calls") or ()):
-            if made.get("id"):
-                calls[made["id"]] = (index, number)
+        for number, tool_call in enumerate(message.get("tool_calls") or ()):
+            if tool_call.get("id"):
+                calls[tool_call["id"]] = (index, number)
     return results
 
 
@@ -292,32 +292,32 @@ def _sums(turn: Row, messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{turn['latency_ms'] / 1000:.1f} s"
     replies = [message for message in messages if message["role"] == "assistant"]
     counts = [n for message in replies for n in tokens_of(message.get("usage") or {})]
-    known = [n for n in counts if n is not None]
-    if known and len(known) == len(counts):
-        yield f"{sum(known):,} tokens"
+    known_counts = [n for n in counts if n is not None]
+    if known_counts and len(known_counts) == len(counts):
+        yield f"{sum(known_counts):,} tokens"
     costs = [message["cost_usd"] for message in replies if message.get("cost_usd") is not None]
     if costs and len(costs) == len(replies):
         yield f"${sum(costs):.4f}"
 
 
 def _marks(
-    spoken: Mapping[int, Sequence[SpokenText]], judged: Mapping[int, Sequence[Row]]
+    spoken: Mapping[int, Sequence[SpokenText]], judgments_of_turn: Mapping[int, Sequence[Row]]
 ) -> tuple[dict[int, dict[str, int]], dict[tuple[int, int], list[tuple[int, str]]]]:
     """Return the number of each quote by turn, and the quotes to mark by (turn, part)."""
     marks: dict[int, dict[str, int]] = {}
     places: dict[tuple[int, int], list[tuple[int, str]]] = {}
-    seen: dict[tuple[int, int, str], int] = {}
+    number_of_quote: dict[tuple[int, int, str], int] = {}
     for index in [*spoken, WHOLE]:
-        for row in judged.get(index, ()):
+        for row in judgments_of_turn.get(index, ()):
             quote = row["evidence"]
             if not quote or row["evidence_verified"] is False or quote in marks.setdefault(index, {}):
                 continue
             place = _place(spoken, index, quote, row.get("message_index"))
             if place is not None:
-                number = seen.setdefault((*place, quote), len(seen) + 1)
+                number = number_of_quote.setdefault((*place, quote), len(number_of_quote) + 1)
                 marks[index][quote] = number
-                if (number, quote) not in (held := places.setdefault(place, [])):
-                    held.append((number, quote))
+                if (number, quote) not in (quotes_of_part := places.setdefault(place, [])):
+                    quotes_of_part.append((number, quote))
     return _without_overlaps(marks, places, spoken), places
 
 
@@ -330,8 +330,8 @@ def _place(
     for judgments of the whole conversation, it is in the last turn with the quote.
     """
     for turn in sorted((i for i in spoken if i <= index or index == WHOLE), reverse=True):
-        for i, said in enumerate(spoken[turn]):
-            if message in (None, said.message) and texts.is_in(said.text, quote):
+        for i, part in enumerate(spoken[turn]):
+            if message in (None, part.message) and texts.is_in(part.text, quote):
                 return turn, i
     return None
 
@@ -342,27 +342,27 @@ def _without_overlaps(
     spoken: Mapping[int, Sequence[SpokenText]],
 ) -> dict[int, dict[str, int]]:
     """Return the marks that are drawn on the page; of overlapping marks, only the first is drawn."""
-    drawn = set[int]()
+    visible_marks = set[int]()
     for (turn, part), quotes in places.items():
-        drawn |= {p.mark for p in shown(spoken[turn][part].text, quotes).pieces if p.mark is not None}
+        visible_marks |= {p.mark for p in shown(spoken[turn][part].text, quotes).pieces if p.mark is not None}
     return {
-        turn: {quote: number for quote, number in of_turn.items() if number in drawn}
+        turn: {quote: number for quote, number in of_turn.items() if number in visible_marks}
         for turn, of_turn in marks.items()
     }
 
 
-def _marked(said: SpokenText, quotes: Quotes, anchor: int | None, is_cited: bool) -> Spoken:
-    lines = TOOL_LINES if said.kind in ("call", "result") else texts.FOLDED_LINES
-    text = shown(said.text, quotes, folded_lines=lines, is_markdown=said.kind == "agent")
-    return Spoken(said.kind, said.title, text, said.is_error, said.facts, anchor, said.depth, is_cited)
+def _marked(part: SpokenText, quotes: Quotes, anchor: int | None, is_cited: bool) -> Spoken:
+    lines = TOOL_LINES if part.kind in ("call", "result") else texts.FOLDED_LINES
+    text = shown(part.text, quotes, folded_lines=lines, is_markdown=part.kind == "agent")
+    return Spoken(part.kind, part.title, text, part.is_error, part.facts, anchor, part.depth, is_cited)
 
 
 def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    found: dict[int, list[Row]] = {}
+    rows_of_turn: dict[int, list[Row]] = {}
     for row in rows:
         if row["turn_index"] is not None:
-            found.setdefault(row["turn_index"], []).append(row)
-    return found
+            rows_of_turn.setdefault(row["turn_index"], []).append(row)
+    return rows_of_turn
 
 
 def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:

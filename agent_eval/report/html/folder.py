@@ -67,20 +67,20 @@ def _check(folder: Path) -> None:
 
 def _files(folder: Path) -> set[str]:
     """Return every file below the folder; links and empty folders count as files, since reports have neither."""
-    found = set[str]()
+    files = set[str]()
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
-            found.add(path.relative_to(folder).as_posix())
-    return found
+            files.add(path.relative_to(folder).as_posix())
+    return files
 
 
 def _listed(folder: Path) -> set[str]:
     """Return the files that a report's marker lists; an empty set if the marker cannot be read."""
     try:
-        named = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
+        files = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-    return set(named) if isinstance(named, list) else set()
+    return set(files) if isinstance(files, list) else set()
 
 
 def _manifest(files: list[str]) -> str:

@@ -71,8 +71,8 @@ def session_history(
         failures: The failures of judged turns.
         composite: The agent's row of composite_scores; empty without one.
     """
-    counted = transcripts.filter("is_admitted").select("conversation_id")
-    of = conversations.join(counted, on="conversation_id", how="semi")
+    admitted = transcripts.filter("is_admitted").select("conversation_id")
+    of = conversations.join(admitted, on="conversation_id", how="semi")
     place = of.select("conversation_id", "session_id")
     ratings = turn_ratings.join(place, on="conversation_id").group_by("session_id").agg(**means_of_counts())
     by_session = (

@@ -69,7 +69,7 @@ def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> lis
             words = (row["judge"], row["judge_model"], row["rationale"], row["evidence"])
             key = (*words, row["is_effective"], row["decided_by"], tuple(sorted(row["versions"])))
             groups.setdefault(key, []).append(row)
-    found = [
+    all_opinions = [
         Opinion(
             values=tuple(value_of(row) for row in group),
             rows=tuple(group),
@@ -78,7 +78,7 @@ def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> lis
         )
         for group in groups.values()
     ]
-    return sorted(found, key=lambda opinion: not opinion.row["is_effective"])
+    return sorted(all_opinions, key=lambda opinion: not opinion.row["is_effective"])
 
 
 def gaps(rows: Iterable[Row]) -> list[Gap]:

@@ -48,21 +48,21 @@ def side_by_side_page(
             r["agent_id"],
         )
     )  # agents that are compared with each other come first
-    shown = rows[:MOST]
-    names = [(r["name"] or r["agent_id"], paths.agent(r["agent_id"], version)) for r in shown]
+    first_agents = rows[:MOST]
+    names = [(r["name"] or r["agent_id"], paths.agent(r["agent_id"], version)) for r in first_agents]
     of_agents = by_key(summary.filter(methodology_version=version), "agent_id")
-    quality = [{q["quantity"]: q for q in of_agents.get((r["agent_id"],), ())} for r in shown]
+    quality = [{q["quantity"]: q for q in of_agents.get((r["agent_id"],), ())} for r in first_agents]
     return {
         "version": version,
         "methodology": methodology,
         "agents": names,
-        "n_left_out": len(rows) - len(shown),
+        "n_left_out": len(rows) - len(first_agents),
         "sections": [
             (title, [figure for figure in figures if any(figure.values)])
             for title, figures in (
-                ("Board", _of_board(shown)),
-                ("Universal dimensions, 1 to 5", [_plain(f"{d.id} {d.name}", shown, d.id.lower(), 2) for d in methodology.dimensions]),
-                ("Scenarios, 0 to 100", [_plain(s, shown, s.lower(), 1) for s in SCENARIOS]),
+                ("Board", _of_board(first_agents)),
+                ("Universal dimensions, 1 to 5", [_plain(f"{d.id} {d.name}", first_agents, d.id.lower(), 2) for d in methodology.dimensions]),
+                ("Scenarios, 0 to 100", [_plain(s, first_agents, s.lower(), 1) for s in SCENARIOS]),
                 ("Conversations", _of_conversations(quality)),
             )
         ],
@@ -96,8 +96,8 @@ def _note(row: Row) -> str:
 
 
 def _of_conversations(quality: Sequence[Mapping[str, Row]]) -> Iterator[Figure]:
-    known = {name: row for of in quality for name, row in of.items()}
-    for name, row in sorted(known.items(), key=lambda item: reading_order(item[1])):
+    row_of_quantity = {name: row for of in quality for name, row in of.items()}
+    for name, row in sorted(row_of_quantity.items(), key=lambda item: reading_order(item[1])):
         values = []
         for of in quality:
             own = of.get(name)

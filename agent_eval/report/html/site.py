@@ -165,8 +165,8 @@ def page_at(site: Site, path: str) -> bytes | None:
         return Renderer.asset(path.removeprefix("assets/"))
     boards = _boards(site)
     renderer = Renderer(Path(), _shared(site, paths, boards))
-    found = (page for page in _pages_below(site, paths, boards, path) if page[0] == path)
-    return next((renderer.render(*page) for page in found), None)
+    matching_pages = (page for page in _pages_below(site, paths, boards, path) if page[0] == path)
+    return next((renderer.render(*page) for page in matching_pages), None)
 
 
 def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], path: str) -> Iterator[Page]:
@@ -186,36 +186,36 @@ def _pages_below(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], p
         case ["methodology", _]:
             yield from _methodology_pages(site, paths, boards)
         case ["agents", version, file] if version in site.methodologies:
-            named = _named(agents, file, "agent_id")
+            agent_rows = _named(agents, file, "agent_id")
             only_version = replace(site, methodologies={version: site.methodologies[version]})
-            if named.height:
-                rows = _rows_of(site, named.select("agent_id"))
-                yield from _agent_pages(only_version, paths, boards, named, rows, rows["conversations"])
+            if agent_rows.height:
+                rows = _rows_of(site, agent_rows.select("agent_id"))
+                yield from _agent_pages(only_version, paths, boards, agent_rows, rows, rows["conversations"])
         case ["conversations.html"]:
             yield _search_page(site, paths, agents, *_listed(site))
         case ["conversations", folder, file]:
-            named = _named(agents, folder, "agent_id")
-            listed = site.read("conversations", named.select("agent_id"), columns=agent.LISTED)
+            agent_rows = _named(agents, folder, "agent_id")
+            listed = site.read("conversations", agent_rows.select("agent_id"), columns=agent.LISTED)
             keys = _named(listed, file, *_CONVERSATION)
             if keys.height:
                 transcripts = site.read("transcripts", keys.select(_CONVERSATION))
                 of_agent = {"conversations": keys, "transcripts": transcripts}
-                yield from _conversation_pages(site, paths, named, of_agent, neighbours(listed))
+                yield from _conversation_pages(site, paths, agent_rows, of_agent, neighbours(listed))
         case ["sources", folder, file] if site.served:
-            named = _named(agents, folder, "agent_id")
-            listed = site.read("conversations", named.select("agent_id"), columns=_CONVERSATION)
+            agent_rows = _named(agents, folder, "agent_id")
+            listed = site.read("conversations", agent_rows.select("agent_id"), columns=_CONVERSATION)
             keys = _named(listed, file, *_CONVERSATION)
             for row in site.read("conversations", keys).to_dicts() if keys.height else ():
                 yield _source_page(paths, row, site.served)
         case ["tables", name, file] if site.served:
             if page := site.served.asset_page(name, file.removesuffix(".html")):
-                drawn = {
+                content = {
                     "table": name,
                     "partition": page[0],
                     "nodes": own_tree(page[1]),
                     "policy": DRAWN,
                 }
-                yield path, "table.html", drawn
+                yield path, "table.html", content
         case ["about.html"]:
             yield _about_page(site, paths, agents)
         case _:
@@ -236,9 +236,9 @@ def _boards(site: Site) -> dict[str, pl.DataFrame]:
 
 def _agents(site: Site, leaderboard: pl.DataFrame) -> pl.DataFrame:
     """Return every agent that a page can link to: stored agents, and agents that are only on an older board."""
-    known = site.read("agents")
+    stored = site.read("agents")
     gone = leaderboard.select("agent_id", "name").unique("agent_id", keep="first", maintain_order=True)
-    return pl.concat([known, gone.join(known, on="agent_id", how="anti")], how="diagonal").sort("agent_id")
+    return pl.concat([stored, gone.join(stored, on="agent_id", how="anti")], how="diagonal").sort("agent_id")
 
 
 def _shared(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> dict[str, object]:
@@ -268,8 +268,8 @@ def _board_pages(
         # the board of the shown version has two addresses: index.html and its permanent address
         templates = dict.fromkeys((paths.board(version), paths.permanent_board(version)), "board.html")
         templates |= {} if boards["log_leaderboard"].is_empty() else {paths.logs(version): "logs.html"}
-        wanted = [path for path in templates if only in (None, path)]
-        if not wanted:
+        paths_to_render = [path for path in templates if only in (None, path)]
+        if not paths_to_render:
             continue
         content = board.board_page(
             version,
@@ -283,7 +283,7 @@ def _board_pages(
             gates=site.gates,
             worst=_worst(site, version),
         )
-        for path in wanted:
+        for path in paths_to_render:
             yield path, templates[path], content
 
 
@@ -345,14 +345,14 @@ def _downloads(
     site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]
 ) -> Iterator[Page]:
     """Yield the tables of the given versions as CSV and JSON files."""
-    held = {**boards, "gate_results": site.gates}
+    frame_of_table = {**boards, "gate_results": site.gates}
     for version in versions:
         of_version = pl.DataFrame({"methodology_version": [version]})
         for name in DOWNLOADS:
             rows = (
                 site.read(name, of_version)
-                if name not in held
-                else held[name].filter(methodology_version=version)
+                if name not in frame_of_table
+                else frame_of_table[name].filter(methodology_version=version)
             )
             for kind, text_of in (("csv", csv_text), ("json", json_text)):
                 yield paths.download(version, name, kind), FILE, {"text": text_of(rows)}
@@ -459,10 +459,10 @@ def _source_page(paths: Paths, row: Row, served: Served) -> Page:
 
 def _about_page(site: Site, paths: Paths, agents: pl.DataFrame) -> Page:
     of = agents.select("agent_id")
-    judged = (site.count(name, of, columns=about.JUDGED_BY, extent="judged_at") for name in _JUDGMENTS)
+    judge_counts = (site.count(name, of, columns=about.JUDGED_BY, extent="judged_at") for name in _JUDGMENTS)
     content = about.about_page(
         written=site.written,
-        judged=pl.concat(judged),
+        judge_counts=pl.concat(judge_counts),
         sessions=site.read("sessions"),
         import_errors=site.read("import_errors"),
         agents=agents,

@@ -94,16 +94,16 @@ def _tone(text: str) -> str:
 
 
 def _read(row: Mapping[str, Any]) -> SummaryRow:
-    drawn = None
+    mean_span = None
     if row["mean"] is not None and row["scale_high"] is not None:
         bottom, top = row["scale_low"], row["scale_high"]
         mean, low, high = (None if row[end] is None else row[end] - bottom for end in ("mean", "low", "high"))
-        drawn = span(mean, low, high, scale=top - bottom)
+        mean_span = span(mean, low, high, scale=top - bottom)
     is_counted = "n_scored" in row and "n_conversations" in row
     return SummaryRow(
         name=name_of(row),
         mean=value_of(row),
-        span=drawn,
+        span=mean_span,
         interval=interval_of(row),
         answers=answers_of(row) if is_counted else "",
         row=dict(row),

@@ -61,11 +61,11 @@ def shown(
         is_markdown: Whether to render Markdown, unless a quote is marked in the text.
     """
     cleaned = clean(text)
-    kept = cleaned[:LONGEST]
-    found = sorted(span for number, quote in quotes for span in _places(kept, number, quote))
-    is_long = len(kept) > FOLDED or kept.count("\n") > folded_lines
-    nodes = rendered(kept) if is_markdown and not found else ()
-    return ShownText(tuple(_pieces(kept, found)), len(cleaned) - len(kept), is_long and not found, nodes)
+    body = cleaned[:LONGEST]
+    marks = sorted(span for number, quote in quotes for span in _places(body, number, quote))
+    is_long = len(body) > FOLDED or body.count("\n") > folded_lines
+    nodes = rendered(body) if is_markdown and not marks else ()
+    return ShownText(tuple(_pieces(body, marks)), len(cleaned) - len(body), is_long and not marks, nodes)
 
 
 def indented(text: str) -> str:

@@ -147,8 +147,8 @@ def _beside(item: SheetItem, metric: SheetMetric, conversation: Mapping[str, Any
 def _last_turn(items: Iterable[SheetItem], place: tuple[str, str]) -> int | None:
     """Return the last turn that an item of the conversation shows; None if an item shows the whole conversation."""
     turns = [item.turn for item in items if (item.agent, item.conversation) == place]
-    known = [turn for turn in turns if turn is not None]
-    return None if len(known) < len(turns) else max(known)
+    turn_indices = [turn for turn in turns if turn is not None]
+    return None if len(turn_indices) < len(turns) else max(turn_indices)
 
 
 def _shown(conversation: Mapping[str, Any], last: int | None) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _shown(conversation: Mapping[str, Any], last: int | None) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    kept = clean(text)[:LONGEST]
-    return kept if len(kept) == len(text) else f"{kept}\n… {len(text) - len(kept):,} more characters"
+    start = clean(text)[:LONGEST]
+    return start if len(start) == len(text) else f"{start}\n… {len(text) - len(start):,} more characters"
 
 
 def _own(name: str) -> str:
@@ -181,8 +181,8 @@ def _own(name: str) -> str:
 
 def _hash(content: str) -> str:
     """Return the CSP hash expression of an inline script or style sheet."""
-    found = hashlib.sha256(content.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"
+    hash_bytes = hashlib.sha256(content.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(hash_bytes).decode()}'"
 
 
 def _inert(data: object) -> str:

@@ -29,13 +29,13 @@ def board_facts(
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
-    judged: pl.DataFrame | None = None,
+    judgments: pl.DataFrame | None = None,
     answered: pl.DataFrame | None = None,
 ) -> dict[AgentVersion, Facts]:
     """Return the BOARD_FACTS columns for every pair in `transcripts`.
 
     Dates and evaluators are taken from the sessions that count. A dimension or scenario is null if it has no
-    rating. `judged` holds the number (`n`) of effective judgments and ratings per combination of PAIR,
+    rating. `judgments` holds the number (`n`) of effective judgments and ratings per combination of PAIR,
     conversation_id, judge, status, reason, seen_share and earlier_profile. `answered` holds PAIR, judge and response_model of all answers.
 
     Raises:
@@ -48,10 +48,10 @@ def board_facts(
     rows = _per_pair(transcripts, sessions, conversations)
     for scores in rated:
         rows = rows.join(scores, on=PAIR, how="left")
-    rows = rows.join(_seen(judged), on=PAIR, how="left").join(_sampled(judged), on=PAIR, how="left")
-    rows = rows.join(_earlier(judged), on=PAIR, how="left")
+    rows = rows.join(_seen(judgments), on=PAIR, how="left").join(_sampled(judgments), on=PAIR, how="left")
+    rows = rows.join(_earlier(judgments), on=PAIR, how="left")
     of_models = {} if answered is None else _several_models(answered)
-    shown = (
+    fact_columns = (
         *_RATED,
         *_SEEN,
         *_EARLIER,
@@ -63,7 +63,7 @@ def board_facts(
         "has_entered",
     )
     return {
-        AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in shown}
+        AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in fact_columns}
         | {"several_models": of_models.get((row["methodology_version"], row["agent_id"]), [])}
         | {"methodology_content_hash": methodology_of(row["methodology_version"], methodologies).content_hash}
         for row in rows.iter_rows(named=True)
@@ -96,14 +96,14 @@ def _several_models(answered: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
     }
 
 
-def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
+def _seen(judgments: pl.DataFrame | None) -> pl.DataFrame:
     """Count the scored judgments by models and those based on part of the evidence, with the smallest share seen."""
-    if judged is None:
+    if judgments is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SEEN})
     is_model = ~pl.col("judge").is_in(["human", "rule", "recorded", "none"])
     share = pl.col("seen_share")
     return (
-        judged.filter(is_model, pl.col("status") == "scored")
+        judgments.filter(is_model, pl.col("status") == "scored")
         .group_by(PAIR)
         .agg(
             n_judged=pl.col("n").sum(),
@@ -113,21 +113,21 @@ def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
     )
 
 
-def _earlier(judged: pl.DataFrame | None) -> pl.DataFrame:
+def _earlier(judgments: pl.DataFrame | None) -> pl.DataFrame:
     """Count the answers to earlier wordings of their questions; pairs without any are omitted."""
-    if judged is None or "earlier_profile" not in judged.columns:
+    if judgments is None or "earlier_profile" not in judgments.columns:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_EARLIER})
-    kept = judged.filter(pl.col("earlier_profile").is_not_null())
-    return kept.group_by(PAIR).agg(n_earlier_wording=pl.col("n").sum().cast(pl.Int64))
+    earlier_wording = judgments.filter(pl.col("earlier_profile").is_not_null())
+    return earlier_wording.group_by(PAIR).agg(n_earlier_wording=pl.col("n").sum().cast(pl.Int64))
 
 
-def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
+def _sampled(judgments: pl.DataFrame | None) -> pl.DataFrame:
     """Count the sampled conversations and all conversations of each pair that was judged on a sample."""
-    if judged is None:
+    if judgments is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SAMPLED})
     is_left_out = (pl.col("reason") == NOT_SAMPLED).fill_null(False)
     return (
-        judged.drop_nulls("conversation_id")
+        judgments.drop_nulls("conversation_id")
         .group_by(*PAIR, "conversation_id")
         .agg(is_left_out=is_left_out.any())
         .group_by(PAIR)
@@ -174,7 +174,7 @@ def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: 
         *_SESSION, "session_date", "evaluator", versions, is_invalid=pl.col("invalid_reason").is_not_null()
     )
     is_for_it = versions.list.contains(pl.col("methodology_version")) | versions.list.contains("any")
-    held = (
+    session_rows = (
         transcripts.join(of_session, on=_SESSION, how="left")
         .join(broken, on=["agent_id", "conversation_id"], how="left")
         .with_columns(
@@ -194,7 +194,7 @@ def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: 
         )
     )
     return (
-        held.group_by(PAIR)
+        session_rows.group_by(PAIR)
         .agg(
             has_entered=pl.col("is_for_it").any(),
             n_harness_failures_dropped=(pl.col("is_for_it") & pl.col("is_lost")).sum().cast(pl.Int64),

@@ -65,10 +65,10 @@ class Match(NamedTuple):
     share: float  # of the shorter text's shingles
 
 
-def units_of(said: Sequence[SlotText]) -> list[Unit]:
-    """Return the units of sessions, whose conversations are consecutive in `said`."""
+def units_of(texts: Sequence[SlotText]) -> list[Unit]:
+    """Return the units of sessions, whose conversations are consecutive in `texts`."""
     units: list[Unit] = []
-    for session_id, group in groupby(enumerate(said), key=lambda item: item[1].session_id):
+    for session_id, group in groupby(enumerate(texts), key=lambda item: item[1].session_id):
         short: list[tuple[int, TextSketch]] = []
         for number, one in group:
             if one.sketch is None:
@@ -96,7 +96,7 @@ def near_duplicates(
     The time is linear in the number of texts: candidates are the first texts with the same smallest hashes.
     """
     first: dict[int, int] = {}
-    found: list[Match] = []
+    matches: list[Match] = []
     for number, sketch in enumerate(sketches):
         lowest = (
             *sketch.hashes[:_INDEXED],
@@ -117,10 +117,10 @@ def near_duplicates(
                 best = Match(number, earlier, share)
             if share >= NEAR:
                 break
-        found += [best] if best else []
+        matches += [best] if best else []
         for h in lowest:
             first.setdefault(h, number)
-    return found
+    return matches
 
 
 class TextOrigin(NamedTuple):
@@ -131,27 +131,27 @@ class TextOrigin(NamedTuple):
     is_exact: bool = True
 
 
-def origins(said: Sequence[SlotText]) -> list[TextOrigin]:
+def origins(texts: Sequence[SlotText]) -> list[TextOrigin]:
     """Return the origin of each entry; near-duplicates have the same key, and so have equal messages of the same parts."""
-    found = [TextOrigin((*one.parts, one.exact)) for one in said]
-    units = units_of(said)
+    sources = [TextOrigin((*one.parts, one.exact)) for one in texts]
+    units = units_of(texts)
     for match in near_duplicates([unit.sketch for unit in units]):
         mine, theirs = units[match.number].members, units[match.earlier].members
-        of_parts = {said[j].parts: j for j in theirs}
+        of_parts = {texts[j].parts: j for j in theirs}
         for i in mine:
-            j = theirs[0] if len(mine) == len(theirs) == 1 else of_parts.get(said[i].parts)
-            if j is not None and said[i].exact is not None:
-                is_exact = said[i].exact == said[j].exact and said[i].parts == said[j].parts
-                found[i] = TextOrigin(
-                    found[j].key, min(match.share, found[j].share), is_exact and found[j].is_exact
+            j = theirs[0] if len(mine) == len(theirs) == 1 else of_parts.get(texts[i].parts)
+            if j is not None and texts[i].exact is not None:
+                is_exact = texts[i].exact == texts[j].exact and texts[i].parts == texts[j].parts
+                sources[i] = TextOrigin(
+                    sources[j].key, min(match.share, sources[j].share), is_exact and sources[j].is_exact
                 )
-    return found
+    return sources
 
 
 REPEATED = "repeated reply: "
 
 
-def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> Iterator[tuple[str, str]]:
+def repeated_within(texts: Sequence[SlotText], sources: Sequence[TextOrigin]) -> Iterator[tuple[str, str]]:
     """Yield a session and a text for each conversation that is in a session more than once, in one slot or several.
 
     The agent's text and the question are the same in two conversations, or its text is in at least half of the session's.
@@ -159,7 +159,7 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
     If that text is too short to be compared as a copy, the entry begins with `REPEATED`; the user's messages
     do not count in it.
     """
-    for session_id, group in groupby(zip(said, found, strict=True), key=lambda item: item[0].session_id):
+    for session_id, group in groupby(zip(texts, sources, strict=True), key=lambda item: item[0].session_id):
         of_session = [item for item in group if item[0].exact is not None]
         half = max(len(of_session), 3) / 2
         n_own = Counter(one.own_words or one.exact for one, _ in of_session)
@@ -213,7 +213,7 @@ def repeated_within(said: Sequence[SlotText], found: Sequence[TextOrigin]) -> It
 
 def stored_texts(
     agent_id: str,
-    said: Sequence[SlotText],
+    texts: Sequence[SlotText],
     days: Mapping[tuple[str, str], date | None],
     counting: Collection[str],
 ) -> list[str]:
@@ -221,13 +221,13 @@ def stored_texts(
 
     The number of conversations is negative for sessions that are not in `counting`.
     """
-    n_in = Counter(one.session_id for one in said)
-    found: list[str] = []
-    for unit in units_of(said):
+    n_in = Counter(one.session_id for one in texts)
+    unit_texts: list[str] = []
+    for unit in units_of(texts):
         name = unit.session_id
         n = len(unit.members) if name in counting else -len(unit.members)
-        found.append(f"{days.get((agent_id, name)) or '-'} {name} {n}/{n_in[name]} {unit.sketch.text()}")
-    return found
+        unit_texts.append(f"{days.get((agent_id, name)) or '-'} {name} {n}/{n_in[name]} {unit.sketch.text()}")
+    return unit_texts
 
 
 class _Spoken(NamedTuple):
@@ -262,15 +262,15 @@ def with_copies_between_agents(composite_scores: pl.DataFrame) -> pl.DataFrame:
             copied.setdefault((str(version), agent), []).append(text)
     if not copied:
         return composite_scores
-    found: list[dict[str, Any]] = []
+    board_rows: list[dict[str, Any]] = []
     for row in composite_scores.iter_rows(named=True):
         texts = copied.get((row["methodology_version"], row["agent_id"]), [])
         is_ranked = row["status"] == "published" and texts
-        found.append(
+        board_rows.append(
             row
             | {"status": "provisional" if is_ranked else row["status"], "missing": [*row["missing"], *texts]}
         )
-    return pl.DataFrame(found, schema=composite_scores.schema)
+    return pl.DataFrame(board_rows, schema=composite_scores.schema)
 
 
 def _spoken(agent_id: str, text: str) -> _Spoken:
@@ -311,16 +311,16 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
     }
     for session, partners in sorted(shared.items()):
         whole = {p for p in partners if not is_whole.isdisjoint({(session, p), (p, session)})}
-        named = sorted(
+        neighbours = sorted(
             p
             for p, units in partners.items()
             if p in whole or (units and not is_half.isdisjoint({session, p}))
         )
-        if named:
+        if neighbours:
             with_named = {
-                k: v for p in named for k, v in (alike[session] if p in whole else partners)[p].items()
+                k: v for p in neighbours for k, v in (alike[session] if p in whole else partners)[p].items()
             }
-            names = ", ".join(f"{agent}'s session {name}" for agent, name in named)
+            names = ", ".join(f"{agent}'s session {name}" for agent, name in neighbours)
             yield (
                 session[0],
                 f"copied session: {session[1]} and {names} have the same text: {size(with_named)} of {sizes[session]} "

@@ -192,13 +192,13 @@ def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) ->
 
 def _why_absent(test: str, session: SessionFacts) -> str:
     """Return why a session lacks a required test: no conversation is declared for it, or those that are do not show it."""
-    named = sorted(name for slug, name in session.empty if slug == test)
-    if not named:
+    empty_conversations = sorted(name for slug, name in session.empty if slug == test)
+    if not empty_conversations:
         return "no conversation of the session holds this test"
     lacks = "no message and no crash of the agent"
     if test == INJECTION:
         lacks += ", or no injected_error that describes the error"
-    return f"conversation {', '.join(named)} is declared for it, but has {lacks}"
+    return f"conversation {', '.join(empty_conversations)} is declared for it, but has {lacks}"
 
 
 def _disagreement(claims: Mapping[str, object]) -> str | None:
@@ -209,8 +209,8 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
     if silent:
         return f"not disclosed in session {', '.join(silent)}"
     if len(set(claims.values())) > 1:
-        said = ", ".join(f"{session}: {str(claim).lower()}" for session, claim in claims.items())
-        return f"the sessions disagree ({said})"
+        claims_text = ", ".join(f"{session}: {str(claim).lower()}" for session, claim in claims.items())
+        return f"the sessions disagree ({claims_text})"
     return None
 
 
@@ -228,7 +228,7 @@ def _session_facts(
     for version, methodology in methodologies.items():
         of_version = pl.col("methodology_version") == version
         needed = _needed(methodology)
-        held = (
+        session_coverage = (
             counting.filter(of_version)
             .group_by("agent_id", "session_id")
             .agg(
@@ -242,14 +242,14 @@ def _session_facts(
         ).list.drop_nulls()
         declared_here = (
             claims.filter(of_version)
-            .join(held, on=["agent_id", "session_id"])
+            .join(session_coverage, on=["agent_id", "session_id"])
             .sort("agent_id", "session_id")
             .select("agent_id", *SessionFacts._fields[:-2], lacked.alias("gaps"), "empty")
         )
         for agent, session, scope, tested, longest, gaps, empty in declared_here.iter_rows():
-            named = tuple((of_slot["named"], of_slot["conversation_id"]) for of_slot in empty)
+            empty_tests = tuple((of_slot["named"], of_slot["conversation_id"]) for of_slot in empty)
             facts[AgentVersion.of(agent_id=agent, methodology_version=version)].append(
-                SessionFacts(session, scope, tested, longest, tuple(gaps), named)
+                SessionFacts(session, scope, tested, longest, tuple(gaps), empty_tests)
             )
     return facts
 
@@ -281,7 +281,7 @@ def _spoken(
     superseded, or run for other versions or for any. Then they are in the order of sessions.
     """
     is_silent = pl.col("n_agent_messages") == 0
-    said = (
+    words_hash = (
         pl.when(~is_silent.fill_null(False)).then(pl.coalesce("messages_hash", "content_hash")).alias("said")
     )
     key = [*PAIR, "conversation_id"]
@@ -295,7 +295,7 @@ def _spoken(
                 "opening_hash",
                 "own_words_hash",
                 "text_sketch",
-                said,
+                words_hash,
             ),
             on=["agent_id", "conversation_id"],
             how="left",
@@ -318,14 +318,14 @@ def _spoken(
         )
     )
     whens = _whens(sessions)
-    found: dict[AgentVersion, tuple[list[SlotText], Asked]] = {}
+    texts_of_pair: dict[AgentVersion, tuple[list[SlotText], Asked]] = {}
     for (
         version,
         agent,
         session,
         counts,
         slot,
-        *named,
+        *scenario_and_link,
         tests,
         task,
         opening,
@@ -333,19 +333,19 @@ def _spoken(
         own_words,
         sketch,
     ) in rows.iter_rows():
-        texts, asked = found.setdefault(
+        texts, questions_of_session = texts_of_pair.setdefault(
             AgentVersion.of(agent_id=agent, methodology_version=version), ([], {})
         )
         needed = _needed(methodologies[version])
-        parts = tuple(part for part in needed if part in (({slot, *tests}) if counts else named))
+        parts = tuple(part for part in needed if part in (({slot, *tests}) if counts else scenario_and_link))
         if counts:
-            of_session = asked.setdefault(session, {part: set() for part in needed})
+            of_session = questions_of_session.setdefault(session, {part: set() for part in needed})
             for part in parts:
                 of_session[part].add((task, opening))
         if parts:
-            known = None if sketch is None or said_hash in (None, NOTHING_OWN) else TextSketch.read(sketch)
-            texts.append(SlotText(session, parts, said_hash, opening, known, bool(counts), own_words))
-    for pair, (texts, _) in found.items():
+            sketched = None if sketch is None or said_hash in (None, NOTHING_OWN) else TextSketch.read(sketch)
+            texts.append(SlotText(session, parts, said_hash, opening, sketched, bool(counts), own_words))
+    for pair, (texts, _) in texts_of_pair.items():
         agent = pair.agent_id
         texts.sort(
             key=lambda one: (
@@ -354,7 +354,7 @@ def _spoken(
                 str(one[:3]),
             )
         )
-    return found
+    return texts_of_pair
 
 
 def _whens(sessions: pl.DataFrame) -> dict[tuple[str, str], tuple[date | None, str | None]]:
@@ -372,31 +372,31 @@ def _session_evidence(
     A pair is left out if none of its sessions claims tested repeatability and nothing was said twice.
     """
     whens = _whens(sessions)
-    found: dict[AgentVersion, list[SessionEvidence]] = {}
+    evidence_of_pair: dict[AgentVersion, list[SessionEvidence]] = {}
     for pair, of_pair in facts.items():
-        said, asked = spoken.get(pair, ((), {}))
-        of_texts = origins(said)
+        slot_texts, questions_asked = spoken.get(pair, ((), {}))
+        of_texts = origins(slot_texts)
         repeated: dict[str, list[str]] = defaultdict(list)
-        for session, text in repeated_within(said, of_texts):
+        for session, text in repeated_within(slot_texts, of_texts):
             repeated[session].append(text)
         content: dict[str, list[TextOrigin]] = defaultdict(list)
         long: dict[str, set[tuple[str | None, ...]]] = defaultdict(set)
-        for one, origin in zip(said, of_texts, strict=True):
+        for one, origin in zip(slot_texts, of_texts, strict=True):
             content[one.session_id].append(origin)
             if one.is_long:
                 long[one.session_id].add(origin.key)
-        held = Counter(o for of in content.values() for o in {o.key for o in of if None not in o.key})
+        counts = Counter(o for of in content.values() for o in {o.key for o in of if None not in o.key})
         if not (
-            any(f.repeatability_tested for f in of_pair) or repeated or max(held.values(), default=0) > 1
+            any(f.repeatability_tested for f in of_pair) or repeated or max(counts.values(), default=0) > 1
         ):
             continue
         gaps = {fact.session_id: fact.gaps for fact in of_pair}
-        found[pair] = [
+        evidence_of_pair[pair] = [
             SessionEvidence(
                 name,
                 *whens.get((pair.agent_id, name), (None, None)),
                 gaps.get(name, ()),
-                {part: frozenset(questions) for part, questions in asked.get(name, {}).items()},
+                {part: frozenset(questions) for part, questions in questions_asked.get(name, {}).items()},
                 tuple(sorted((o.key for o in content[name]), key=str)),
                 {o.key: o.share for o in content[name] if not o.is_exact},
                 tuple(repeated[name]),
@@ -405,7 +405,7 @@ def _session_evidence(
             )
             for name in (*gaps, *sorted({*content} - {*gaps}))
         ]
-    return found
+    return evidence_of_pair
 
 
 def _serves(part: str) -> pl.Expr:

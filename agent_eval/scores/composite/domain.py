@@ -18,9 +18,9 @@ class UnknownTemplateError(NotFoundError):
     """Raised when transcripts name a template that their methodology version does not define."""
 
     def __init__(self, slug: str, methodology: Methodology) -> None:
-        known = ", ".join(t.slug for t in methodology.templates)
+        template_slugs = ", ".join(t.slug for t in methodology.templates)
         super().__init__(
-            f"Methodology {methodology.version} has no template {slug!r}. It has: {known}. "
+            f"Methodology {methodology.version} has no template {slug!r}. It has: {template_slugs}. "
             "Materialise the transcripts again, or add the template to the file of the version."
         )
 
@@ -30,8 +30,8 @@ def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
 
     Source: methodology 1.0.0, Score calculation.
     """
-    known = [value for value in criteria if value is not None]
-    return sum(known, Fraction()) / 15 * 100 if len(known) == 3 else None
+    ratings = [value for value in criteria if value is not None]
+    return sum(ratings, Fraction()) / 15 * 100 if len(ratings) == 3 else None
 
 
 def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
@@ -39,8 +39,8 @@ def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
 
     Source: methodology 1.0.0, Score calculation.
     """
-    known = [score for score in scenarios if score is not None]
-    return mean(known) if len(known) == len(SCENARIOS) else None
+    scores = [score for score in scenarios if score is not None]
+    return mean(scores) if len(scores) == len(SCENARIOS) else None
 
 
 def domain_scores(
@@ -59,8 +59,8 @@ def domain_scores(
     """
     templates = _templates(transcripts, methodologies)
     expected = {pair: _parts(templates.get(pair)) for pair in pairs_of(rubric_ratings)}
-    found = rated(rubric_ratings, expected)
-    return table("domain_scores").frame(_row(pair, templates.get(pair), found[pair]) for pair in expected)
+    ratings = rated(rubric_ratings, expected)
+    return table("domain_scores").frame(_row(pair, templates.get(pair), ratings[pair]) for pair in expected)
 
 
 def template_named(slug: str, methodology: Methodology) -> Template:
@@ -74,10 +74,10 @@ def template_named(slug: str, methodology: Methodology) -> Template:
 def _templates(
     transcripts: pl.DataFrame, methodologies: Mapping[str, Methodology]
 ) -> dict[AgentVersion, Template]:
-    named = transcripts.filter(pl.col("template").is_not_null()).select(*PAIR, "template").unique().sort(PAIR)
+    rows = transcripts.filter(pl.col("template").is_not_null()).select(*PAIR, "template").unique().sort(PAIR)
     return {
         AgentVersion(agent, version): template_named(slug, methodology_of(version, methodologies))
-        for version, agent, slug in named.iter_rows()
+        for version, agent, slug in rows.iter_rows()
     }
 
 
@@ -87,9 +87,9 @@ def _parts(template: Template | None) -> list[RatedTarget]:
     return [RatedTarget(s.id, c.id) for s in template.scenarios for c in template.criteria]
 
 
-def _row(pair: AgentVersion, template: Template | None, found: Rated) -> dict[str, object]:
+def _row(pair: AgentVersion, template: Template | None, ratings: Rated) -> dict[str, object]:
     criteria = [c.id for c in template.criteria] if template else []
-    of_scenario = {s: [found.means[RatedTarget(s, c)] for c in criteria] for s in SCENARIOS}
+    of_scenario = {s: [ratings.means[RatedTarget(s, c)] for c in criteria] for s in SCENARIOS}
     scores = {s: scenario_0to100(values) for s, values in of_scenario.items()}
     score = domain_0to100(list(scores.values()))
     return {
@@ -102,13 +102,13 @@ def _row(pair: AgentVersion, template: Template | None, found: Rated) -> dict[st
             for s, values in of_scenario.items()
             for j, value in enumerate(values, start=1)
         },
-        "session_ids": found.session_ids,
-        "session_domain": [None if total is None else total / 75 * 100 for total in found.session_sums],
+        "session_ids": ratings.session_ids,
+        "session_domain": [None if total is None else total / 75 * 100 for total in ratings.session_sums],
         "domain_0to100": as_float(score),
         "domain_exact": as_text(score),
-        "judges": found.judges,
-        "judge_models": found.judge_models,
-        "n_unscored": found.n_unscored,
-        "missing": found.missing,
-        "is_disputed": found.is_disputed,
+        "judges": ratings.judges,
+        "judge_models": ratings.judge_models,
+        "n_unscored": ratings.n_unscored,
+        "missing": ratings.missing,
+        "is_disputed": ratings.is_disputed,
     }

@@ -70,16 +70,16 @@ def new_history(
         versions: The versions of the new boards, in column methodology_version.
         at: Time of the change, ISO 8601.
     """
-    known = _states(history.join(versions, on="methodology_version", how="semi"))
+    latest_states = _states(history.join(versions, on="methodology_version", how="semi"))
     now = _by_key(board)
     rows: list[dict[str, Any]] = []
     for key, row in now.items():
-        before = known.get(key)
+        before = latest_states.get(key)
         if before is None or not before["is_on_board"] or any(row[name] != before[name] for name in _BOARD):
             rows.append({**row, "recorded_at": at, "is_on_board": True})
     rows += [
         {**row, "recorded_at": at, "is_on_board": False}
-        for key, row in known.items()
+        for key, row in latest_states.items()
         if key not in now and row["is_on_board"]
     ]
     return table("board_history").frame(rows)
@@ -113,19 +113,19 @@ def board_changes(
         old, new = states.get(key), now.get(key)
         if key not in moved and _values(old, ("rank",)) == _values(new, ("rank",)):
             continue
-        shown = new or old or {}
+        board_row = new or old or {}
         movers = (
             [key]
             if key in moved
-            else _of_template(shown["template"], key.methodology_version, moved, states, now)
+            else _of_template(board_row["template"], key.methodology_version, moved, states, now)
         )
         causes = why.of(movers or [key])
         rows.append(
             {
                 **key._asdict(),
                 "changed_at": at,
-                "name": shown["name"],
-                "template": shown["template"],
+                "name": board_row["name"],
+                "template": board_row["template"],
                 **_both(old, new),
                 "cause": " + ".join(causes),
                 "cause_agents": sorted(mover.agent_id for mover in movers or [key]),
@@ -142,8 +142,8 @@ class _Causes:
 
     def of(self, keys: Sequence[AgentVersion]) -> list[str]:
         """Return the distinct causes for these agents, in the order of `CAUSES`."""
-        found = {cause for key in keys for cause in self._of_one(key)}
-        return [cause for cause in CAUSES.values() if cause in found]
+        distinct_causes = {cause for key in keys for cause in self._of_one(key)}
+        return [cause for cause in CAUSES.values() if cause in distinct_causes]
 
     def _of_one(self, key: AgentVersion) -> Collection[str]:
         now, before = self._now.get(key), self._before.get(key)
@@ -151,11 +151,11 @@ class _Causes:
             return {"session"}  # its sessions were removed
         if before is None:
             return {CODE} if self._is_kept_nowhere(key.methodology_version) else {"session"}
-        known = [n for n in CAUSES if now[n] is not None and before[n] is not None]
-        return {CAUSES[n] for n in known if now[n] != before[n]} or {JUDGE}
+        comparable_inputs = [n for n in CAUSES if now[n] is not None and before[n] is not None]
+        return {CAUSES[n] for n in comparable_inputs if now[n] != before[n]} or {JUDGE}
 
     def _is_kept_nowhere(self, version: str) -> bool:
-        return all(kept.methodology_version != version for kept in self._before)
+        return all(earlier_key.methodology_version != version for earlier_key in self._before)
 
 
 def _of_template(

@@ -39,46 +39,46 @@ def with_judge_error(
     rows = []
     for (version, agent), of_pair in ratings.group_by(PAIR):
         n, by_people = _n(of_pair), _n(of_pair.filter(judge=HUMAN))
-        judged = of_pair.filter(~pl.col("judge").is_in([HUMAN, _RULED]))
+        judge_ratings = of_pair.filter(~pl.col("judge").is_in([HUMAN, _RULED]))
         error = None
-        if by_people and judged.height:
+        if by_people and judge_ratings.height:
             weights = methodologies[str(version)].weights
             is_universal = pl.col("target").str.contains(_UNIVERSAL)
-            share = float(weights.universal) * _share(judged, of_pair, is_universal)
-            share += float(weights.domain) * _share(judged, of_pair, ~is_universal)
-            bias = _largest_bias(calibration.filter(methodology_version=version), judged)
+            share = float(weights.universal) * _share(judge_ratings, of_pair, is_universal)
+            share += float(weights.domain) * _share(judge_ratings, of_pair, ~is_universal)
+            bias = _largest_bias(calibration.filter(methodology_version=version), judge_ratings)
             error = None if bias is None else POINTS_PER_RATING * share * bias
         rows.append((version, agent, n, by_people, error))
     schema = {**dict.fromkeys(PAIR, pl.String), "n_ratings": pl.Int64, "n_ratings_by_people": pl.Int64, "judge_error_0to100": pl.Float64}  # fmt: skip
-    found = pl.DataFrame(rows, schema=schema, orient="row")
-    return composite_scores.join(found, on=list(PAIR), how="left", maintain_order="left")
+    error_columns = pl.DataFrame(rows, schema=schema, orient="row")
+    return composite_scores.join(error_columns, on=list(PAIR), how="left", maintain_order="left")
 
 
-def _largest_bias(calibration: pl.DataFrame, judged: pl.DataFrame) -> float | None:
+def _largest_bias(calibration: pl.DataFrame, judge_ratings: pl.DataFrame) -> float | None:
     """Return the standard error, in rating points, of a judge whose mean bias is as large as its interval allows.
 
     The targets are pooled by their numbers of labels, as if their errors were completely correlated.
     """
     from scipy.special import ndtri
 
-    targets: Collection[str] = judged["target"].unique().to_list()
-    known = calibration.filter(
+    targets: Collection[str] = judge_ratings["target"].unique().to_list()
+    bias_rows = calibration.filter(
         compared_with_people(),
-        pl.col("judge").is_in(judged["judge"].unique().implode()),
+        pl.col("judge").is_in(judge_ratings["judge"].unique().implode()),
         pl.col("metric").is_in(list(targets)),
         ~pl.col("is_stale").fill_null(value=False),
         pl.col("mean_bias_low").is_not_null(),
     )
-    if known.is_empty():
+    if bias_rows.is_empty():
         return None
     weighted = pl.col("mean_bias_low", "mean_bias_high") * pl.col("n")
-    ends = known.select(weighted.sum() / pl.col("n").sum()).row(0)
+    ends = bias_rows.select(weighted.sum() / pl.col("n").sum()).row(0)
     return float(max(map(abs, ends))) / float(ndtri(0.5 + LEVEL / 2))
 
 
-def _share(judged: pl.DataFrame, of_pair: pl.DataFrame, is_part: pl.Expr) -> float:
+def _share(judge_ratings: pl.DataFrame, of_pair: pl.DataFrame, is_part: pl.Expr) -> float:
     """Return the share of the ratings of a part of the composite that are the judge's."""
-    return _n(judged.filter(is_part)) / max(_n(of_pair.filter(is_part)), 1)
+    return _n(judge_ratings.filter(is_part)) / max(_n(of_pair.filter(is_part)), 1)
 
 
 def _n(ratings: pl.DataFrame) -> int:

@@ -108,19 +108,19 @@ def pairwise_comparisons(
     for (version, template), entries in _fields(with_copies_between_agents(composite_scores)).items():
         field = sorted(entries, key=lambda entry: entry.agent_id)
         compared = [(a, b, difference_of(a, b)) for a, b in itertools.combinations(field, 2)]
-        corrected = holm([found.p_value for _, _, found in compared])
-        for (a, b, found), p_holm in zip(compared, corrected, strict=True):
+        corrected = holm([gap.p_value for _, _, gap in compared])
+        for (a, b, gap), p_holm in zip(compared, corrected, strict=True):
             rows.append(
                 {
                     "methodology_version": version,
                     "agent_id": a.agent_id,
                     "other_agent_id": b.agent_id,
                     "template": template,
-                    **found._asdict(),
+                    **gap._asdict(),
                     "p_holm": p_holm,
                     "n_sessions": a.n_sessions,
                     "other_n_sessions": b.n_sessions,
-                    **_judged(a, b, found, verdict(found, p_holm), interval, len(compared)),
+                    **_judged(a, b, gap, verdict(gap, p_holm), interval, len(compared)),
                 }
             )
     comparisons = table("pairwise_comparisons").frame(rows)
@@ -128,26 +128,26 @@ def pairwise_comparisons(
 
 
 def _judged(
-    a: "BoardEntry", b: "BoardEntry", found: Difference, said: str, interval: IntervalMethod, n_pairs: int
+    a: "BoardEntry", b: "BoardEntry", gap: Difference, raw: str, interval: IntervalMethod, n_pairs: int
 ) -> dict[str, str | None]:
     """Return the verdict, or 'unknown' and the reason if unseen sessions could explain the difference."""
     reason = None
-    if said in ("better", "worse") and interval != "t":
+    if raw in ("better", "worse") and interval != "t":
         ends = SCALE_0TO100[0] - max(a.penalty, b.penalty), SCALE_0TO100[1]
         sides = (a.agent_id, a.penalised), (b.agent_id, b.penalised)
-        reason = unseen_reason(*sides, found, ends, n_tests=n_pairs, step=max(a.step, b.step))
-    return {"verdict": said if reason is None else "unknown", "reason": reason}
+        reason = unseen_reason(*sides, gap, ends, n_tests=n_pairs, step=max(a.step, b.step))
+    return {"verdict": raw if reason is None else "unknown", "reason": reason}
 
 
-def verdict(found: Difference, p_corrected: float | None) -> str:
+def verdict(gap: Difference, p_corrected: float | None) -> str:
     """Return the verdict on the first agent: better, worse, tie, not distinguishable or unknown."""
-    if found.difference == 0:
+    if gap.difference == 0:
         return "tie"
     if p_corrected is None:
         return "unknown"
     if p_corrected >= SIGNIFICANCE:
         return "not distinguishable"
-    return "better" if found.difference > 0 else "worse"
+    return "better" if gap.difference > 0 else "worse"
 
 
 def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
@@ -158,8 +158,8 @@ def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFra
     points = [
         methodology.penalty_points("repeatability_tested", tested) for tested in board["repeatability_tested"]
     ]
-    taken = pl.Series("points", [None if p is None else float(p) for p in points], dtype=pl.Float64)
-    return board.with_columns(what_if_composite=(pl.col("raw_composite_score") - taken).clip(lower_bound=0))
+    penalty = pl.Series("points", [None if p is None else float(p) for p in points], dtype=pl.Float64)
+    return board.with_columns(what_if_composite=(pl.col("raw_composite_score") - penalty).clip(lower_bound=0))
 
 
 def in_reading_order(board: pl.DataFrame) -> pl.DataFrame:
@@ -217,23 +217,23 @@ class BoardEntry:
     def interval(self, method: IntervalMethod = "t") -> Interval | None:
         """Return the 95 % interval of the composite; None with fewer than two sessions."""
         if method == "bounded":
-            found = _widened(any_spread_mean(self.values, SCALE_0TO100), self.sessions.mean, self.judge_error)
+            raw = _widened(any_spread_mean(self.values, SCALE_0TO100), self.sessions.mean, self.judge_error)
         else:
-            found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
-        if found is None:
+            raw = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
+        if raw is None:
             return None
-        return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
+        return Interval(max(0.0, raw.low - self.penalty), max(0.0, raw.high - self.penalty))
 
-    def method(self, asked: IntervalMethod) -> Literal["t", "bounded"]:
+    def method(self, requested_method: IntervalMethod) -> Literal["t", "bounded"]:
         """Return the requested interval method.
 
         For auto, it is bounded if the sessions show a breakdown, or if there are fewer than ten and all are near an end of
         the scale; else t.
         """
-        if asked == "auto":
+        if requested_method == "auto":
             is_unseen = len(self.values) < FEW_NEAR_AN_END and is_near_an_end(self.values, SCALE_0TO100)
             return "bounded" if is_unseen or has_breakdown(self.values) else "t"
-        return asked
+        return requested_method
 
     def said_method(self, method: Literal["t", "bounded"]) -> str:
         """Return the method's name on the board; 't_near_end' if all sessions are near one end of the scale."""
@@ -247,8 +247,8 @@ class BoardEntry:
 
 def difference_of(a: BoardEntry, b: BoardEntry) -> Difference:
     """Compare two agents over sessions after penalties; the difference is between their exact composites."""
-    found = welch(a.penalised, b.penalised, step=max(a.step, b.step))
-    return found._replace(difference=float(a.exact - b.exact))
+    gap = welch(a.penalised, b.penalised, step=max(a.step, b.step))
+    return gap._replace(difference=float(a.exact - b.exact))
 
 
 _Fields = Mapping[tuple[str, str | None], list[BoardEntry]]  # by version and template
@@ -317,7 +317,7 @@ def _cost_each(row: Mapping[str, Any]) -> float | None:
 
 def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, dict[str, object]]:
     """Return the statistics of each published agent within its version and template."""
-    found: dict[AgentVersion, dict[str, object]] = {}
+    statistics_of_entry: dict[AgentVersion, dict[str, object]] = {}
     for (version, _), field in fields.items():
         ranks = competition_ranks([entry.exact for entry in field])
         if_tested = competition_ranks([entry.raw for entry in field])
@@ -326,7 +326,7 @@ def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, 
         ranges = rank_ranges(intervals)
         for i, entry in enumerate(field):
             low, high = intervals[i] or (None, None)
-            found[AgentVersion.of(agent_id=entry.agent_id, methodology_version=version)] = {
+            statistics_of_entry[AgentVersion.of(agent_id=entry.agent_id, methodology_version=version)] = {
                 "rank": ranks[i],
                 "rank_low": ranges[i][0],
                 "rank_high": ranges[i][1],
@@ -339,7 +339,7 @@ def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, 
                 "is_pareto": _is_pareto(entry, field),
                 **_lead(entry, field),
             }
-    return found
+    return statistics_of_entry
 
 
 def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, int | None]]:
@@ -349,8 +349,8 @@ def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, 
     interval is wholly below. An agent without an interval has no range; the ranges of the others assume that it
     may have any rank.
     """
-    known = [interval for interval in intervals if interval is not None]
-    lows, highs = sorted(i.low for i in known), sorted(i.high for i in known)
+    defined_intervals = [interval for interval in intervals if interval is not None]
+    lows, highs = sorted(i.low for i in defined_intervals), sorted(i.high for i in defined_intervals)
     return [
         (None, None)
         if interval is None

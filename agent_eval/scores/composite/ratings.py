@@ -28,9 +28,9 @@ class DuplicateRatingError(InputError):
     """Raised when two effective ratings rate the same part."""
 
     def __init__(self, part: Mapping[str, object]) -> None:
-        named = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
+        part_text = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
         super().__init__(
-            f"Rated twice: {named}. One rating of a part may be effective (human > rule > model or recorded); "
+            f"Rated twice: {part_text}. One rating of a part may be effective (human > rule > model or recorded); "
             "set is_effective to false on the others."
         )
 
@@ -38,9 +38,9 @@ class DuplicateRatingError(InputError):
 class VersionNotGivenError(InputError):
     """Raised when rows name a methodology version that was not passed to the function."""
 
-    def __init__(self, version: str, given: Iterable[str]) -> None:
+    def __init__(self, version: str, passed_versions: Iterable[str]) -> None:
         super().__init__(
-            f"Rows name methodology {version!r}, which was not passed. Passed: {', '.join(sorted(given)) or 'none'}. "
+            f"Rows name methodology {version!r}, which was not passed. Passed: {', '.join(sorted(passed_versions)) or 'none'}. "
             "Pass its methodology as well, or remove its rows."
         )
 
@@ -94,11 +94,11 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
         raise DuplicateRatingError(twice.sort(PART).row(0, named=True))
     on_scale = pl.col("rating_1to5").is_between(1, 5).fill_null(False)
     broken = (pl.col("status") == "scored") & ~on_scale
-    shown = pl.col("rating_1to5").cast(pl.String).fill_null("null")
+    rating_text = pl.col("rating_1to5").cast(pl.String).fill_null("null")
     return rows.with_columns(
         status=pl.when(broken).then(pl.lit("invalid")).otherwise("status"),
         reason=pl.when(broken)
-        .then(pl.format("rating {} is off the scale, allowed are integers 1–5", shown))
+        .then(pl.format("rating {} is off the scale, allowed are integers 1–5", rating_text))
         .otherwise("reason"),
     )
 
@@ -118,11 +118,11 @@ def rated(
     facts = _facts(rows, parts, sessions)
     means, missing = _means(sums, parts), _missing(rows, sums, parts, sessions)
     by_session, disputed = _by_session(sums, sessions), _disputed(rows, parts)
-    found = {}
+    ratings_of_pair = {}
     for pair, of_pair in expected.items():
         n_sessions, judges, n_unscored, models = facts.get(pair, (0, (), 0, ()))
         names, totals = by_session.get(pair, ((), ()))
-        found[pair] = Rated(
+        ratings_of_pair[pair] = Rated(
             n_sessions=n_sessions,
             means={part: means.get((pair, part)) for part in of_pair},
             session_ids=names,
@@ -133,14 +133,14 @@ def rated(
             missing=tuple(missing[pair]),
             is_disputed=pair in disputed,
         )
-    return found
+    return ratings_of_pair
 
 
 def _numbered_parts(expected: Mapping[AgentVersion, Sequence[RatedTarget]]) -> pl.DataFrame:
     """Number the expected parts in order, because grouping a million rows is faster by number than by name."""
-    named = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
+    part_rows = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
     schema = dict.fromkeys((*AgentVersion._fields, *RatedTarget._fields), pl.String)
-    return pl.DataFrame(named, schema=schema, orient="row").with_row_index("part")
+    return pl.DataFrame(part_rows, schema=schema, orient="row").with_row_index("part")
 
 
 def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
@@ -226,11 +226,11 @@ def _means(
     equal = sums.group_by("part", "n").agg(
         pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
     )
-    named = parts.join(equal, on="part").select(
+    mean_rows = parts.join(equal, on="part").select(
         *PAIR, *RatedTarget._fields, "n", "total", "n_sessions", "is_complete"
     )
     collected: dict[tuple[AgentVersion, RatedTarget], list[tuple[Fraction, int, bool]]] = defaultdict(list)
-    for version, agent, target, criterion, n, total, n_sessions, is_complete in named.iter_rows():
+    for version, agent, target, criterion, n, total, n_sessions, is_complete in mean_rows.iter_rows():
         key_of = AgentVersion(agent, version), RatedTarget(target, criterion)
         collected[key_of].append((Fraction(total, n), n_sessions, is_complete))
     return {

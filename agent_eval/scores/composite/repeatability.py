@@ -41,12 +41,12 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
     groups: dict[object, list[SessionEvidence]] = defaultdict(list)
     for session in sorted(complete, key=_order):
         groups[tuple(sorted(session.questions.items()))].append(session)
-    counted = max((_independent(group) for group in groups.values()), key=len, default=[])
-    if len(counted) >= INDEPENDENT_SESSIONS:
+    independent = max((_independent(group) for group in groups.values()), key=len, default=[])
+    if len(independent) >= INDEPENDENT_SESSIONS:
         return None
-    why = "".join(f"; {text}" for text in _reasons(sessions, counted))
+    why = "".join(f"; {text}" for text in _reasons(sessions, independent))
     return (
-        f"true is claimed, but {len(counted)} of {len(sessions)} sessions are independent and cover all required "
+        f"true is claimed, but {len(independent)} of {len(sessions)} sessions are independent and cover all required "
         f"tests and D1–D5 with the same questions, at least {INDEPENDENT_SESSIONS} must{why}"
     )
 
@@ -57,23 +57,23 @@ def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
     The other session is earlier, or does not count. A copy adds no evidence to the mean and the interval. Conversations without a message of the agent do not
     count as copies.
     """
-    found: list[str] = []
+    reasons: list[str] = []
     holding: dict[tuple[str | None, ...], list[int]] = defaultdict(
         list
     )  # earlier sessions by content, as numbers
     ordered = sorted(sessions, key=lambda session: (session.counts, _order(session)))
     for number, session in enumerate(ordered):
-        said = {part for part in session.content if None not in part}
-        alike = sorted({earlier for part in said for earlier in holding[part]})
+        parts_with_text = {part for part in session.content if None not in part}
+        alike = sorted({earlier for part in parts_with_text for earlier in holding[part]})
         copied = next((ordered[i] for i in alike if _is_copy(ordered[i], session, of_silence=False)), None)
         if copied is not None and session.counts:
-            found.append(f"copied session: {session.session_id} {_how_copied(session, copied)}")
+            reasons.append(f"copied session: {session.session_id} {_how_copied(session, copied)}")
         elif session.counts and (mixed := _mixed(session, holding, ordered)):
-            found.append(f"copied session: {session.session_id} {mixed}")
-        found += session.repeated if session.counts else ()
-        for part in said:
+            reasons.append(f"copied session: {session.session_id} {mixed}")
+        reasons += session.repeated if session.counts else ()
+        for part in parts_with_text:
             holding[part].append(number)
-    return found
+    return reasons
 
 
 def _mixed(
@@ -97,22 +97,22 @@ def _mixed(
 def _how_copied(session: SessionEvidence, copied: SessionEvidence) -> str:
     """Return how a session copies another one; for near-duplicates with the share of the text that is the same."""
     shared = list((Counter(copied.content) & Counter(session.content)).elements())
-    known = [origin for origin in shared if None not in origin]
-    shares = [min(session.shares.get(o, 1.0), copied.shares.get(o, 1.0)) for o in known]
-    if not any(o in session.shares or o in copied.shares for o in known):
+    shared_keys = [origin for origin in shared if None not in origin]
+    shares = [min(session.shares.get(o, 1.0), copied.shares.get(o, 1.0)) for o in shared_keys]
+    if not any(o in session.shares or o in copied.shares for o in shared_keys):
         return f"is a copy of {copied.session_id}"
     return (
-        f"is a near copy of {copied.session_id}: {len(known)} of {len(session.content)} conversations share "
+        f"is a near copy of {copied.session_id}: {len(shared_keys)} of {len(session.content)} conversations share "
         f"{sum(shares) / len(shares):.0%} of their text"
     )
 
 
 def _independent(sessions: Sequence[SessionEvidence]) -> list[SessionEvidence]:
-    kept: list[SessionEvidence] = []
+    apart: list[SessionEvidence] = []
     for session in sessions:
-        if (session.session_date or session.session_run) and all(_are_apart(session, k) for k in kept):
-            kept.append(session)
-    return kept
+        if (session.session_date or session.session_run) and all(_are_apart(session, k) for k in apart):
+            apart.append(session)
+    return apart
 
 
 def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
@@ -122,7 +122,7 @@ def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
 def _is_copy(a: SessionEvidence, b: SessionEvidence, *, of_silence: bool = True) -> bool:
     """Return whether the agent's messages are the same in at least half of the conversations."""
     shared = Counter(a.content) & Counter(b.content)
-    n_shared = sum(n for said, n in shared.items() if of_silence or None not in said)
+    n_shared = sum(n for text_key, n in shared.items() if of_silence or None not in text_key)
     return 2 * n_shared >= max(len(a.content), len(b.content), 1)
 
 
@@ -132,16 +132,16 @@ def _at_other_times(a: SessionEvidence, b: SessionEvidence) -> bool:
     return any(one is not None and other is not None and one != other for one, other in pairs)
 
 
-def _reasons(sessions: Sequence[SessionEvidence], counted: Sequence[SessionEvidence]) -> Iterator[str]:
-    names = {session.session_id for session in counted}
-    first = counted[0] if counted else None
+def _reasons(sessions: Sequence[SessionEvidence], independent: Sequence[SessionEvidence]) -> Iterator[str]:
+    names = {session.session_id for session in independent}
+    first = independent[0] if independent else None
     for session in sessions:
         if session.session_id not in names:
-            yield f"session {session.session_id} {_reason(session, first, counted)}"
+            yield f"session {session.session_id} {_reason(session, first, independent)}"
 
 
 def _reason(
-    session: SessionEvidence, first: SessionEvidence | None, counted: Sequence[SessionEvidence]
+    session: SessionEvidence, first: SessionEvidence | None, independent: Sequence[SessionEvidence]
 ) -> str:
     """Return the reason why a session is not counted as independent."""
     if session.gaps:
@@ -150,21 +150,21 @@ def _reason(
         return f"has neither a task_id nor a user message in {', '.join(parts)}"
     if first and (parts := _differing(session, first)):
         return f"asks other questions than session {first.session_id} in {', '.join(parts)}"
-    if copied := next((k for k in counted if _is_copy(k, session)), None):
+    if copied := next((k for k in independent if _is_copy(k, session)), None):
         return _how_copied(session, copied).replace("copy of ", "copy of session ", 1)
     if not (session.session_date or session.session_run):
         return "has neither a date nor a session_run"
-    same = next((k for k in counted if not _at_other_times(session, k)), None)
+    same = next((k for k in independent if not _at_other_times(session, k)), None)
     return f"has neither a date nor a session_run other than session {same.session_id if same else '?'}"
 
 
 def _differing(a: SessionEvidence, b: SessionEvidence) -> list[str]:
-    return [part for part, asked in a.questions.items() if asked != b.questions.get(part)]
+    return [part for part, questions in a.questions.items() if questions != b.questions.get(part)]
 
 
 def _unnamed(session: SessionEvidence) -> list[str]:
     """Return the parts with a conversation that has neither a task id nor a user message."""
-    return [part for part, asked in session.questions.items() if (None, None) in asked]
+    return [part for part, questions in session.questions.items() if (None, None) in questions]
 
 
 def session_order(day: date | None, run: str | None, session_id: str) -> tuple[int, bool, str, str, str]:

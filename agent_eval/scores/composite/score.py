@@ -146,10 +146,10 @@ def composite(
     u, d = universal_0to100(list(ratings.values())), domain_0to100(list(scenarios.values()))
     parts = composite_parts(u, d, methodology, repeatability_tested)
     unrated = [key for key, value in (ratings | scenarios).items() if value is None]
-    asked = "repeatability_tested" in methodology.required_disclosures or (
+    is_required = "repeatability_tested" in methodology.required_disclosures or (
         methodology.penalty_points("repeatability_tested", None) is None
     )
-    undisclosed = ["repeatability_tested"] if asked and repeatability_tested is None else []
+    undisclosed = ["repeatability_tested"] if is_required and repeatability_tested is None else []
     return Composite(
         universal_0to100=as_float(u),
         domain_0to100=as_float(d),
@@ -201,8 +201,8 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     checked = disclosed(transcripts, sessions, conversations, judgments, methodologies)
     errors = table("import_errors").empty() if errors is None else errors
     measured = _measured(transcripts, conversations, judgments, refused_records(errors, transcripts))
-    held = (tables.universal_scores, tables.domain_scores, transcripts, sessions, conversations)
-    facts = board_facts(*held, methodologies, tables.judged, tables.answered)
+    score_tables = (tables.universal_scores, tables.domain_scores, transcripts, sessions, conversations)
+    facts = board_facts(*score_tables, methodologies, tables.judged, tables.answered)
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, conversations, pairs)
     templates = dict(_pairwise(transcripts, "template"))
@@ -319,8 +319,8 @@ def _row(
     lost = run.harness_failures if run.is_lost else ()
     left_out = () if run.is_lost else run.harness_failures
     is_lowest = d == _LOWEST  # the same reply everywhere explains such ratings, and contradicts higher ones
-    shown = tuple(text for text in checked.missing if not (is_lowest and text.startswith(REPEATED)))
-    shown = (*shown, *run.of_same_date)
+    disclosures = tuple(text for text in checked.missing if not (is_lowest and text.startswith(REPEATED)))
+    disclosures = (*disclosures, *run.of_same_date)
     of_ratings = (*_names(universal["missing"]), *_names(domain["missing"]))
     is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
     return {
@@ -347,9 +347,9 @@ def _row(
             is_lost,
             _is_undecided(universal, domain),
             parts,
-            (*of_ratings, *shown, *two_judges),
+            (*of_ratings, *disclosures, *two_judges),
         ),
-        "missing": (*lost, *of_ratings, *shown, *two_judges),
+        "missing": (*lost, *of_ratings, *disclosures, *two_judges),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
         "text_sketches": checked.texts,
         "dropped_runs": (*left_out, *run.superseded, *run.elsewhere, *rejected),
@@ -384,14 +384,14 @@ def _is_undecided(universal: Row, domain: Row) -> bool:
 
 def _disputed(disputes: pl.DataFrame | None) -> dict[AgentVersion, list[str]]:
     """Return each pair's disputes as texts such as 'U3 of session b (anna 4, ben 2)', in the given row order."""
-    found: dict[AgentVersion, list[str]] = {}
+    disputes_of_pair: dict[AgentVersion, list[str]] = {}
     for row in disputes.iter_rows(named=True) if disputes is not None else ():
         pair = AgentVersion.of(agent_id=row["agent_id"], methodology_version=row["methodology_version"])
         what = row["target"] if row["criterion"] is None else f"{row['target']}.{row['criterion']}"
         turn = "" if row["turn_index"] is None else f"turn {row['turn_index']} of "
         place = row["conversation_id"] or f"session {row['session_id']}"
-        found.setdefault(pair, []).append(f"{what} of {turn}{place} ({row['reason']})")
-    return found
+        disputes_of_pair.setdefault(pair, []).append(f"{what} of {turn}{place} ({row['reason']})")
+    return disputes_of_pair
 
 
 def _status(
@@ -525,11 +525,11 @@ def _runs(
     pairs: Sequence[AgentVersion],
 ) -> dict[AgentVersion, _Run]:
     counting = dict(_pairwise(counted(transcripts, sessions), "benchmark_id"))
-    held = transcripts.select(*PAIR, "session_id").unique()
+    session_keys = transcripts.select(*PAIR, "session_id").unique()
     failed = (
         declared(sessions)
         .filter(pl.col("invalid_reason").is_not_null())
-        .join(held, on=[*PAIR, "session_id"], how="semi")
+        .join(session_keys, on=[*PAIR, "session_id"], how="semi")
         .with_columns(text=pl.format("session {}: harness failure: {}", "session_id", "invalid_reason"))
     )
     dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("day"))
@@ -562,7 +562,7 @@ def _runs(
         _grouped(_later_elsewhere(transcripts, sessions, conversations)),
         _grouped(undecided),
     )
-    return {pair: _Run(counting.get(pair), *(found.get(pair, ()) for found in texts)) for pair in pairs}
+    return {pair: _Run(counting.get(pair), *(reasons.get(pair, ()) for reasons in texts)) for pair in pairs}
 
 
 def _later_elsewhere(
@@ -572,9 +572,9 @@ def _later_elsewhere(
     of_session = sessions.select(
         "agent_id", "session_id", "session_date", run_for=pl.col("methodology_versions").list.join(", ")
     )
-    held = transcripts.join(of_session, on=["agent_id", "session_id"], how="left")
+    dated_transcripts = transcripts.join(of_session, on=["agent_id", "session_id"], how="left")
     is_counted = pl.col("is_admitted") & (pl.col("run_for") != ANY)
-    latest = held.filter(is_counted).group_by(PAIR).agg(latest=pl.col("session_date").max())
+    latest = dated_transcripts.filter(is_counted).group_by(PAIR).agg(latest=pl.col("session_date").max())
     is_of_version = pl.col("run_for").str.split(", ").list.contains(pl.col("methodology_version"))
     has_slots = (pl.col("run_for") != ANY) | pl.col("scenario").is_not_null()
     version = (
@@ -583,7 +583,7 @@ def _later_elsewhere(
     text = pl.format("session {} of {} is later, but was run for {}", "session_id", "session_date", version)
     scenarios = conversations.select("agent_id", "conversation_id", "scenario")
     return (
-        held.join(latest, on=PAIR)
+        dated_transcripts.join(latest, on=PAIR)
         .join(scenarios, on=["agent_id", "conversation_id"], how="left")
         .filter(pl.col("session_date") > pl.col("latest"), ~is_of_version, has_slots)
         .with_columns(text=text)
@@ -636,8 +636,8 @@ def _floats(value: object) -> list[float | None]:
     )
 
 
-def _known_keys(what: str, given: Mapping[str, object], allowed: Sequence[str]) -> None:
-    for key in given:
+def _known_keys(what: str, values: Mapping[str, object], allowed: Sequence[str]) -> None:
+    for key in values:
         if key not in allowed:
             raise RatingError(f"{what} key {key!r}", "no such key")
 
@@ -657,8 +657,8 @@ def _criteria(key: str, value: Triple | Sequence[Triple]) -> list[Fraction | Non
         [_rating(f"{key}, criterion {i + 1}", triple[i]) for triple in triples] for i in range(3)
     ]
     return [
-        mean(known)
-        if triples and len(known := [v for v in column if v is not None]) == len(triples)
+        mean(ratings)
+        if triples and len(ratings := [v for v in column if v is not None]) == len(triples)
         else None
         for column in columns
     ]

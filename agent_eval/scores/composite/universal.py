@@ -15,10 +15,10 @@ def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
 
     Source: methodology 1.0.0, Score calculation.
     """
-    known = [rating for rating in ratings if rating is not None]
-    if len(known) < len(ratings):
+    scored = [rating for rating in ratings if rating is not None]
+    if len(scored) < len(ratings):
         return None
-    return sum(known, Fraction()) / (5 * len(ratings)) * 100
+    return sum(scored, Fraction()) / (5 * len(ratings)) * 100
 
 
 def universal_scores(
@@ -42,25 +42,25 @@ def universal_scores(
         for pair in pairs_of(rubric_ratings)
     }
     rows = []
-    for pair, found in rated(rubric_ratings, expected).items():
-        score = universal_0to100(list(found.means.values()))
+    for pair, pair_ratings in rated(rubric_ratings, expected).items():
+        score = universal_0to100(list(pair_ratings.means.values()))
         rows.append(
             {
                 **pair._asdict(),
-                **{part.target.lower(): as_float(value) for part, value in found.means.items()},
-                "n_sessions": found.n_sessions,
-                "session_ids": found.session_ids,
+                **{part.target.lower(): as_float(value) for part, value in pair_ratings.means.items()},
+                "n_sessions": pair_ratings.n_sessions,
+                "session_ids": pair_ratings.session_ids,
                 "session_universal": [
-                    None if total is None else total / (5 * len(found.means)) * 100
-                    for total in found.session_sums
+                    None if total is None else total / (5 * len(pair_ratings.means)) * 100
+                    for total in pair_ratings.session_sums
                 ],
                 "universal_0to100": as_float(score),
                 "universal_exact": as_text(score),
-                "judges": found.judges,
-                "judge_models": found.judge_models,
-                "n_unscored": found.n_unscored,
-                "missing": found.missing,
-                "is_disputed": found.is_disputed,
+                "judges": pair_ratings.judges,
+                "judge_models": pair_ratings.judge_models,
+                "n_unscored": pair_ratings.n_unscored,
+                "missing": pair_ratings.missing,
+                "is_disputed": pair_ratings.is_disputed,
             }
         )
     return table("universal_scores").frame(rows)

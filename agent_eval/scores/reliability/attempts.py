@@ -135,8 +135,8 @@ def interaction_pass_at_k(
     if estimator != "bayesian":
         at, hat = (f(n, c, k, estimator=estimator) for f in (pass_at_k, pass_hat_k))
         return InteractionPass(at, hat, n, c, k, estimator)
-    found = posterior(n, c, k, prior=prior, level=level)
-    one, every = found.pass_at_k, found.pass_hat_k
+    estimates = posterior(n, c, k, prior=prior, level=level)
+    one, every = estimates.pass_at_k, estimates.pass_hat_k
     return InteractionPass(one.mean, every.mean, n, c, k, estimator, one.low, one.high, every.low, every.high)
 
 

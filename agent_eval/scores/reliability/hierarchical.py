@@ -96,18 +96,18 @@ def _moments(parts: Sequence[_Cells], k: int, *, is_missed: bool = False) -> _Fl
     """Return E[p^k] of a new task in every cell, or E[(1 − p)^k] if `is_missed`."""
     (_, *alike), (_, *between, correlation), (share, other, slips, guesses) = (part.axes for part in parts)
     mean, spread = (axes[int(is_missed)] for axes in (alike, between))
-    found = np.ones(parts[1].logs.shape)
+    moments = np.ones(parts[1].logs.shape)
     for i in range(k):  # Π (m(1 − r) + ir) / (1 − r + ir)
         if i == 0:
-            found *= spread
+            moments *= spread
         else:
-            found *= (spread * (1 - correlation) + i * correlation) / (1 - correlation + i * correlation)
+            moments *= (spread * (1 - correlation) + i * correlation) / (1 - correlation + i * correlation)
     kinds = (
         share * slips**k + other * (1 - guesses) ** k
         if is_missed
         else share * (1 - slips) ** k + other * guesses**k
     )
-    return np.concatenate([(mean**k).ravel(), found.ravel(), kinds.ravel()])
+    return np.concatenate([(mean**k).ravel(), moments.ravel(), kinds.ravel()])
 
 
 def _estimate(weights: _Floats, values: _Floats, level: float) -> Estimate:
@@ -136,11 +136,11 @@ def _posterior(tasks: tuple[tuple[int, int, int], ...]) -> tuple[tuple[_Cells, .
     return parts, weights / weights.sum()
 
 
-def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
+def _narrowed(make_cells: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
     """Return cells of equal prior probability that are narrowed to the range of the posterior.
 
     Args:
-        made: A function that builds cells with log likelihoods from the midpoints on each axis; axes are 0–1
+        make_cells: A function that builds cells with log likelihoods from the midpoints on each axis; axes are 0–1
             with a uniform prior.
         sizes: The number of cells per axis.
     """
@@ -149,14 +149,14 @@ def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
         middles = [
             low + (np.arange(n) + 0.5) / n * (high - low) for (low, high), n in zip(ends, sizes, strict=True)
         ]
-        found = made(*np.meshgrid(*middles, indexing="ij", sparse=True))
-        is_held = found.logs > found.logs.max() - _NEGLIGIBLE
+        cells = make_cells(*np.meshgrid(*middles, indexing="ij", sparse=True))
+        is_held = cells.logs > cells.logs.max() - _NEGLIGIBLE
         narrower = [_held(is_held, axis, ends[axis]) for axis in range(len(sizes))]
         if all(_width(new) > _NARROWED_TO * _width(old) for new, old in zip(narrower, ends, strict=True)):
             break
         ends = narrower
     return _Cells(
-        found.axes, found.logs + sum(math.log(_width(e) / n) for e, n in zip(ends, sizes, strict=True))
+        cells.axes, cells.logs + sum(math.log(_width(e) / n) for e, n in zip(ends, sizes, strict=True))
     )
 
 

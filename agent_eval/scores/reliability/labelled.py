@@ -48,14 +48,14 @@ def with_labels(rows: pl.DataFrame, outcomes: pl.DataFrame, tables: TrialTables)
     is_group = pl.col("value").is_not_null()
     is_row = is_group & (pl.col("k") == 1) & pl.col("estimator").is_in(_CORRECTED)
     is_census = is_group & pl.col("is_census")
-    known = pl.col("value") * pl.col("n_known") / pl.col("n_planned")
+    worst = pl.col("value") * pl.col("n_known") / pl.col("n_planned")
     n_open = pl.col("n_planned") - pl.col("n_known") + pl.col("n_unexplained_errors")
-    best = pl.min_horizontal(known + n_open / pl.col("n_planned"), 1.0)
+    best = pl.min_horizontal(worst + n_open / pl.col("n_planned"), 1.0)
     estimate = {
         "": pl.col("value"),
         "_low": pl.col("low"),
         "_high": pl.col("high"),
-        "_worst": known,
+        "_worst": worst,
         "_best": best,
     }
     return of_row.with_columns(
@@ -87,14 +87,14 @@ def _labels(row: Mapping[str, Any]) -> str | None:
     is_row = is_group and row["k"] == 1 and row["estimator"] in _CORRECTED
     if is_group and row["is_census"] and not is_row:
         return f"decided by {count_of(row['n_drawn'], 'label')} of people"
-    said = labels_said(
+    effect = labels_said(
         row["n_drawn"] if is_row else None,
         row["n_own"],
         is_corrected=is_row,
         has_unchecked=bool(row["has_unchecked"]),
         judge_alone="" if alone is None else f"pass@1 {alone:.3f}",
     )
-    return "; ".join(["of the judge alone"] * (is_group and not is_row) + [said] * bool(said)) or None
+    return "; ".join(["of the judge alone"] * (is_group and not is_row) + [effect] * bool(effect)) or None
 
 
 def _decided_by_people(conversation_judgments: pl.DataFrame) -> pl.DataFrame:

@@ -107,12 +107,12 @@ def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str
             "interval": f"no interval: too few families, {n_families} of at least {FEWEST_CLUSTERS}"
         }
     step = sum(1 / task.n for task in tasks) / len(tasks)
-    found: dict[str, object] = {"interval": f"over {n_families} families of tasks; covers {NEW_TASKS}"}
+    row: dict[str, object] = {"interval": f"over {n_families} families of tasks; covers {NEW_TASKS}"}
     for part, kind in enumerate(("at", "hat")):
         values = [of_task(task.n, task.c, k, estimator)[part] for task in tasks]
         ends = clustered_share(values, names, step=step)
-        found |= dict(zip((f"pass_{kind}_k_low", f"pass_{kind}_k_high"), ends or (None, None), strict=True))
-    return found
+        row |= dict(zip((f"pass_{kind}_k_low", f"pass_{kind}_k_high"), ends or (None, None), strict=True))
+    return row
 
 
 def posterior_over_tasks(
@@ -121,15 +121,15 @@ def posterior_over_tasks(
     """Return the posterior estimates of pass@k and pass^k over all these tasks."""
     if estimator == "pooled" or (len(counts) == 1 and counts[0][2] == 1):
         n, c = (sum(count[i] * count[2] for count in counts) for i in (0, 1))
-        made = posterior(n, c, k, prior=prior, level=level)
-        return made.pass_at_k, made.pass_hat_k
+        task_posterior = posterior(n, c, k, prior=prior, level=level)
+        return task_posterior.pass_at_k, task_posterior.pass_hat_k
     tasks = Counter[tuple[int, int]]()
     for n, c, times in counts:
         tasks[n, c] += times
     from agent_eval.scores.reliability.hierarchical import posterior_of_new_tasks  # imports numpy
 
-    found = posterior_of_new_tasks(tasks, k, level=level)
-    return found.pass_at_k, found.pass_hat_k
+    new_task_posterior = posterior_of_new_tasks(tasks, k, level=level)
+    return new_task_posterior.pass_at_k, new_task_posterior.pass_hat_k
 
 
 def of_task(n: int, c: int, k: int, estimator: str) -> tuple[float, float]:
@@ -154,5 +154,5 @@ def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float
     if n < 2:
         return mean, None, None
     variance = sum((value - mean) ** 2 * times for value, times in values) / (n - 1)
-    found = share_mean(mean, variance, n, step=step)
-    return (mean, *found) if found else (mean, None, None)
+    interval = share_mean(mean, variance, n, step=step)
+    return (mean, *interval) if interval else (mean, None, None)

@@ -147,11 +147,11 @@ def reliability(
         **{source: (pl.col("source") == source).any() for source in SOURCES},
     )
     errors = table("import_errors").empty() if tables.import_errors is None else tables.import_errors
-    asked = _counted(_asked(tasks, ks), refused_records(errors, tables.transcripts)).join(
+    requested = _counted(_asked(tasks, ks), refused_records(errors, tables.transcripts)).join(
         pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross"
     )
     rows = (
-        with_labels(_with_estimates(asked, tasks, prior, level), outcomes, tables)
+        with_labels(_with_estimates(requested, tasks, prior, level), outcomes, tables)
         .with_columns(n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), **assessed())
         .join(without_task, on=list(GROUP[:2]), how="left")
         .with_columns(pl.col("n_without_task").fill_null(0))
@@ -189,25 +189,25 @@ def interaction_reliability(
     """
     check_prior(prior, level)
     _check_estimators(estimators, get_args(InteractionEstimator))
-    wanted = pl.DataFrame({"k": sorted({check_attempts(k) for k in ks})}, schema={"k": pl.Int64})
-    asked = (
+    requested_ks = pl.DataFrame({"k": sorted({check_attempts(k) for k in ks})}, schema={"k": pl.Int64})
+    requested = (
         outcomes.filter(pl.col("n_interactions").is_not_null())
         .select(*TRIAL, "task_set", "n_interactions", "n_interactions_correct")
-        .join(wanted, how="cross")
+        .join(requested_ks, how="cross")
         .join(pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross")
         .filter((pl.col("estimator") != "unbiased") | (pl.col("k") <= pl.col("n_interactions")))
     )
     counts = ["n_interactions", "n_interactions_correct", "k", "estimator"]
-    found = [
+    estimate_rows = [
         {
             "n_interactions_correct": c,
             **vars(interaction_pass_at_k(n, c, k, estimator=estimator, prior=prior, level=level)),
         }
-        for n, c, k, estimator in asked.select(counts).unique().iter_rows()
+        for n, c, k, estimator in requested.select(counts).unique().iter_rows()
     ]
-    schema = {name: asked.schema[name] for name in counts} | dict.fromkeys(_OF_INTERACTIONS, pl.Float64())
-    estimates = pl.DataFrame([{c: row[c] for c in schema} for row in found], schema=schema)
-    return asked.join(estimates, on=counts).sort(*TRIAL, "k", "estimator")
+    schema = {name: requested.schema[name] for name in counts} | dict.fromkeys(_OF_INTERACTIONS, pl.Float64())
+    estimates = pl.DataFrame([{c: row[c] for c in schema} for row in estimate_rows], schema=schema)
+    return requested.join(estimates, on=counts).sort(*TRIAL, "k", "estimator")
 
 
 _OF_INTERACTIONS = tuple(
@@ -215,15 +215,15 @@ _OF_INTERACTIONS = tuple(
 )
 
 
-def _check_estimators(named: Sequence[str], known: Sequence[str] = ESTIMATORS) -> None:
-    for estimator in named:
-        if estimator not in known:
-            raise UnknownEstimatorError(estimator, known)
+def _check_estimators(estimators: Sequence[str], allowed: Sequence[str] = ESTIMATORS) -> None:
+    for estimator in estimators:
+        if estimator not in allowed:
+            raise UnknownEstimatorError(estimator, allowed)
 
 
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     """Return one row per group and requested k, with the values that do not depend on k."""
-    known = pl.col("n").filter(pl.col("n") > 0)
+    n_of_tasks = pl.col("n").filter(pl.col("n") > 0)
     groups = tasks.group_by(GROUP).agg(
         pl.len().alias("n_tasks_in_set"),
         pl.col("n_open").sum().alias("n_trials_unknown"),
@@ -232,23 +232,23 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
         pl.col("n_harness").sum().alias("n_harness_errors"),
         pl.col("n_unexplained").sum().alias("n_unexplained_errors"),
         # at least half of the tasks have this many trials
-        known.sort(descending=True)
-        .get((known.len() - 1) // 2, null_on_oob=True)
+        n_of_tasks.sort(descending=True)
+        .get((n_of_tasks.len() - 1) // 2, null_on_oob=True)
         .fill_null(1)
         .clip(1, LARGEST_DEFAULT_K)
         .alias("largest"),
     )
     if ks is not None:
-        wanted = pl.DataFrame({"k": sorted(set(ks))}, schema={"k": pl.Int64})
-        return groups.drop("largest").join(wanted, how="cross")
+        requested_ks = pl.DataFrame({"k": sorted(set(ks))}, schema={"k": pl.Int64})
+        return groups.drop("largest").join(requested_ks, how="cross")
     every = pl.int_ranges(1, pl.col("largest") + 1).alias("k")
     return groups.with_columns(every).drop("largest").explode("k")
 
 
-def _counted(asked: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
+def _counted(requested: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
     """Add the counts of planned, refused and unknown trials."""
     none = pl.lit([], pl.List(pl.String))
-    return asked.join(refused, on=list(GROUP), how="left").with_columns(
+    return requested.join(refused, on=list(GROUP), how="left").with_columns(
         n_refused=pl.col("n_refused").fill_null(0),
         refused_sessions=pl.col("refused_sessions").fill_null(none),
         n_unknown=pl.col("n_trials_unknown") - pl.col("n_harness_errors"),
@@ -260,33 +260,35 @@ _Group = tuple[str, str, str]
 
 
 def _with_estimates(
-    asked: pl.DataFrame, tasks: pl.DataFrame, prior: tuple[float, float], level: float
+    requested: pl.DataFrame, tasks: pl.DataFrame, prior: tuple[float, float], level: float
 ) -> pl.DataFrame:
     """Return the requested rows with counts, estimates and the kind of interval."""
     alike, names, families = _alike(tasks), _names(tasks), _families(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
-    found = []
+    estimates = []
     columns = (*GROUP, "k", "estimator", "n_refused")
-    for version, agent, task_set, k, estimator, n_refused in asked.select(columns).iter_rows():
+    for version, agent, task_set, k, estimator, n_refused in requested.select(columns).iter_rows():
         group = (version, agent, task_set)
         least = k if estimator == "unbiased" else 1
         counting = [a for a in alike[group] if a.n >= least]
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
-        counted = [name for name, n in names[group] if n >= least]
+        task_names = [name for name, n in names[group] if n >= least]
         of_families = tuple(f for f in families.get(group, ()) if f.n >= least)
         memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share trials
         if memo not in memory:
-            made = estimated(counting, k, estimator, prior, level)
+            estimate = estimated(counting, k, estimator, prior, level)
             if not counting:
-                made["interval"] = no_estimate(k, max(a.n for a in alike[group]))
+                estimate["interval"] = no_estimate(k, max(a.n for a in alike[group]))
             memory[memo] = within_bounds(
-                (made | over_families(of_families, k, estimator) if of_families else made)
+                (estimate | over_families(of_families, k, estimator) if of_families else estimate)
                 | worst_and_best(alike[group], k, estimator, least, n_refused, prior)
                 | over_all(alike[group], n_refused)
             )
-        found.append({**memory[memo], "tasks": counted, "excluded_tasks": excluded})
-    schema = {c: d for c, d in table("reliability").schema.items() if c in found[0]} if found else None
-    return pl.concat([asked, pl.DataFrame(found, schema=schema)], how="horizontal")
+        estimates.append({**memory[memo], "tasks": task_names, "excluded_tasks": excluded})
+    schema = (
+        {c: d for c, d in table("reliability").schema.items() if c in estimates[0]} if estimates else None
+    )
+    return pl.concat([requested, pl.DataFrame(estimates, schema=schema)], how="horizontal")
 
 
 def _alike(tasks: pl.DataFrame) -> dict[_Group, list[Alike]]:
@@ -296,16 +298,16 @@ def _alike(tasks: pl.DataFrame) -> dict[_Group, list[Alike]]:
         .agg(pl.len().cast(pl.Int64).alias("times"), *(pl.col(source).any() for source in SOURCES))
         .sort(*GROUP, "n", "c", "n_open", "n_doubted")
     )
-    found = defaultdict[_Group, list[Alike]](list)
+    tasks_of_group = defaultdict[_Group, list[Alike]](list)
     for version, agent, task_set, n, c, n_open, n_doubted, times, *used in counts.iter_rows():
         sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
-        found[version, agent, task_set].append(Alike(n, c, n_open, n_doubted, times, sources))
-    return found
+        tasks_of_group[version, agent, task_set].append(Alike(n, c, n_open, n_doubted, times, sources))
+    return tasks_of_group
 
 
 def _families(tasks: pl.DataFrame) -> dict[_Group, list[InFamily]]:
     """Return the tasks of each group whose tasks all have a family."""
-    found = defaultdict[_Group, list[InFamily]](list)
+    tasks_of_group = defaultdict[_Group, list[InFamily]](list)
     lacking = set()
     for version, agent, task_set, n, c, family in (
         tasks.select(*GROUP, "n", "c", "family").sort(*GROUP, "family", "n", "c").iter_rows()
@@ -313,15 +315,15 @@ def _families(tasks: pl.DataFrame) -> dict[_Group, list[InFamily]]:
         if family is None:
             lacking.add((version, agent, task_set))
         else:
-            found[version, agent, task_set].append(InFamily(n, c, family))
-    return {group: of for group, of in found.items() if group not in lacking}
+            tasks_of_group[version, agent, task_set].append(InFamily(n, c, family))
+    return {group: of for group, of in tasks_of_group.items() if group not in lacking}
 
 
 def _names(tasks: pl.DataFrame) -> dict[_Group, list[tuple[str, int]]]:
     """Return every task of each group with its number of known trials, sorted by name."""
-    found = defaultdict[_Group, list[tuple[str, int]]](list)
+    names_of_group = defaultdict[_Group, list[tuple[str, int]]](list)
     for version, agent, task_set, task, n in (
         tasks.select(*GROUP, "task", "n").sort(*GROUP, "task").iter_rows()
     ):
-        found[version, agent, task_set].append((task.partition(":")[2], n))
-    return found
+        names_of_group[version, agent, task_set].append((task.partition(":")[2], n))
+    return names_of_group

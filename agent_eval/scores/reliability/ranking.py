@@ -38,17 +38,17 @@ def reliability_leaderboard(reliability: Reliability) -> pl.DataFrame:
 def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
     """Add `task_group` and `n_common_tasks`, the number of tasks that all agents of the group cover."""
     memory: dict[tuple[tuple[str, tuple[str, ...] | None], ...], _TaskGroups] = {}
-    found = []
+    group_rows = []
     for key, rows in reliability.group_by(board, maintain_order=True):
         lists = rows.select("agent_id", "tasks").iter_rows()
         covered = {agent: None if tasks is None else tuple(tasks) for agent, tasks in lists}
         memo = tuple(sorted(covered.items()))  # rows of several k and estimators often cover the same tasks
         if memo not in memory:
             memory[memo] = task_groups(covered)
-        found += [(*key, agent, *memory[memo].get(agent, (None, None))) for agent in covered]
+        group_rows += [(*key, agent, *memory[memo].get(agent, (None, None))) for agent in covered]
     schema = {name: reliability.schema[name] for name in [*board, "agent_id"]}
     groups = pl.DataFrame(
-        found, schema=schema | {"task_group": pl.Int64(), "n_common_tasks": pl.Int64()}, orient="row"
+        group_rows, schema=schema | {"task_group": pl.Int64(), "n_common_tasks": pl.Int64()}, orient="row"
     )
     return reliability.join(groups, on=[*board, "agent_id"], how="left", maintain_order="left")
 
@@ -63,17 +63,17 @@ def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
     if None in covered.values():
         return dict.fromkeys(covered, (1, None))
     left = {agent: set(covered[agent] or ()) for agent in sorted(covered)}
-    found: _TaskGroups = {}
+    group_of_agent: _TaskGroups = {}
     for number in itertools.count(1):
         counts = Counter(task for tasks in left.values() for task in tasks)
         most = max(counts.values(), default=0)
         if most < 2:
-            return found
+            return group_of_agent
         candidates = {task for task, n in counts.items() if n == most}
         first = next(tasks & candidates for tasks in left.values() if tasks & candidates)
         members = [agent for agent, tasks in left.items() if min(first) in tasks]
         common = set.intersection(*(left.pop(agent) for agent in members))
-        found |= dict.fromkeys(members, (number, len(common)))
+        group_of_agent |= dict.fromkeys(members, (number, len(common)))
     raise AssertionError("unreachable")
 
 
@@ -81,9 +81,9 @@ def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
     """Add the possible ranks from worst to best case; if there are several, the rank is null, with the reason."""
     worst, best = (pl.col(f"pass_hat_k_{end}").fill_null(pl.col("pass_hat_k")).round(12) for end in ENDS)
     rows = grouped.with_row_index("_row").with_columns(_worst=worst, _best=best)
-    known = rows.filter("_has_rank").select("_row", "_worst", "_best", *board)
-    others = known.select("_worst", "_best", *board)
-    pairs = known.join(others, on=list(board), suffix="_other", nulls_equal=True)
+    rows_with_rank = rows.filter("_has_rank").select("_row", "_worst", "_best", *board)
+    others = rows_with_rank.select("_worst", "_best", *board)
+    pairs = rows_with_rank.join(others, on=list(board), suffix="_other", nulls_equal=True)
     ranges = pairs.group_by("_row").agg(
         rank_low=1 + (pl.col("_worst_other") > pl.col("_best")).sum().cast(pl.Int64),
         rank_high=1

@@ -70,7 +70,7 @@ class _Session(NamedTuple):
 
 
 def _sessions(transcripts: pl.DataFrame) -> dict[AgentVersion, dict[str, _Session]]:
-    found: dict[AgentVersion, dict[str, _Session]] = defaultdict(dict)
+    sessions_of_pair: dict[AgentVersion, dict[str, _Session]] = defaultdict(dict)
     of_task = pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default"))
     rows = (
         transcripts.group_by("methodology_version", "agent_id", "session_id")
@@ -79,5 +79,5 @@ def _sessions(transcripts: pl.DataFrame) -> dict[AgentVersion, dict[str, _Sessio
     )
     for row in rows:
         pair = AgentVersion.of(agent_id=row["agent_id"], methodology_version=row["methodology_version"])
-        found[pair][row["session_id"]] = _Session(row["is_admitted"], row["task_set"])
-    return found
+        sessions_of_pair[pair][row["session_id"]] = _Session(row["is_admitted"], row["task_set"])
+    return sessions_of_pair

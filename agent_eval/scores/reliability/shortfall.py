@@ -29,9 +29,9 @@ def shortfall(row: Mapping[str, object]) -> str | None:
         parts[-1] += f" ({', '.join(map(str, sessions))})"
     if n_without > 0:
         parts.append(f"{n_without} without a task id, which count in no pass rate")
-    known = planned - n_lost - max(n_without, 0) if isinstance(planned, int) else "?"
-    said = f"{known} of {planned if planned is not None else '?'} planned trials known{': ' * bool(parts)}{', '.join(parts)}"
-    return f"{said}; {n_doubted} ended in {unexplained(n_doubted)}" if n_doubted else said
+    n_with_outcome = planned - n_lost - max(n_without, 0) if isinstance(planned, int) else "?"
+    counts_text = f"{n_with_outcome} of {planned if planned is not None else '?'} planned trials known{': ' * bool(parts)}{', '.join(parts)}"
+    return f"{counts_text}; {n_doubted} ended in {unexplained(n_doubted)}" if n_doubted else counts_text
 
 
 def unexplained(n: int) -> str:

@@ -105,7 +105,7 @@ def trial_outcomes(
     conversations: pl.DataFrame = tables.conversations
     if "task_family" not in conversations.columns:
         conversations = conversations.with_columns(task_family=pl.lit(None, dtype=pl.String))
-    known = (
+    trial_facts = (
         planned.join(
             conversations.select(
                 *_CONVERSATION,
@@ -127,18 +127,18 @@ def trial_outcomes(
     is_unexplained = pl.col("is_unexplained").fill_null(False) & ~is_broken
     # after an error of unknown cause only the source decides: what is missing may be missing by the harness's fault;
     # a source that can only show failures does not give a rate; see `transcripts.outcomes`
-    said = pl.when(~is_broken).then(
+    is_passed = pl.when(~is_broken).then(
         pl.when(is_unexplained).then(outcome).otherwise(pl.coalesce(outcome, every, goal))
     )
     of_session = ["methodology_version", "agent_id", "session_id"]
-    is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
+    is_unreadable = pl.col("is_between").any().over(of_session) & ~is_passed.fill_null(False).any().over(
         of_session
     )
-    is_read = pl.when(outcome.is_not_null() | ~is_unreadable.fill_null(False)).then(said)
+    is_read = pl.when(outcome.is_not_null() | ~is_unreadable.fill_null(False)).then(is_passed)
     # the verdict of the hallucination test alone is not a rate of solved tasks
     of_tasks = is_read.is_not_null() & ~pl.col("is_test")
     is_correct = pl.when(of_tasks.any().over(GROUP)).then(is_read)
-    return known.select(
+    return trial_facts.select(
         *TRIAL,
         "session_id",
         "task_set",
@@ -282,8 +282,8 @@ def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
 def _lost(tables: TrialTables) -> pl.DataFrame:
     """Return the conversations with an unscored judgment that could have decided the trial."""
     says = pl.col("metric").is_in(OUTCOME_METRICS)
-    judged = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
+    judgment_tables = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
     is_lost = pl.col("status") == "unscored"
     tools = tables.tool_correctness.filter(is_lost | _IS_PARTIAL).select(TRIAL)
-    parts = [tools, *(p.filter(is_lost).select(TRIAL) for p in judged)]
+    parts = [tools, *(p.filter(is_lost).select(TRIAL) for p in judgment_tables)]
     return pl.concat(parts).unique().with_columns(is_lost=pl.lit(True))

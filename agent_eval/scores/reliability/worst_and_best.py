@@ -37,11 +37,11 @@ def within_bounds(row: dict[str, object]) -> dict[str, object]:
 
 def over_all(tasks: Sequence[Alike], n_refused: int) -> dict[str, object]:
     """Return pass@1 over all tasks with a known trial, independent of the largest k, with worst and best case."""
-    known = [t for t in tasks if t.n]
-    n_known = sum(t.times for t in known)
+    tasks_with_trials = [t for t in tasks if t.n]
+    n_known = sum(t.times for t in tasks_with_trials)
     bounds = worst_and_best(tasks, 1, "unbiased", 1, n_refused)
     return {
-        "pass_at_1": sum(t.c / t.n * t.times for t in known) / n_known if n_known else None,
+        "pass_at_1": sum(t.c / t.n * t.times for t in tasks_with_trials) / n_known if n_known else None,
         "pass_at_1_worst": bounds["pass_at_k_worst"],
         "pass_at_1_best": bounds["pass_at_k_best"],
         "n_tasks_known": n_known,
@@ -64,7 +64,7 @@ def worst_and_best(
     counting = [t for t in tasks if t.n + t.n_open >= least]
     if estimator in POSTERIORS:
         return _posterior_bounds(counting, k, estimator, n_refused, prior)
-    found: dict[str, float | None] = {}
+    bounds: dict[str, float | None] = {}
     for end in ENDS:
         is_best = end == "best"
         counts = [(t.n + t.n_open, t.c + is_best * (t.n_open + t.n_doubted), t.times) for t in counting]
@@ -85,8 +85,8 @@ def worst_and_best(
                 min(max(total + change, 0.0), n_tasks) + is_best * (n_refused - n_here)
                 for n_here, change in enumerate(changes)
             ]
-            found[f"pass_{kind}_k_{end}"] = _extreme(means, n_tasks, n_refused, is_best=is_best)
-    return found
+            bounds[f"pass_{kind}_k_{end}"] = _extreme(means, n_tasks, n_refused, is_best=is_best)
+    return bounds
 
 
 def _extreme(totals: Sequence[float], n_tasks: int, n_refused: int, *, is_best: bool) -> float | None:
@@ -153,17 +153,17 @@ def _posterior_bounds(
     estimated consistency of all tasks, also by a passed trial. Both ends of pass^k are then null, unless it is known
     which way every unknown trial went.
     """
-    found: dict[str, float | None] = {}
+    bounds: dict[str, float | None] = {}
     for end in ENDS:
         passed = int(end == "best")
         counts = [(t.n + t.n_open, t.c + passed * (t.n_open + t.n_doubted), t.times) for t in tasks]
         counts += [(1, passed, n_refused)] if n_refused else []
         most = max((n for n, _, _ in counts), default=0)
         is_identified = estimator == "pooled" or sum(times for *_, times in counts) == 1 or k <= most
-        made = posterior_over_tasks(counts, k, estimator, prior, LEVEL) if counts and is_identified else None
-        found[f"pass_at_k_{end}"] = None if made is None else made[0].mean
-        found[f"pass_hat_k_{end}"] = None if made is None else made[1].mean
+        both = posterior_over_tasks(counts, k, estimator, prior, LEVEL) if counts and is_identified else None
+        bounds[f"pass_at_k_{end}"] = None if both is None else both[0].mean
+        bounds[f"pass_hat_k_{end}"] = None if both is None else both[1].mean
     is_open = n_refused > 0 or any(t.n_open or t.n_doubted for t in tasks)
     if estimator != "pooled" and k > 1 and is_open and sum(t.times for t in tasks) + n_refused > 1:
-        found |= dict.fromkeys([f"pass_hat_k_{end}" for end in ENDS])
-    return found
+        bounds |= dict.fromkeys([f"pass_hat_k_{end}" for end in ENDS])
+    return bounds

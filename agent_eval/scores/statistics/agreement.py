@@ -95,8 +95,8 @@ class Pairs:
     @property
     def weight(self) -> Floats:
         """Return the weights, scaled to a mean of 1."""
-        given = np.asarray(self.weights if self.weights is not None else [1.0] * len(self.judge), dtype=float)
-        return np.asarray(given / given.mean()) if len(given) else given
+        raw = np.asarray(self.weights if self.weights is not None else [1.0] * len(self.judge), dtype=float)
+        return np.asarray(raw / raw.mean()) if len(raw) else raw
 
     def sums(self, *columns: Floats) -> Floats:
         """Return the sum of weights and the weighted sum of each column, by cluster and stratum."""
@@ -176,8 +176,8 @@ def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
         *(_equals(pairs.judge, word) for word in words),
         *(_equals(pairs.human, word) for word in words),
     )
-    found = _estimate(sums, label_kappa_of, least=lambda s: 1 / (1 - label_chance(s)), bounds=(-1, 1))
-    return _with_few_differences(pairs, found)
+    kappa = _estimate(sums, label_kappa_of, least=lambda s: 1 / (1 - label_chance(s)), bounds=(-1, 1))
+    return _with_few_differences(pairs, kappa)
 
 
 @_of_several_labels
@@ -193,8 +193,8 @@ def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
     middle = human.mean() if len(human) else 0.0  # a shift does not change kappa; sums of squares stay exact
     judge, human = judge - middle, human - middle
     sums = pairs.sums(judge, human, judge**2, human**2, judge * human)
-    found = _estimate(sums, number_kappa_of, least=lambda s: 1 / number_chance(s), bounds=(-1, 1))
-    return _with_few_differences(pairs, found)
+    kappa = _estimate(sums, number_kappa_of, least=lambda s: 1 / number_chance(s), bounds=(-1, 1))
+    return _with_few_differences(pairs, kappa)
 
 
 @_of_several_labels
@@ -273,25 +273,25 @@ def krippendorff_alpha(
 
     Source: Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011.
     """
-    kept = [i for i, unit in enumerate(units) if len(unit) > 1]
-    values: list[list[Answer]] = [[*units[i].values()] for i in kept]
-    found: list[Answer] = sorted(
+    indices = [i for i, unit in enumerate(units) if len(unit) > 1]
+    values: list[list[Answer]] = [[*units[i].values()] for i in indices]
+    distinct_answers: list[Answer] = sorted(
         {v for of_unit in values for v in of_unit}, key=lambda v: (isinstance(v, str), v)
     )
-    if level != "nominal" and (words := [v for v in found if isinstance(v, str)]):
+    if level != "nominal" and (words := [v for v in distinct_answers if isinstance(v, str)]):
         raise OutOfRangeError("answer", words[0], f"numbers, for the {level} level")
-    if level != "interval" and len(found) > MOST_VALUES:
-        raise OutOfRangeError("number of distinct answers", len(found), f"at most {MOST_VALUES}")
-    if len(kept) < FEWEST_LABELS:
+    if level != "interval" and len(distinct_answers) > MOST_VALUES:
+        raise OutOfRangeError("number of distinct answers", len(distinct_answers), f"at most {MOST_VALUES}")
+    if len(indices) < FEWEST_LABELS:
         return UNDEFINED
-    weight = np.array([weights[i] if weights is not None else 1.0 for i in kept], dtype=np.float64)
+    weight = np.array([weights[i] if weights is not None else 1.0 for i in indices], dtype=np.float64)
     weight /= weight.mean()
-    rows = _squares(values) if level == "interval" else _coincidences(values, found)
-    sums = cluster_sums(rows * weight[:, np.newaxis], [clusters[i] for i in kept])
+    rows = _squares(values) if level == "interval" else _coincidences(values, distinct_answers)
+    sums = cluster_sums(rows * weight[:, np.newaxis], [clusters[i] for i in indices])
     figure = (
         _alpha_of_squares
         if level == "interval"
-        else _alpha_of_cells(len(found), is_ordinal=level == "ordinal")
+        else _alpha_of_cells(len(distinct_answers), is_ordinal=level == "ordinal")
     )
     return _estimate(sums, figure, bounds=(-1, 1))
 
@@ -304,9 +304,9 @@ def label_chance(sums: Floats) -> Floats:
 
 def label_kappa_of(sums: Floats) -> Floats:
     """Return Cohen's kappa from the sums of `label_chance`; NaN if chance agreement is 1."""
-    chance, seen = label_chance(sums), sums[:, 1] / sums[:, 0]
+    chance, agreement = label_chance(sums), sums[:, 1] / sums[:, 0]
     is_defined = chance < 1 - 1e-12
-    return np.where(is_defined, (seen - chance) / np.where(is_defined, 1 - chance, 1), np.nan)
+    return np.where(is_defined, (agreement - chance) / np.where(is_defined, 1 - chance, 1), np.nan)
 
 
 def number_chance(sums: Floats) -> Floats:
@@ -318,8 +318,8 @@ def number_chance(sums: Floats) -> Floats:
 def number_kappa_of(sums: Floats) -> Floats:
     """Return the quadratic kappa from the sums of `number_chance`; NaN if all numbers are the same."""
     chance = number_chance(sums)
-    seen = (sums[:, 3] + sums[:, 4] - 2 * sums[:, 5]) / sums[:, 0]
-    return np.where(chance > 1e-12, 1 - seen / np.where(chance > 1e-12, chance, 1), np.nan)
+    squared_distance = (sums[:, 3] + sums[:, 4] - 2 * sums[:, 5]) / sums[:, 0]
+    return np.where(chance > 1e-12, 1 - squared_distance / np.where(chance > 1e-12, chance, 1), np.nan)
 
 
 def share_interval(
@@ -399,8 +399,8 @@ def _share(pairs: Pairs, numerator: Floats, denominator: Floats) -> IntervalEsti
     n = int((sums[:, :, 1].sum(axis=1) > 0).sum())  # clusters with a part in the denominator
     if not n:
         return UNDEFINED
-    of_all, counted = total(sums)[0, 1:]
-    share = min(float(counted / of_all), 1.0)
+    of_all, n_in_both = total(sums)[0, 1:]
+    share = min(float(n_in_both / of_all), 1.0)
     if n < FEWEST_CLUSTERS:
         return IntervalEstimate(share)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -419,24 +419,26 @@ def _squares(values: Sequence[Sequence[Answer]]) -> Floats:
     rows = []
     middle = float(np.mean([float(v) for of_unit in values for v in of_unit]))
     for of_unit in values:
-        given = np.array(of_unit, dtype=np.float64) - middle
-        n, one, two = len(given), float(given.sum()), float((given**2).sum())
+        answers = np.array(of_unit, dtype=np.float64) - middle
+        n, one, two = len(answers), float(answers.sum()), float((answers**2).sum())
         rows.append((n, (2 * n * two - 2 * one**2) / (n - 1), one, two))
     return np.array(rows, dtype=np.float64)
 
 
 def _alpha_of_squares(sums: Floats) -> Floats:
-    n, seen, one, two = sums.T
+    n, distance_sum, one, two = sums.T
     by_chance = (2 * n * two - 2 * one**2) / (n * (n - 1))
-    return np.where(by_chance > 1e-12, 1 - seen / n / np.where(by_chance > 1e-12, by_chance, 1), np.nan)
+    return np.where(
+        by_chance > 1e-12, 1 - distance_sum / n / np.where(by_chance > 1e-12, by_chance, 1), np.nan
+    )
 
 
-def _coincidences(values: Sequence[Sequence[Answer]], found: Sequence[Answer]) -> Floats:
+def _coincidences(values: Sequence[Sequence[Answer]], distinct_answers: Sequence[Answer]) -> Floats:
     """Return one row per unit with the number of answers and the flattened matrix of value coincidences."""
-    place = {value: i for i, value in enumerate(found)}
-    rows = np.zeros((len(values), 1 + len(found) ** 2))
+    place = {value: i for i, value in enumerate(distinct_answers)}
+    rows = np.zeros((len(values), 1 + len(distinct_answers) ** 2))
     for row, of_unit in zip(rows, values, strict=True):
-        counts = np.bincount([place[v] for v in of_unit], minlength=len(found)).astype(np.float64)
+        counts = np.bincount([place[v] for v in of_unit], minlength=len(distinct_answers)).astype(np.float64)
         row[0] = len(of_unit)
         row[1:] = ((np.outer(counts, counts) - np.diag(counts)) / (len(of_unit) - 1)).ravel()
     return rows
@@ -454,9 +456,11 @@ def _alpha_of_cells(n_values: int, *, is_ordinal: bool) -> Figure:
             distance = (ranks[:, :, np.newaxis] - ranks[:, np.newaxis, :]) ** 2
         else:
             distance = np.broadcast_to(1 - np.eye(n_values), cells.shape)
-        seen = (cells * distance).sum(axis=(1, 2)) / n
+        mean_distance = (cells * distance).sum(axis=(1, 2)) / n
         by_chance = np.einsum("ic,icd,id->i", each, distance, each) / (n * (n - 1))
-        return np.where(by_chance > 1e-12, 1 - seen / np.where(by_chance > 1e-12, by_chance, 1), np.nan)
+        return np.where(
+            by_chance > 1e-12, 1 - mean_distance / np.where(by_chance > 1e-12, by_chance, 1), np.nan
+        )
 
     return alpha
 
@@ -465,5 +469,5 @@ def _is(left: Sequence[Answer], right: Sequence[Answer]) -> Floats:
     return np.array([a == b for a, b in zip(left, right, strict=True)], dtype=np.float64)
 
 
-def _equals(answers: Sequence[Answer], wanted: Answer) -> Floats:
-    return np.array([answer == wanted for answer in answers], dtype=np.float64)
+def _equals(answers: Sequence[Answer], positive: Answer) -> Floats:
+    return np.array([answer == positive for answer in answers], dtype=np.float64)

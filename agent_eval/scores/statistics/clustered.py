@@ -106,17 +106,17 @@ def paired_by_cluster(
     no difference can have p < 5 % (`too_few`), or if nearly all tasks are in one family. The smallest detectable
     difference is None with fewer than eight effective families or if fewer than eight families differ.
     """
-    found = clustered_mean(differences, clusters)
+    cluster_mean = clustered_mean(differences, clusters)
     mean = math.fsum(differences) / len(differences)
-    if found is None or found.n_clusters < FEWEST_FLIPPED or not has_two_clusters(found):
+    if cluster_mean is None or cluster_mean.n_clusters < FEWEST_FLIPPED or not has_two_clusters(cluster_mean):
         return Difference(mean, None, None, None, None)
     sums: dict[str, float] = defaultdict(float)
     for value, cluster in zip(differences, clusters, strict=True):
         sums[cluster] += value
     families = [value if abs(value) > 1e-9 else 0.0 for value in sums.values()]
-    flipped, compared = paired(families, plans=plans), clustered_difference(found)
+    flipped, compared = paired(families, plans=plans), clustered_difference(cluster_mean)
     shows = None
-    if flipped.smallest_detectable is not None and found.freedom + 1 > FEWEST_PLANNED - 0.5:
+    if flipped.smallest_detectable is not None and cluster_mean.freedom + 1 > FEWEST_PLANNED - 0.5:
         per_task = flipped.smallest_detectable * len(families) / len(differences)
         shows = per_task if repeats(families) else compared.smallest_detectable
     compared = compared._replace(smallest_detectable=shows)
@@ -142,12 +142,12 @@ def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: f
         clusters: The family of each task.
         step: The change that one trial makes to a task's share.
     """
-    found = clustered_mean(values, clusters)
-    if found is None or found.n_clusters < FEWEST_CLUSTERS:
+    mean = clustered_mean(values, clusters)
+    if mean is None or mean.n_clusters < FEWEST_CLUSTERS:
         return None
-    n = max(2, round(found.freedom + 1))
-    variance = min(found.error**2 * n, 1.0)
-    return share_mean(found.mean, variance, n, step=step * found.n_clusters / len(values))
+    n = max(2, round(mean.freedom + 1))
+    variance = min(mean.error**2 * n, 1.0)
+    return share_mean(mean.mean, variance, n, step=step * mean.n_clusters / len(values))
 
 
 def clustered_interval(
@@ -166,17 +166,17 @@ def clustered_interval(
     """
     from scipy.special import stdtrit
 
-    found = clustered_mean(values, clusters)
-    if found is None:
+    mean = clustered_mean(values, clusters)
+    if mean is None:
         return None
     low, high = bounds
     if high is None:
-        reach = float(stdtrit(found.freedom, 0.5 + LEVEL / 2)) * found.error
-        return Interval(max(low, found.mean - reach), found.mean + reach)
-    n = max(2, round(found.freedom + 1))
-    sample = Sample(n, found.mean, found.error * math.sqrt(n))
+        reach = float(stdtrit(mean.freedom, 0.5 + LEVEL / 2)) * mean.error
+        return Interval(max(low, mean.mean - reach), mean.mean + reach)
+    n = max(2, round(mean.freedom + 1))
+    sample = Sample(n, mean.mean, mean.error * math.sqrt(n))
     return bounded_mean(
-        sample, bounds=(low, high), step=min(point * found.n_clusters / len(values), high - low)
+        sample, bounds=(low, high), step=min(point * mean.n_clusters / len(values), high - low)
     )
 
 

@@ -212,11 +212,11 @@ def _in_cases(
     row: Mapping[str, Any], p_values: Sequence[float | None], i: int, primary: int | None
 ) -> dict[str, str]:
     """Return the verdicts in the worst and best case, if there are any, with the p values of all other rows."""
-    made = {}
+    verdict_of_case = {}
     for end, case in row.get("cases", {}).items():
         p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
-        made[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
-    return made
+        verdict_of_case[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
+    return verdict_of_case
 
 
 def _more_conversations(row: Mapping[str, Any]) -> str | None:
@@ -248,8 +248,8 @@ def _unseen(row: Mapping[str, Any]) -> str | None:
         (row[name], Sample(row[f"{side}n"], row[f"{side}value"], 0.0))
         for side, name in (("", "agent_id"), ("other_", "other_agent_id"))
     ]
-    found = Difference(*(row[name] for name in Difference._fields))
-    return unseen_reason(sides[0], sides[1], found, ends)
+    difference = Difference(*(row[name] for name in Difference._fields))
+    return unseen_reason(sides[0], sides[1], difference, ends)
 
 
 def _turned(row: Mapping[str, Any]) -> str | None:
@@ -257,9 +257,9 @@ def _turned(row: Mapping[str, Any]) -> str | None:
     if not row.get("cases"):
         return None
     verdicts = {
-        f"{made} at {end}"
+        f"{verdict} at {end}"
         for end in ("worst", "best")
-        if (made := row.get(f"verdict_{end}")) not in (None, row["verdict"], "unknown")
+        if (verdict := row.get(f"verdict_{end}")) not in (None, row["verdict"], "unknown")
     }
     lost = " and ".join(
         f"{row[f'{side}n_planned'] - row[f'{side}n_known']} of {row[f'{side}n_planned']} trials of {row[name]}"
@@ -288,8 +288,8 @@ def _over_sessions(agent: str, other: str, values: pl.DataFrame) -> list[dict[st
         if not ours or not theirs:
             continue
         sides = Sample.of(ours).including(error), Sample.of(theirs).including(other_error)
-        found = welch(*sides, step=max(point or 0.0, other_point or 0.0))
-        rows.append(_row(quantity, None, "sessions", ours, theirs, found))
+        gap = welch(*sides, step=max(point or 0.0, other_point or 0.0))
+        rows.append(_row(quantity, None, "sessions", ours, theirs, gap))
     return rows
 
 
@@ -308,28 +308,28 @@ def _over_tasks(
     )
     rows = []
     for (task_set, quantity), tasks in both.group_by("task_set", "quantity", maintain_order=True):
-        known = tasks.drop_nulls(["value", "value_other"])
+        common_tasks = tasks.drop_nulls(["value", "value_other"])
         is_rate = quantity in RATES and "worst" in tasks.columns
-        if known.is_empty() and not is_rate:
+        if common_tasks.is_empty() and not is_rate:
             continue
-        if known.is_empty():
+        if common_tasks.is_empty():
             row = _unknown_row(str(quantity), str(task_set), tasks)
         else:
-            ours, theirs = known["value"].to_list(), known["value_other"].to_list()
+            ours, theirs = common_tasks["value"].to_list(), common_tasks["value_other"].to_list()
             differences = [_rounded(a - b) for a, b in zip(ours, theirs, strict=True)]
-            families, n_conflicts = _families(known), _conflicts(known)
-            found = paired(differences) if families is None else paired_by_cluster(differences, families)
+            families, n_conflicts = _families(common_tasks), _conflicts(common_tasks)
+            gap = paired(differences) if families is None else paired_by_cluster(differences, families)
             if n_conflicts:
-                found = Difference(found.difference, None, None, None, None)
-            row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
+                gap = Difference(gap.difference, None, None, None, None)
+            row = _row(str(quantity), str(task_set), "tasks", ours, theirs, gap)
             if families is not None:
                 row["n_clusters"] = row["other_n_clusters"] = len({*families})
                 row["reason"] = too_few(len({*families}))
-                if row["reason"] is None and found.p_value is None:
+                if row["reason"] is None and gap.p_value is None:
                     row["reason"] = "nearly all tasks are in one family"
             if n_conflicts:
                 row["reason"] = (
-                    f"the agents declare different families for {n_conflicts} of {count_of(known.height, 'task')}"
+                    f"the agents declare different families for {n_conflicts} of {count_of(common_tasks.height, 'task')}"
                 )
         if is_rate:
             lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)
@@ -371,7 +371,7 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
         pairs = zip(tasks[ours].to_list(), tasks[f"{theirs}_other"].to_list(), strict=True)
         differences = [*(_rounded(a - b) for a, b in pairs), *([sign] * extra)]
         families = _families(tasks)
-        found = (
+        gap = (
             paired(differences, plans=False)
             if families is None
             else paired_by_cluster(
@@ -379,7 +379,7 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
             )
         )
         n = tasks.height + extra
-        cases[end] = {**found._asdict(), "difference": _rounded(found.difference), "n": n, "other_n": n}
+        cases[end] = {**gap._asdict(), "difference": _rounded(gap.difference), "n": n, "other_n": n}
         row[f"difference_{end}"] = cases[end]["difference"]
     is_known = row["n_planned"] == row["n_known"] and row["other_n_planned"] == row["other_n_known"]
     return row | {"cases": {} if is_known else cases}
@@ -405,9 +405,9 @@ def _rounded(difference: float) -> float:
 
 
 def _row(
-    quantity: str, task_set: str | None, unit: str, ours: list[float], theirs: list[float], found: Difference
+    quantity: str, task_set: str | None, unit: str, ours: list[float], theirs: list[float], gap: Difference
 ) -> dict[str, Any]:
-    better = found.probability_better
+    better = gap.probability_better
     if better is not None and quantity in LOWER_IS_BETTER:
         better = 1 - better
     return {
@@ -415,8 +415,8 @@ def _row(
         "task_set": task_set,
         "value": sum(ours) / len(ours),
         "other_value": sum(theirs) / len(theirs),
-        **found._asdict(),
-        "difference": _rounded(found.difference),
+        **gap._asdict(),
+        "difference": _rounded(gap.difference),
         "probability_better": better,
         "n": len(ours),
         "other_n": len(theirs),

@@ -95,12 +95,12 @@ def task_values(
     correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
     key = ["agent_id", "task_set", "task", "quantity"]
     columns = [*key, "value", "is_harness_error", "is_unexplained_error", "task_family"]
-    judged, of_goal = conversation_judgments, trials
+    judgments, of_goal = conversation_judgments, trials
     if not repeats_outcome:
-        repeated = _repeated(trials, judged)
-        judged = judged.join(repeated, on=[*TRIAL, "metric"], how="anti")
+        repeated = _repeated(trials, judgments)
+        judgments = judgments.join(repeated, on=[*TRIAL, "metric"], how="anti")
         of_goal = trials.join(repeated, on=list(TRIAL), how="anti")
-    metrics = known_metrics(conversation_metrics(turn_judgments, judged, unasked))
+    metrics = known_metrics(conversation_metrics(turn_judgments, judgments, unasked))
     measured = trials.join(metrics.filter(pl.col("quantity") != GOAL_METRIC), on=list(TRIAL))
     judged_goals = metrics.filter(pl.col("quantity") == GOAL_METRIC)
     goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
@@ -212,5 +212,5 @@ def known_metrics(metrics: pl.DataFrame) -> pl.DataFrame:
 
 def _known(values: Sequence[float | None] | None) -> list[float]:
     """Return the values, or an empty list if any is missing."""
-    known = [v for v in values or [] if v is not None]
-    return known if len(known) == len(values or []) else []
+    numbers = [v for v in values or [] if v is not None]
+    return numbers if len(numbers) == len(values or []) else []

@@ -92,8 +92,12 @@ class DoubleSample:
         """Return whether sheets drew labels in at least five conversations, or people labelled every part."""
         is_drawn = self.is_drawn
         of_conversations = self.clusters if self.conversations is None else self.conversations
-        drawn = {c for c, known in zip(of_conversations, is_drawn.tolist(), strict=True) if known}
-        return len(drawn) >= FEWEST_CLUSTERS or bool(is_drawn.any() and np.isfinite(self.human).all())
+        labelled_conversations = {
+            c for c, has_label in zip(of_conversations, is_drawn.tolist(), strict=True) if has_label
+        }
+        return len(labelled_conversations) >= FEWEST_CLUSTERS or bool(
+            is_drawn.any() and np.isfinite(self.human).all()
+        )
 
 
 def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
@@ -142,9 +146,9 @@ def accuracy_for_others(of_agents: Sequence[Accuracy]) -> Accuracy | None:
     k = len(of_agents)
     if k < FEWEST_AGENTS:
         return None
-    rates = np.array([found[:2] for found in of_agents], dtype=np.float64)
+    rates = np.array([rates_of_agent[:2] for rates_of_agent in of_agents], dtype=np.float64)
     between = np.cov(rates, rowvar=False)
-    within = np.array([found[2:4] for found in of_agents]).mean(axis=0)
+    within = np.array([rates_of_agent[2:4] for rates_of_agent in of_agents]).mean(axis=0)
     var_se, var_sp = (float(max(between[i, i], within[i])) * (1 + 1 / k) for i in (0, 1))
     se, sp = rates.mean(axis=0).tolist()
     return Accuracy(se, sp, var_se, var_sp, float(between[0, 1]) * (1 + 1 / k), k - 1)
@@ -245,15 +249,17 @@ def double_sampled_rate(sample: DoubleSample) -> CorrectedRate:
     freedom = max(label_shares.sum() ** 2 / concentrations[1] - 1, 1.0)
     added = max(surplus, 0.0) * float(stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
     added += float(ndtri(0.5 + LEVEL / 2)) ** 2 * float((first[~is_estimated] ** 2).sum())
-    known = value - math.fsum(share * p for share, p, *_ in cells)  # of the answers without a drawn label
-    low, high = _score_limits(np.array(cells), known, added)
+    judged_share = value - math.fsum(
+        share * p for share, p, *_ in cells
+    )  # of the answers without a drawn label
+    low, high = _score_limits(np.array(cells), judged_share, added)
     return CorrectedRate(value, max(low - unknown, 0.0), min(high + unknown, 1.0), predicted=positive)
 
 
-def _score_limits(cells: Floats, known: float, added: float) -> tuple[float, float]:
-    """Return the limits of `known` + Σ A p.
+def _score_limits(cells: Floats, offset: float, added: float) -> tuple[float, float]:
+    """Return the limits of `offset` + Σ A p.
 
-    `cells` has A, p, n and S per answer; `added` is t² V, and z² times the variance of the parts that `known` counts.
+    `cells` has A, p, n and S per answer; `added` is t² V, and z² times the variance of the parts that `offset` counts.
     """
     from scipy.special import ndtri
 
@@ -267,14 +273,14 @@ def _score_limits(cells: Floats, known: float, added: float) -> tuple[float, flo
             middle = (inside + outside) / 2
             likely = _most_likely(cells, math.sinh(middle))
             rate = float(share @ likely)
-            of_labels, off = share**2 * likely * (1 - likely) / n, likely - known - rate
+            of_labels, off = share**2 * likely * (1 - likely) / n, likely - offset - rate
             variance = float((of_labels + squares * off**2).sum()) + added / z**2
             third = float((share * of_labels / n * (1 - 2 * likely) + squares**2 / share * off**3).sum())
             skewness = side * third / variance**1.5 if variance > 0 else 0.0
             reach = z + max(skewness, 0.0) * (z**2 - 1) / 6
             is_inside = (value - rate) ** 2 <= reach**2 * variance + _ROUNDING
             inside, outside = (middle, outside) if is_inside else (inside, middle)
-        limits.append(known + float(share @ _most_likely(cells, math.sinh(outside))))
+        limits.append(offset + float(share @ _most_likely(cells, math.sinh(outside))))
     return limits[0], limits[1]
 
 

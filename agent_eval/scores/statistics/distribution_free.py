@@ -97,7 +97,7 @@ def unseen_points(better: tuple[float, int], worse: tuple[float, int], bounds: t
 def unseen_reason(
     ours: tuple[str, Sample],
     theirs: tuple[str, Sample],
-    found: Difference,
+    gap: Difference,
     bounds: tuple[float, float],
     *,
     n_tests: int = 1,
@@ -112,36 +112,36 @@ def unseen_reason(
     Args:
         ours: Name and sessions of A.
         theirs: Name and sessions of B.
-        found: The difference A − B with its interval.
+        gap: The difference A − B with its interval.
         bounds: The ends of the scale.
         n_tests: The number of differences tested together.
         step: As for `welch`; used only for several tests.
     """
-    if found.low is None or found.high is None:
+    if gap.low is None or gap.high is None:
         return None
-    (name, better), (_, worse) = (ours, theirs) if found.difference > 0 else (theirs, ours)
+    (name, better), (_, worse) = (ours, theirs) if gap.difference > 0 else (theirs, ours)
     points = unseen_points((better.mean, better.n), (worse.mean, worse.n), bounds)
     if n_tests > 1:
         less = welch(better._replace(mean=better.mean - points), worse, step=step)
         if less.difference > 0 and less.p_value is not None and less.p_value * n_tests < _MISSED:
             return None
-    elif max(found.low, -found.high) > points:
+    elif max(gap.low, -gap.high) > points:
         return None
     n = min(better.n, worse.n)
     return (
         f"{name} better as far as seen, but {n} sessions do not show how often sessions break down: "
         f"{100 * unseen_share(n):.0f} % of them unseen can be worth {points:.1f} points; needs about "
-        f"{_sessions_needed(better, worse, found, bounds)} sessions"
+        f"{_sessions_needed(better, worse, gap, bounds)} sessions"
     )
 
 
-def _sessions_needed(better: Sample, worse: Sample, found: Difference, bounds: tuple[float, float]) -> str:
+def _sessions_needed(better: Sample, worse: Sample, gap: Difference, bounds: tuple[float, float]) -> str:
     """Return the number of sessions per agent that would show this difference at the same spread."""
-    reach = abs(found.difference) - max(found.low or 0.0, -(found.high or 0.0))
-    seen = min(better.n, worse.n)
-    for n in range(seen + 1, _MOST_SESSIONS):
+    reach = abs(gap.difference) - max(gap.low or 0.0, -(gap.high or 0.0))
+    n_sessions = min(better.n, worse.n)
+    for n in range(n_sessions + 1, _MOST_SESSIONS):
         points = unseen_points((better.mean, n), (worse.mean, n), bounds)
-        if abs(found.difference) - reach * math.sqrt(seen / n) > points:
+        if abs(gap.difference) - reach * math.sqrt(n_sessions / n) > points:
             return str(n)
     return f"more than {_MOST_SESSIONS:,}"
 

@@ -197,15 +197,15 @@ def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval
     _check("step", step, (0, 1), is_positive=True)
     mean = min(max(mean, 0.0), 1.0)
     most = mean * (1 - mean) * n / (n - 1)
-    taken = min(max(variance, step**2 / n / 2) / most, 1.0) if most > 0 else 1.0
+    variance_share = min(max(variance, step**2 / n / 2) / most, 1.0) if most > 0 else 1.0
     z = float(ndtri(_UPPER))
     shrunk = (z / float(stdtrit(n - 1, _UPPER))) ** 2
-    effective = n / taken * (taken + (1 - taken) * shrunk)
+    effective = n / variance_share * (variance_share + (1 - variance_share) * shrunk)
     a, b = mean * effective + 0.5, (1 - mean) * effective + 0.5
     share = (mean * effective + 0.25) / (effective + 0.5)
     leaning = _leaning(share, z * math.sqrt(share * (1 - share) / effective))
     low, high = (
-        taken * float(betaincinv(a, b, q)) + (1 - taken) * end
+        variance_share * float(betaincinv(a, b, q)) + (1 - variance_share) * end
         for q, end in zip((1 - _UPPER, _UPPER), leaning, strict=True)
     )
     return Interval(min(low, mean), max(high, mean))
@@ -385,11 +385,11 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     for p_value in p_values:
         if p_value is not None:
             _check("p value", p_value, (0, 1))
-    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    sorted_p_values = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0
-    for place, (p, i) in enumerate(known):
-        largest = max(largest, min(1.0, p * (len(known) - place)))
+    for place, (p, i) in enumerate(sorted_p_values):
+        largest = max(largest, min(1.0, p * (len(sorted_p_values) - place)))
         corrected[i] = largest
     return corrected
 

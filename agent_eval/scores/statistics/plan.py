@@ -82,9 +82,11 @@ def plan_one(
     for (task_set,), tasks in task_counts.sort("task_set").group_by("task_set", maintain_order=True):
         counts = list(tasks.select("n", "c").iter_rows())
         rows += [_of_tasks(str(task_set), counts, k, points) for k in _attempts(counts)]
-    for (quantity,), found in conversations.filter(agent_id=agent).group_by("quantity", maintain_order=True):
-        values = found["value"].to_list()
-        mean = clustered_mean(values, clusters(found))
+    for (quantity,), quantity_rows in conversations.filter(agent_id=agent).group_by(
+        "quantity", maintain_order=True
+    ):
+        values = quantity_rows["value"].to_list()
+        mean = clustered_mean(values, clusters(quantity_rows))
         shows = None if mean is None else clustered_difference(mean, mean).smallest_detectable
         scale = scale_width(str(quantity), max(values), scales)
         n_clusters = None if mean is None else mean.freedom + 1
@@ -116,8 +118,8 @@ def plan_two(
         n = round(shared(row["n"], row["other_n"])) if row["n"] and row["other_n"] else 0
         design: Design = "unpaired"
         if row["unit"] == "tasks":
-            seen = row["low"], row["high"], row["smallest_detectable"]
-            design = "paired" if row["n_clusters"] else paired_design(n, *seen)
+            limits = row["low"], row["high"], row["smallest_detectable"]
+            design = "paired" if row["n_clusters"] else paired_design(n, *limits)
         scale = scale_width(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0), scales)
         planned = _row(
             row["quantity"],
@@ -144,16 +146,16 @@ def plan_two(
             if len(both) < max(2, len(counts) / 2):
                 break
             differences = [round(pass_hat_k(n, c, k) - pass_hat_k(m, d, k), 12) for n, c, m, d in both]
-            found = paired(differences)
+            gap = paired(differences)
             rows.append(
                 _row(
                     f"pass^{k}",
                     str(task_set),
                     "tasks",
                     len(both),
-                    found.smallest_detectable,
+                    gap.smallest_detectable,
                     points,
-                    paired_design(len(both), found.low, found.high, found.smallest_detectable),
+                    paired_design(len(both), gap.low, gap.high, gap.smallest_detectable),
                     1.0,
                 )
             )
@@ -171,8 +173,8 @@ def _row(
     scale: float = 100.0,
     n_clusters: float | None = None,
 ) -> dict[str, Any]:
-    wanted = points / 100 * scale
-    needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design, n_clusters)
+    margin = points / 100 * scale
+    needed = None if not shows or n < 2 or margin <= 0 else units_needed(n, shows, margin, design, n_clusters)
     if needed and design != "unpaired":
         needed = max(needed, n)  # among fewer tasks, too few may differ
     few = (
@@ -189,7 +191,7 @@ def _row(
         "unit": unit,
         "n": n,
         "smallest_detectable": shows or None,
-        "wanted": wanted,
+        "wanted": margin,
         "n_needed": needed,
         "reason": reason,
     }

@@ -27,14 +27,14 @@ the standard deviations of both are fixed.
 
 
 def units_needed(
-    n: float, smallest: float, wanted: float, design: Design, n_clusters: float | None = None
+    n: float, smallest: float, difference: float, design: Design, n_clusters: float | None = None
 ) -> int | None:
-    """Return the number of units (per agent, if unpaired) that show a true difference of `wanted` at equal spread.
+    """Return the number of units (per agent, if unpaired) that show a true difference of `difference` at equal spread.
 
     Args:
         n: The number of units in the data.
         smallest: The smallest difference that the data can show.
-        wanted: The difference to show.
+        difference: The difference to show.
         design: How the units are compared.
         n_clusters: The effective number of clusters of the units (2 or more), if units of a cluster depend on
             each other. Additional units are then assumed to come in additional clusters of the same sizes.
@@ -47,10 +47,10 @@ def units_needed(
     Raises:
         OutOfRangeError: If the wanted difference is not positive, or there are fewer than two units.
     """
-    if not wanted > 0:
-        raise OutOfRangeError("wanted difference", wanted, "above 0")
+    if not difference > 0:
+        raise OutOfRangeError("wanted difference", difference, "above 0")
     if n_clusters is not None:
-        clusters = units_needed(n_clusters, smallest, wanted, design)
+        clusters = units_needed(n_clusters, smallest, difference, design)
         return None if clusters is None else math.ceil(clusters * n / n_clusters)
     if n < 2:
         raise OutOfRangeError("number of units", n, "2 or more")
@@ -60,7 +60,7 @@ def units_needed(
     spread = smallest / _in_spreads(n, design)
 
     def shows(units: int) -> bool:
-        return spread * _in_spreads(units, design) <= wanted
+        return spread * _in_spreads(units, design) <= difference
 
     low, high = least - 1, least
     while not shows(high):

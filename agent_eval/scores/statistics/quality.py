@@ -80,8 +80,8 @@ def quality_summary(
         value="value",
     )
     every = pl.concat([values, costs.drop_nulls("value").select(values.columns)])
-    known = every.partition_by(_QUANTITY, as_dict=True)
-    counted = pl.concat(
+    rows_of_quantity = every.partition_by(_QUANTITY, as_dict=True)
+    counts = pl.concat(
         [
             _counted(outcomes, pl.lit(SUCCESS_RATE), "is_correct", pl.col("source")),
             _counted(costs, pl.col("quantity"), "value", pl.lit(None, pl.String)),
@@ -89,14 +89,14 @@ def quality_summary(
         ]
     )
     rows = []
-    for row in counted.filter(pl.sum_horizontal(_COUNTS) > 0).iter_rows(named=True):
+    for row in counts.filter(pl.sum_horizontal(_COUNTS) > 0).iter_rows(named=True):
         key = tuple(row[name] for name in _QUANTITY)
-        of = known.get(key)
+        of = rows_of_quantity.get(key)
         if (
             of is None and row["quantity"] == GOAL_METRIC
         ):  # goal completion decided the success rate, so both are the same value
             key = (*(row[name] for name in _PAIR), SUCCESS_RATE)
-            success = known.get(key)
+            success = rows_of_quantity.get(key)
             of = success if success is not None and success.height == row["n_scored"] else None
         bounds = (0.0, None) if row["quantity"] == COST else facts.scales.get(row["quantity"], (0.0, 1.0))
         mean = _mean(of, bounds, row["n_scored"])
@@ -113,14 +113,14 @@ def _count_own_labels(rows: Sequence[dict[str, Any]]) -> None:
             row["n_labels_own"] = goals[tuple(row[name] for name in _PAIR)]["n_labels_own"]
 
 
-def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) -> pl.DataFrame:
+def _counted(rows: pl.DataFrame, quantity: pl.Expr, value_column: str, judge: pl.Expr) -> pl.DataFrame:
     """Count the conversations with and without a value of a quantity that does not need a judge."""
     return (
         rows.with_columns(quantity=quantity, judge=judge)
         .group_by(_QUANTITY)
         .agg(
-            n_scored=pl.col(known).count().cast(pl.Int64),
-            n_unscored=pl.col(known).null_count().cast(pl.Int64),
+            n_scored=pl.col(value_column).count().cast(pl.Int64),
+            n_unscored=pl.col(value_column).null_count().cast(pl.Int64),
             n_unasked=pl.lit(0, pl.Int64),
             judges=pl.col("judge").drop_nulls().unique().sort(),
             n_labels_own=pl.lit(0, pl.Int64),
@@ -184,8 +184,8 @@ def answer_counts(
 
 
 def _shares(row: Mapping[str, Any]) -> dict[str, float | None]:
-    asked = row["n_scored"] + row["n_unscored"]
-    return {"unscored_share": row["n_unscored"] / asked if asked else None}
+    n_applicable = row["n_scored"] + row["n_unscored"]
+    return {"unscored_share": row["n_unscored"] / n_applicable if n_applicable else None}
 
 
 def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_answers: int) -> dict[str, Any]:
@@ -215,11 +215,11 @@ def _corrected(
     low, high = bounds
     if parts is None or high is None or not mean["n_conversations"]:
         return {}
-    found = corrected(parts, "conversation_id", (low, high))
-    if found is None:
+    correction = corrected(parts, "conversation_id", (low, high))
+    if correction is None:
         n_drawn = parts.drop_nulls(["human", "weight"]).height
         return {"n_labels_drawn": n_drawn or None}
-    estimate = found[0]
+    estimate = correction[0]
     return {
         "mean": estimate.value,
         "low": estimate.low,
@@ -283,8 +283,8 @@ def log_leaderboard(
         )  # fmt: skip
         logs = logs.join(of, on=_PAIR, how="left")
     # success and cost are part of the transcripts; all other quantities need judges
-    judged = summary.filter(~pl.col("quantity").is_in([SUCCESS_RATE, COST]))
-    answers = judged.group_by(_PAIR).agg(
+    judged_quantities = summary.filter(~pl.col("quantity").is_in([SUCCESS_RATE, COST]))
+    answers = judged_quantities.group_by(_PAIR).agg(
         *(pl.col(name).sum() for name in _COUNTS),
         judges=pl.col("judges").explode(empty_as_null=False).unique().sort(),
     )

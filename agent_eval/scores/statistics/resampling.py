@@ -58,8 +58,8 @@ def redrawn(sums: Floats) -> Floats:
     parts = []
     for start in range(0, repeats, 1_000):
         size = min(1_000, repeats - start)
-        drawn = random.integers(n, size=(size, n)) + n * np.arange(size)[:, np.newaxis]
-        times = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+        indices = random.integers(n, size=(size, n)) + n * np.arange(size)[:, np.newaxis]
+        times = np.bincount(indices.ravel(), minlength=size * n).reshape(size, n)
         parts.append(_reweighted(np.tensordot(times.astype(np.float64), sums, axes=1), whole))
     return np.concatenate(parts)
 
@@ -124,10 +124,10 @@ def percentiles(sums: Floats, figure: Figure) -> tuple[float, float] | None:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         values = figure(redrawn(sums))
-    known = values[np.isfinite(values)]
-    if 2 * len(known) < len(values):
+    finite_values = values[np.isfinite(values)]
+    if 2 * len(finite_values) < len(values):
         return None
-    low, high = np.quantile(known, (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
+    low, high = np.quantile(finite_values, (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
     return float(low), float(high)
 
 

@@ -63,13 +63,13 @@ def detectable_by_signs(differences: Sequence[float], critical: float, multiple:
     if m > _MANY:
         moment = float((sizes**2).sum()) / n  # variance of a difference + squared mean
         return min(multiple * math.sqrt(moment / (n - 1 + multiple**2)), largest)
-    drawn = [(k, share) for k, share in enumerate(_binomial(n, m / n)) if share > _RARE]
+    likely_counts = [(k, share) for k, share in enumerate(_binomial(n, m / n)) if share > _RARE]
     flipped = [
         (share, _significant_by_wins(_spread_out(sizes, k)))
-        for k, share in drawn
+        for k, share in likely_counts
         if FEWEST_FLIPPED <= k <= MOST_FLIPPED
     ]
-    tested = np.array([pair for pair in drawn if pair[0] > MOST_FLIPPED]).reshape(-1, 2)
+    tested = np.array([pair for pair in likely_counts if pair[0] > MOST_FLIPPED]).reshape(-1, 2)
     total, squares = tested[:, 0] * sizes.mean(), tested[:, 0] * (sizes**2).mean()
     least = critical * np.sqrt(
         n * squares / (n - 1 + critical**2)
@@ -78,11 +78,11 @@ def detectable_by_signs(differences: Sequence[float], critical: float, multiple:
     def power(difference: float) -> float:
         wins = (1 + min(difference / largest, 1.0)) / 2
         spread = np.sqrt(np.maximum(4 * wins * (1 - wins) * squares, 1e-300))
-        found = float((tested[:, 1] * ndtr(((2 * wins - 1) * total - least) / spread)).sum())
+        power_so_far = float((tested[:, 1] * ndtr(((2 * wins - 1) * total - least) / spread)).sum())
         for share, counts in flipped:
             won = np.arange(len(counts))
-            found += share * float((counts * wins**won * (1 - wins) ** won[::-1]).sum())
-        return found
+            power_so_far += share * float((counts * wins**won * (1 - wins) ** won[::-1]).sum())
+        return power_so_far
 
     low, high = 0.0, largest
     for _ in range(25):
@@ -118,5 +118,5 @@ def _significant_by_wins(sizes: "Floats") -> "Floats":
         sums, won = np.concatenate([sums - size, sums + size]), np.concatenate([won, won + 1])
     at_most = math.ceil(SIGNIFICANCE * len(sums)) - 1  # number of patterns that may be as far from 0
     least = np.partition(np.abs(sums), len(sums) - 1 - at_most)[len(sums) - 1 - at_most]
-    found = won[sums > least + 1e-9 * max(1.0, least)]
-    return np.bincount(found, minlength=len(sizes) + 1).astype(np.float64)
+    n_wins = won[sums > least + 1e-9 * max(1.0, least)]
+    return np.bincount(n_wins, minlength=len(sizes) + 1).astype(np.float64)

@@ -58,10 +58,10 @@ class PositionBias:
         if not self.n_changed:
             return f"No verdict changed with the order ({count_of(self.n_pairs, 'pair')} judged both ways round)."
         place = "first" if self.n_first >= self.n_second else "second"
-        said = f"{self.n_changed} of {self.n_pairs} pairs changed their winner with the order; {max(self.n_first, self.n_second)} went to the answer shown {place} (p = {self.p_value:.3g})"
+        text = f"{self.n_changed} of {self.n_pairs} pairs changed their winner with the order; {max(self.n_first, self.n_second)} went to the answer shown {place} (p = {self.p_value:.3g})"
         if self.is_biased:
-            return f"Position bias: {said}. The judge favours the {place} place; changed pairs count as ties."
-        return f"{said}: no sign of a position bias. Changed pairs count as ties."
+            return f"Position bias: {text}. The judge favours the {place} place; changed pairs count as ties."
+        return f"{text}: no sign of a position bias. Changed pairs count as ties."
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _both_ways(verdicts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
     """Return a row per judge, task and agents a < b judged in both orders, and the counts of ignored pairs."""
     _check(verdicts)
     straight = pl.col("first") < pl.col("second")
-    named = verdicts.with_columns(
+    with_sides = verdicts.with_columns(
         a=pl.min_horizontal("first", "second"),
         b=pl.max_horizontal("first", "second"),
         is_straight=straight,
@@ -147,13 +147,13 @@ def _both_ways(verdicts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
         .when(pl.col("winner").is_not_null())
         .then(pl.lit("b")),
     )
-    straight_rows, turned_rows = (named.filter(pl.col("is_straight") == side) for side in (True, False))
+    straight_rows, turned_rows = (with_sides.filter(pl.col("is_straight") == side) for side in (True, False))
     both = straight_rows.join(
         turned_rows.select(*_PAIR, "won"), on=list(_PAIR), how="inner", nulls_equal=True, suffix="_turned"
     )
-    known = both.drop_nulls(["won", "won_turned"])
+    complete_pairs = both.drop_nulls(["won", "won_turned"])
     same = pl.col("won") == pl.col("won_turned")
-    pairs = known.with_columns(result=pl.when(same).then("won").otherwise(pl.lit("tie"))).sort(_PAIR)
+    pairs = complete_pairs.with_columns(result=pl.when(same).then("won").otherwise(pl.lit("tie"))).sort(_PAIR)
     return pairs, verdicts.height - 2 * both.height, verdicts["winner"].null_count()
 
 
@@ -274,14 +274,14 @@ def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
 
 def _reached(start: int, edges: Mapping[int, Sequence[int]]) -> set[int]:
     """Return every node that a path of at least one edge reaches from `start`."""
-    seen = set[int]()
+    nodes = set[int]()
     todo = list(edges[start])
     while todo:
         node = todo.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in nodes:
+            nodes.add(node)
             todo += edges[node]
-    return seen
+    return nodes
 
 
 def _circle(start: int, edges: Mapping[int, Sequence[int]]) -> list[int]:

@@ -60,8 +60,8 @@ def conversation_values(
     """
     family = [name for name in ("task_family",) if name in outcomes.columns]
     sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce(*family, "task", "conversation_id"))
-    known = outcomes.drop_nulls("is_correct").select(TRIAL)
-    goals = metrics.filter(quantity=GOAL_METRIC).join(known, on=list(TRIAL), how="anti")
+    outcomes_with_result = outcomes.drop_nulls("is_correct").select(TRIAL)
+    goals = metrics.filter(quantity=GOAL_METRIC).join(outcomes_with_result, on=list(TRIAL), how="anti")
     successes = outcomes.drop_nulls("is_correct").select(
         *TRIAL, quantity=pl.lit(SUCCESS_RATE), value=pl.col("is_correct").cast(pl.Float64)
     )
@@ -98,10 +98,10 @@ def clusters(values: pl.DataFrame) -> list[str]:
 def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
     """Return one row per quantity that is known in at least two clusters of each agent's conversations."""
     rows: list[dict[str, Any]] = []
-    for (quantity,), found in values.group_by("quantity", maintain_order=True):
+    for (quantity,), quantity_rows in values.group_by("quantity", maintain_order=True):
         sides = []
         for name in (agent, other):
-            of = found.filter(agent_id=name)
+            of = quantity_rows.filter(agent_id=name)
             sides.append((of["value"].to_list(), clustered_mean(of["value"].to_list(), clusters(of))))
         (ours, a), (theirs, b) = sides
         if a is None or b is None:
@@ -126,7 +126,7 @@ def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str
                 "single": [
                     name
                     for name in (agent, other)
-                    if found.filter(agent_id=name)["session_id"].n_unique() == 1
+                    if quantity_rows.filter(agent_id=name)["session_id"].n_unique() == 1
                 ],
                 "reason": DOMINATED.format(" and ".join(dominated)) if dominated else None,
             }

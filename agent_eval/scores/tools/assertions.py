@@ -45,8 +45,8 @@ def assertion_results(
     """
     target = table("assertion_results")
     asserting = conversations.filter(has_ground_truth())
-    held = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
-    asserting = asserting.join(held, on=list(_CONVERSATION), how="semi")
+    admitted = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
+    asserting = asserting.join(admitted, on=list(_CONVERSATION), how="semi")
     own = tool_calls.filter(pl.col("requestor") == "assistant").join(
         asserting, on=list(_CONVERSATION), how="semi"
     )
@@ -56,8 +56,8 @@ def assertion_results(
         calls.setdefault((row["agent_id"], row["conversation_id"]), []).append((row["turn_index"], call))
     texts: dict[tuple[str, str], Texts] = {}
     if turns is not None:
-        said = turns.join(asserting, on=list(_CONVERSATION), how="semi").sort(*_CONVERSATION, "turn_index")
-        for agent, conversation, turn, message in said.select(
+        replies = turns.join(asserting, on=list(_CONVERSATION), how="semi").sort(*_CONVERSATION, "turn_index")
+        for agent, conversation, turn, message in replies.select(
             *_CONVERSATION, "turn_index", "agent_message"
         ).iter_rows():
             texts.setdefault((agent, conversation), []).append((turn, message or ""))
@@ -76,8 +76,8 @@ def assertion_results(
             has_user=n_users != 0,
         )
     ]
-    found = target.frame(rows).drop("methodology_version", "slot")
-    joined = held.join(found, on=list(_CONVERSATION))
+    result_rows = target.frame(rows).drop("methodology_version", "slot")
+    joined = admitted.join(result_rows, on=list(_CONVERSATION))
     return target.selected(joined).sort(target.key)
 
 
@@ -99,50 +99,50 @@ def _of_conversation(
     numbered = 0
     for entry in expected:
         turn = entry.turn_index
-        made = [call for at, call in calls if turn is None or at == turn]
-        said = None if texts is None else [text for at, text in texts if turn is None or at == turn]
+        calls_in_scope = [call for at, call in calls if turn is None or at == turn]
+        texts_in_scope = None if texts is None else [text for at, text in texts if turn is None or at == turn]
         own = of_agent(entry, has_user=has_user)
         demands: list[object] = [*([own] if own is not None else []), *entry.assertions]
         for demand in demands:
             row = _unknown("text", f"turn {turn} is not there: the conversation has {n_turns}")
             if turn is None or turn < n_turns:
-                row = _held(demand, made, said)
+                row = _held(demand, calls_in_scope, texts_in_scope)
             yield {"turn_index": turn, "assertion_index": numbered} | row
             numbered += 1
 
 
-def _held(demand: object, made: Sequence[Mapping[str, object]], texts: Sequence[str] | None) -> Row:
+def _held(demand: object, actual_calls: Sequence[Mapping[str, object]], texts: Sequence[str] | None) -> Row:
     if isinstance(demand, Expected):
-        return _tools(demand, made)
+        return _tools(demand, actual_calls)
     if isinstance(demand, Mapping) and len(demand) == 1 and {*demand} <= {*_TEXTS}:
         return _text(next(iter(demand)), next(iter(demand.values())), texts)
     if isinstance(demand, Mapping):
-        return _trajectory(demand, made)
-    said = demand if isinstance(demand, str) else f"a {type(demand).__name__}"
+        return _trajectory(demand, actual_calls)
+    demand_text = demand if isinstance(demand, str) else f"a {type(demand).__name__}"
     return _unknown("text", NO_JUDGE if isinstance(demand, str) else "neither words nor an object") | {
-        "assertion": said
+        "assertion": demand_text
     }
 
 
-def _tools(expected: Expected, made: Sequence[Mapping[str, object]]) -> Row:
+def _tools(expected: Expected, actual_calls: Sequence[Mapping[str, object]]) -> Row:
     """Compare expected tools as `tool_correctness` does: extra arguments are allowed unless match is exact."""
-    wanted = [as_demanded(call) for call in expected.tools or ()]
-    names = ", ".join(str(call.get("name")) for call in wanted)
-    said = (
+    expected_calls = [as_demanded(call) for call in expected.tools or ()]
+    names = ", ".join(str(call.get("name")) for call in expected_calls)
+    demand_text = (
         f"calls {names}{' in this order' if expected.tool_sequence_matters else ''}"
         if names
         else "calls no tool"
     )
     try:
-        found = match(made, wanted, mode="contains" if wanted else "strict")
+        comparison = match(actual_calls, expected_calls, mode="contains" if expected_calls else "strict")
     except MalformedCallError as error:
-        return _unknown("tools", str(error)) | {"assertion": said}
-    in_time = not (expected.tool_sequence_matters and found.out_of_order)
-    is_met = all(found.found) and in_time if wanted else found.matched
-    return _row("tools", said, is_met, found)
+        return _unknown("tools", str(error)) | {"assertion": demand_text}
+    in_time = not (expected.tool_sequence_matters and comparison.out_of_order)
+    is_met = all(comparison.found) and in_time if expected_calls else comparison.matched
+    return _row("tools", demand_text, is_met, comparison)
 
 
-def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object]]) -> Row:
+def _trajectory(demand: Mapping[str, object], actual_calls: Sequence[Mapping[str, object]]) -> Row:
     mode, tools, forbidden, single = (
         demand.get("mode", "strict"),
         demand.get("tools", []),
@@ -167,21 +167,21 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
         if single
         else ""
     )
-    said = f"{mode}: {names or 'no call'}{'; nothing forbidden' if barred else ''}{once}"
+    demand_text = f"{mode}: {names or 'no call'}{'; nothing forbidden' if barred else ''}{once}"
     if mode == "contains" and not tools and not barred and not single:
-        return _unknown("trajectory", NOTHING_REQUIRED) | {"assertion": said}
+        return _unknown("trajectory", NOTHING_REQUIRED) | {"assertion": demand_text}
     try:
-        found = match(made, tools, mode=mode, forbidden=barred)  # type: ignore[arg-type]  # the mode is checked there
+        comparison = match(actual_calls, tools, mode=mode, forbidden=barred)  # type: ignore[arg-type]  # the mode is checked there
         again = [
             name
             for call in single
-            for name in match(made, [], mode="contains", forbidden=[call]).forbidden[1:]
+            for name in match(actual_calls, [], mode="contains", forbidden=[call]).forbidden[1:]
         ]
     except (MalformedCallError, UnknownModeError) as error:
-        return _unknown("trajectory", str(error)) | {"assertion": said}
-    row = _row("trajectory", said, found.matched and not again, found)
+        return _unknown("trajectory", str(error)) | {"assertion": demand_text}
+    row = _row("trajectory", demand_text, comparison.matched and not again, comparison)
     if again:
-        row["reason"] = "; ".join(filter(None, (_told(found), f"made again: {', '.join(again)}")))
+        row["reason"] = "; ".join(filter(None, (_told(comparison), f"made again: {', '.join(again)}")))
     return row
 
 
@@ -201,30 +201,30 @@ def _text(key: str, demanded: object, texts: Sequence[str] | None) -> Row:
         return _unknown("text", "the agent's messages are not at hand") | about
     heard = [" ".join(text.split()).casefold() for text in texts]
     is_said = [
-        any(" ".join(text.split()).casefold() in said for text in entry for said in heard)
+        any(" ".join(text.split()).casefold() in heard_text for text in entry for heard_text in heard)
         for entry in entries
     ]
-    wrong = [name for name, said in zip(names, is_said, strict=True) if said != is_required]
+    wrong = [name for name, occurs in zip(names, is_said, strict=True) if occurs != is_required]
     reason = f"{'did not say' if is_required else 'said'}: {', '.join(wrong)}" if wrong else None
     return about | {"kind": "text", "result": "failed" if wrong else "passed", "reason": reason, "diff": ""}
 
 
-def _row(kind: str, said: str, is_met: bool, found: TrajectoryMatch) -> Row:
+def _row(kind: str, demand_text: str, is_met: bool, comparison: TrajectoryMatch) -> Row:
     return {
         "kind": kind,
-        "assertion": said,
+        "assertion": demand_text,
         "result": "passed" if is_met else "failed",
-        "reason": None if is_met else _told(found),
-        "diff": found.diff,
+        "reason": None if is_met else _told(comparison),
+        "diff": comparison.diff,
     }
 
 
-def _told(found: TrajectoryMatch) -> str:
+def _told(comparison: TrajectoryMatch) -> str:
     parts = (
-        ("missing", found.missing),
-        ("forbidden", found.forbidden),
-        ("out of order", found.out_of_order),
-        ("not expected", found.extra),
+        ("missing", comparison.missing),
+        ("forbidden", comparison.forbidden),
+        ("out of order", comparison.out_of_order),
+        ("not expected", comparison.extra),
     )
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
 

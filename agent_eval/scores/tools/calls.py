@@ -167,8 +167,8 @@ def _read(text: str) -> tuple[object, str | None]:
 
 def _expected(call: object, where: str) -> ExpectedCall:
     read = _call(call, where)
-    given = call if isinstance(call, Mapping) else {}
-    match, compare = given.get("match"), given.get("compare")
+    fields = call if isinstance(call, Mapping) else {}
+    match, compare = fields.get("match"), fields.get("compare")
     where = f"{where} ({read.name})"
     if match is not None and match not in get_args(Match):
         raise MalformedCallError(f"{where}: match is {match!r}. Allowed: {', '.join(get_args(Match))}")
@@ -182,8 +182,8 @@ def _expected(call: object, where: str) -> ExpectedCall:
         read.texts,
         match,
         dict(compare or {}),
-        _compare_args(given, where),
-        _requestor(given, where),
+        _compare_args(fields, where),
+        _requestor(fields, where),
         note=read.note,
     )
 
@@ -229,15 +229,15 @@ def _check_comparison(where: str, how: object) -> None:
 
 def _agree(call: Call, expected: ExpectedCall, name: str) -> bool:
     how = expected.compare.get(name)
-    used, wanted = call.arguments[name], expected.arguments[name]
+    used, expected_value = call.arguments[name], expected.arguments[name]
     if how == "subset":
-        return _is_within(wanted, used)
+        return _is_within(expected_value, used)
     if isinstance(how, Mapping) and "regex" in how:
         text = used if isinstance(used, str) else call.texts[name].decode()
         return len(text) <= LONGEST_TEXT and _matches(how["regex"], text)
-    if isinstance(how, Mapping) and isinstance(used, int | float) and isinstance(wanted, int | float):
-        is_near = abs(used - wanted) <= how["tolerance"] * (1 + _ROUNDING) + _ROUNDING
-        return is_near and _is_number(used) and _is_number(wanted)
+    if isinstance(how, Mapping) and isinstance(used, int | float) and isinstance(expected_value, int | float):
+        is_near = abs(used - expected_value) <= how["tolerance"] * (1 + _ROUNDING) + _ROUNDING
+        return is_near and _is_number(used) and _is_number(expected_value)
     return call.texts[name] == expected.texts[name]
 
 
@@ -252,18 +252,18 @@ def _matches(pattern: str, text: str) -> bool:
     return bool(pl.Series([text]).str.contains(rf"\A(?:{pattern})\z").item())
 
 
-def _is_within(wanted: object, used: object) -> bool:
+def _is_within(expected_value: object, used: object) -> bool:
     """Return whether every expected key and list member is present; other values must be equal as JSON."""
-    if isinstance(wanted, Mapping) and isinstance(used, Mapping):
-        return all(key in used and _is_within(value, used[key]) for key, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(used, list):
+    if isinstance(expected_value, Mapping) and isinstance(used, Mapping):
+        return all(key in used and _is_within(value, used[key]) for key, value in expected_value.items())
+    if isinstance(expected_value, list) and isinstance(used, list):
         left = [canonical(member) for member in used]
-        for member in map(canonical, wanted):
+        for member in map(canonical, expected_value):
             if member not in left:
                 return False
             left.remove(member)
         return True
-    return canonical(wanted) == canonical(used)
+    return canonical(expected_value) == canonical(used)
 
 
 def _is_number(value: object) -> bool:

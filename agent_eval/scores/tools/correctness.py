@@ -134,35 +134,35 @@ def tool_correctness(
         raise ArgumentError("weights", weights, f"a dict with weights of {', '.join(ASPECTS)}")
     shares, limit = _shares(weights), _limit(threshold)
     try:
-        calls, wanted = read_calls(used), read_expected(expected)
+        calls, expected_calls = read_calls(used), read_expected(expected)
     except MalformedCallError as error:
         return ToolCorrectness(status="unscored", reason=str(error))
-    if not calls and not wanted:
+    if not calls and not expected_calls:
         return ToolCorrectness(status="not_applicable", reason="no tools expected and none used")
     if profile == FAIR_FORGE:
         return _fair_forge(
             steps_of(calls, used),
-            steps_of(wanted, expected),
+            steps_of(expected_calls, expected),
             sequence_matters=sequence_matters is not False,
             results_used=bool(results_used),
             weights=weights,
             threshold=threshold,
         )
-    if not calls or not wanted:
-        reason = "expected tools, none used" if wanted else "no tools expected, some used"
+    if not calls or not expected_calls:
+        reason = "expected tools, none used" if expected_calls else "no tools expected, some used"
         weighted = tuple(aspect for aspect in ASPECTS if shares[aspect] > 0)
         return ToolCorrectness(0.0, 0.0, 0.0, 0.0, 0.0, limit <= 0, "scored", reason, weighted)
-    groups = _by_tool(calls, wanted)
+    groups = _by_tool(calls, expected_calls)
     right = sum(best_total(worth) for _, _, worth in groups)
-    n_in_order = _n_in_order(groups, wanted) if sequence_matters else _n_made(groups)
+    n_in_order = _n_in_order(groups, expected_calls) if sequence_matters else _n_made(groups)
     is_unknown = results_used is None and bool(groups)
     aspects = {
-        "selection": _selection(calls, wanted),
-        "parameters": Fraction(right, sum(call.weight for call in wanted)),
-        "sequence": Fraction(n_in_order, len(wanted)),
+        "selection": _selection(calls, expected_calls),
+        "parameters": Fraction(right, sum(call.weight for call in expected_calls)),
+        "sequence": Fraction(n_in_order, len(expected_calls)),
         "utilisation": None if is_unknown else Fraction(int(bool(results_used) and bool(groups))),
     }
-    notes = [call.note for call in (*calls, *wanted) if call.note]
+    notes = [call.note for call in (*calls, *expected_calls) if call.note]
     return _result(aspects, shares, limit, notes)
 
 
@@ -236,10 +236,10 @@ def _score_columns() -> tuple[str, ...]:
 
 def _shares(weights: Mapping[str, float] | None) -> dict[str, Fraction]:
     """Return the exact weights, normalised to sum to 1."""
-    given = dict.fromkeys(ASPECTS, 1.0) if weights is None else weights
-    if unknown := sorted(set(given) - set(ASPECTS)):
+    weight_of_aspect = dict.fromkeys(ASPECTS, 1.0) if weights is None else weights
+    if unknown := sorted(set(weight_of_aspect) - set(ASPECTS)):
         raise ToolWeightsError(f"Weights name {', '.join(map(repr, unknown))}")
-    exact = {aspect: _number(f"weight of {aspect}", given.get(aspect, 0)) for aspect in ASPECTS}
+    exact = {aspect: _number(f"weight of {aspect}", weight_of_aspect.get(aspect, 0)) for aspect in ASPECTS}
     total = sum(exact.values())
     if total == 0:
         raise ToolWeightsError("All weights are 0")
@@ -261,22 +261,22 @@ def _number(name: str, value: object) -> Fraction:
     return Fraction(value)
 
 
-def _selection(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> Fraction:
-    have, want = (Counter(call.name for call in side) for side in (calls, wanted))
+def _selection(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> Fraction:
+    have, want = (Counter(call.name for call in side) for side in (calls, expected))
     return Fraction((have & want).total(), (have | want).total())
 
 
 _Groups = list[tuple[list[int], list[int], Worth]]
 
 
-def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
+def _by_tool(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> _Groups:
     """Return call positions on both sides and numbers of correct arguments, for each tool expected and used."""
     groups: _Groups = []
-    for name in sorted({call.name for call in wanted}):
-        rows = [i for i, call in enumerate(wanted) if call.name == name]
+    for name in sorted({call.name for call in expected}):
+        rows = [i for i, call in enumerate(expected) if call.name == name]
         columns = [j for j, call in enumerate(calls) if call.name == name]
         if columns:
-            groups.append((rows, columns, [[wanted[i].n_right(calls[j]) for j in columns] for i in rows]))
+            groups.append((rows, columns, [[expected[i].n_right(calls[j]) for j in columns] for i in rows]))
     return groups
 
 
@@ -284,20 +284,20 @@ def _n_made(groups: _Groups) -> int:
     return sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
 
 
-def _n_in_order(groups: _Groups, wanted: Sequence[ExpectedCall]) -> int:
+def _n_in_order(groups: _Groups, expected: Sequence[ExpectedCall]) -> int:
     """Return the number of expected calls in the longest chain that is in order on both sides.
 
     Which pairs can be in the chain depends on no other call, and of a tool that was called too often, the choice of
     calls with the shortest chain counts. Otherwise a wrong call more, or an expected one less, could raise the number.
     """
-    pairs = [_may_stand_for(*group, wanted) for group in groups]
+    pairs = [_may_stand_for(*group, expected) for group in groups]
     n_choices = math.prod(
         math.comb(len(columns), len(rows)) for rows, columns, _ in groups if len(columns) > len(rows)
     )
     choices = [
         [set(columns)]
         if len(columns) <= len(rows)
-        else [{columns[j] for j in chosen} for chosen in best_choices(worth)]
+        else [{columns[j] for j in columns_of_choice} for columns_of_choice in best_choices(worth)]
         if n_choices <= _MOST_CHOICES
         else [set[int]()]
         for rows, columns, worth in groups
@@ -305,16 +305,16 @@ def _n_in_order(groups: _Groups, wanted: Sequence[ExpectedCall]) -> int:
     return min(
         longest_chain(
             pair
-            for of_tool, chosen in zip(pairs, choice, strict=True)
+            for of_tool, columns_of_choice in zip(pairs, choice, strict=True)
             for pair in of_tool
-            if pair[1] in chosen
+            if pair[1] in columns_of_choice
         )
         for choice in product(*choices)
     )
 
 
 def _may_stand_for(
-    rows: Sequence[int], columns: Sequence[int], worth: Worth, wanted: Sequence[ExpectedCall]
+    rows: Sequence[int], columns: Sequence[int], worth: Worth, expected: Sequence[ExpectedCall]
 ) -> list[tuple[int, int]]:
     """Return the pairs of an expected and a used call in which the used call is right, or fits no other one better."""
     best = [max(values) for values in zip(*worth, strict=True)]
@@ -322,7 +322,7 @@ def _may_stand_for(
         (i, j)
         for i, row in zip(rows, worth, strict=True)
         for j, value, most in zip(columns, row, best, strict=True)
-        if value in (most, wanted[i].weight)
+        if value in (most, expected[i].weight)
     ]
 
 
@@ -358,24 +358,24 @@ def _result(
 ) -> ToolCorrectness:
     floats = {aspect: None if value is None else float(value) for aspect, value in aspects.items()}
     weighted = [(aspect, shares[aspect], aspects[aspect]) for aspect in ASPECTS if shares[aspect] > 0]
-    known = [(aspect, share, value) for aspect, share, value in weighted if value is not None]
+    known_parts = [(aspect, share, value) for aspect, share, value in weighted if value is not None]
     unknown = tuple(aspect for aspect, _, value in weighted if value is None)
-    shown = ToolCorrectness(
+    result = ToolCorrectness(
         selection=floats["selection"],
         parameters=floats["parameters"],
         sequence=floats["sequence"],
         utilisation=floats["utilisation"],
-        known_aspects=tuple(aspect for aspect, _, _ in known),
+        known_aspects=tuple(aspect for aspect, _, _ in known_parts),
         unknown_aspects=unknown,
         reason="; ".join([*([UNKNOWN_USE] if unknown else []), *notes]) or None,
     )
-    if not known:
-        return replace(shown, status="unscored")
-    total = sum((share * value for _, share, value in known), Fraction(0))
-    weight = sum((share for _, share, _ in known), Fraction(0))
+    if not known_parts:
+        return replace(result, status="unscored")
+    total = sum((share * value for _, share, value in known_parts), Fraction(0))
+    weight = sum((share for _, share, _ in known_parts), Fraction(0))
     at_best = total + 1 - weight  # with every unknown aspect perfect
     is_correct = None if unknown and at_best >= limit else at_best >= limit
-    return replace(shown, overall=float(total / weight), is_correct=is_correct)
+    return replace(result, overall=float(total / weight), is_correct=is_correct)
 
 
 _Key = tuple[str, str, int | None]
@@ -422,22 +422,22 @@ def _keys(truths: Mapping[_Key, Expected]) -> pl.DataFrame:
 def _utilisation(calls: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
     """Return `results_used` per version and turn, and per whole conversation with a null turn."""
     counts = (pl.col("metric") == UTILISATION_METRIC) & (pl.col("status") == "scored")
-    judged = (
+    use_of_results = (
         turn_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
         .group_by(*_ROW, "turn_index")
         .agg((pl.col("value") == 1).all().alias("results_used"))
     )
     turns = calls.select(*_CONVERSATION, "turn_index").unique()
     whole = (
-        judged.select(_ROW)
+        use_of_results.select(_ROW)
         .unique()
         .join(turns, on=_CONVERSATION)
-        .join(judged, on=[*_ROW, "turn_index"], how="left")
+        .join(use_of_results, on=[*_ROW, "turn_index"], how="left")
         .group_by(_ROW)
         .agg(pl.col("results_used").all(ignore_nulls=False))
         .with_columns(pl.lit(None, dtype=pl.Int64).alias("turn_index"))
     )
-    return pl.concat([judged, whole.select(judged.columns)])
+    return pl.concat([use_of_results, whole.select(use_of_results.columns)])
 
 
 def _used(calls: pl.DataFrame) -> Mapping[tuple[str, str], list[tuple[int, dict[str, object]]]]:

@@ -50,11 +50,11 @@ def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.
     """Return table expected_calls: one row per expected call, sorted."""
     target = table("expected_calls")
     naming = conversations.filter(has_ground_truth())
-    made: dict[tuple[str, str], list[_Made]] = {}
+    calls_of_conversation: dict[tuple[str, str], list[_Made]] = {}
     relevant = tool_calls.join(naming, on=list(_CONVERSATION), how="semi")
     for row in relevant.sort(*_CONVERSATION, "turn_index", "call_index").iter_rows(named=True):
-        found = made.setdefault((row["agent_id"], row["conversation_id"]), [])
-        found.append(
+        conversation_calls = calls_of_conversation.setdefault((row["agent_id"], row["conversation_id"]), [])
+        conversation_calls.append(
             _Made(row["turn_index"], row["call_index"], row["requestor"], _read_made(row), row["name"])
         )
     columns = (*_CONVERSATION, "expected", "n_turns", "n_user_messages", "metadata")
@@ -64,7 +64,7 @@ def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.
         for row in _with_recorded(
             _of_conversation(
                 EXPECTED.validate_json(text),
-                made.get((agent, conversation), []),
+                calls_of_conversation.get((agent, conversation), []),
                 n_turn_indexes(n_turns, n_users),
                 n_users != 0,
             ),
@@ -102,25 +102,25 @@ def _read_made(row: Mapping[str, object]) -> Call | None:
 
 
 def _of_conversation(
-    expected: Sequence[Expected], made: Sequence[_Made], n_turns: int, has_user: bool
+    expected: Sequence[Expected], actual_calls: Sequence[_Made], n_turns: int, has_user: bool
 ) -> list[Row]:
     every: list[_Wanted] = []
     groups: dict[tuple[int | None, Side], list[_Wanted]] = {}
     for entry in expected:
         for call in entry.tools or ():
-            wanted = _wanted(call, entry.turn_index, len(every))
+            expected_call = _wanted(call, entry.turn_index, len(every))
             side = side_of(call, has_user=has_user)
             if call.get("requestor") == "user" and side != "user":
-                wanted.notes.append(NO_USER)
-            every.append(wanted)
-            groups.setdefault((entry.turn_index, side), []).append(wanted)
+                expected_call.notes.append(NO_USER)
+            every.append(expected_call)
+            groups.setdefault((entry.turn_index, side), []).append(expected_call)
     for (turn, side), of_group in groups.items():
         if turn is not None and n_turns is not None and turn >= n_turns:
-            for wanted in of_group:
-                wanted.notes.append(f"turn {turn} is not there: the conversation has {n_turns}")
+            for expected_call in of_group:
+                expected_call.notes.append(f"turn {turn} is not there: the conversation has {n_turns}")
         else:
-            _match(of_group, [m for m in made if m.side == side and turn in (None, m.turn_index)])
-    return [wanted.row | {"note": "; ".join(wanted.notes) or None} for wanted in every]
+            _match(of_group, [m for m in actual_calls if m.side == side and turn in (None, m.turn_index)])
+    return [expected_call.row | {"note": "; ".join(expected_call.notes) or None} for expected_call in every]
 
 
 def _wanted(call: ExpectedTool, turn_index: int | None, call_index: int) -> _Wanted:
@@ -139,25 +139,30 @@ def _wanted(call: ExpectedTool, turn_index: int | None, call_index: int) -> _Wan
     return _Wanted(read, row, [read.note] if read.note else [])
 
 
-def _match(wanted: Sequence[_Wanted], made: Sequence[_Made]) -> None:
+def _match(expected_rows: Sequence[_Wanted], actual_calls: Sequence[_Made]) -> None:
     """Write the matching call into each expected call's row; null if only an unreadable call might match."""
-    readable = [(m, m.call) for m in made if m.call is not None]
-    asked = [(w, w.call) for w in wanted if w.call is not None]
-    partner, _ = partners([[int(want.fits(call)) for _, call in readable] for _, want in asked])
-    for i, (row, want) in enumerate(asked):
-        found = readable[partner[i]][0] if i in partner else None
-        unread = next((m for m in made if m.call is None and m.name == want.name), None)
-        if found is not None:
-            row.row |= {"matched_turn_index": found.turn_index, "matched_call_index": found.call_index}
+    readable = [(m, m.call) for m in actual_calls if m.call is not None]
+    readable_expected = [(w, w.call) for w in expected_rows if w.call is not None]
+    partner, _ = partners([[int(want.fits(call)) for _, call in readable] for _, want in readable_expected])
+    for i, (row, want) in enumerate(readable_expected):
+        partner_call = readable[partner[i]][0] if i in partner else None
+        unread = next((m for m in actual_calls if m.call is None and m.name == want.name), None)
+        if partner_call is not None:
+            row.row |= {
+                "matched_turn_index": partner_call.turn_index,
+                "matched_call_index": partner_call.call_index,
+            }
         elif unread is not None:
             where = f"call {unread.call_index} of turn {unread.turn_index}"
             row.notes.append(f"the arguments of {where} cannot be read")
-        row.row["is_matched"] = None if found is None and unread is not None else found is not None
+        row.row["is_matched"] = (
+            None if partner_call is None and unread is not None else partner_call is not None
+        )
 
 
 def _with_recorded(rows: Sequence[Row], metadata: str | None) -> Iterator[Row]:
     """Add the source's own results to the rows, if it has one for each of them."""
-    said = json.loads(metadata).get(RECORDED) if metadata else None
-    flags = said if isinstance(said, list) and len(said) == len(rows) else [None] * len(rows)
+    verdicts = json.loads(metadata).get(RECORDED) if metadata else None
+    flags = verdicts if isinstance(verdicts, list) and len(verdicts) == len(rows) else [None] * len(rows)
     for row, flag in zip(rows, flags, strict=True):
         yield row | {"recorded_match": flag if isinstance(flag, bool) else None}

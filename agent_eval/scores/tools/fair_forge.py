@@ -22,10 +22,10 @@ class UsedStep:
     step: object
 
 
-def steps_of(calls: Sequence[Call], given: Sequence[Mapping[str, object]]) -> list[UsedStep]:
-    """Return the calls with their steps; `given` are the same calls as they were passed."""
+def steps_of(calls: Sequence[Call], fields: Sequence[Mapping[str, object]]) -> list[UsedStep]:
+    """Return the calls with their steps; `fields` are the same calls as they were passed."""
     return [
-        UsedStep(call, one.get("step", i)) for i, (call, one) in enumerate(zip(calls, given, strict=True), 1)
+        UsedStep(call, one.get("step", i)) for i, (call, one) in enumerate(zip(calls, fields, strict=True), 1)
     ]
 
 
@@ -45,15 +45,15 @@ def fair_forge_aspects(
     used_of, expected_of = _by_name(used), _by_name(expected)
     parameters: list[Fraction] = []
     in_order: list[Fraction] = []
-    for name, wanted in expected_of.items():
-        made = used_of.get(name)
-        if made is None:
+    for name, expected_steps in expected_of.items():
+        used_steps = used_of.get(name)
+        if used_steps is None:
             parameters.append(Fraction(0))
             in_order.append(Fraction(0))
             continue
-        parameters += [_agreement(one.call.arguments, made[0].call.arguments) for one in wanted]
-        padded = [*(one.step for one in made), *[None] * len(wanted)]
-        in_order += [Fraction(one.step == step) for one, step in zip(wanted, padded, strict=False)]
+        parameters += [_agreement(one.call.arguments, used_steps[0].call.arguments) for one in expected_steps]
+        padded = [*(one.step for one in used_steps), *[None] * len(expected_steps)]
+        in_order += [Fraction(one.step == step) for one, step in zip(expected_steps, padded, strict=False)]
     n_names = len({*used_of, *expected_of})
     return {
         "selection": Fraction(len(used_of.keys() & expected_of.keys()), n_names) if n_names else Fraction(1),

@@ -87,14 +87,14 @@ def best_pairs(worth: Worth) -> set[Pair]:
     columns = list(zip(*worth, strict=True))
     # equal columns are interchangeable; a matching uses at most as many of them as there are rows
     kinds = Counter(columns)
-    kept = [kind for kind, n in kinds.items() for _ in range(min(n, len(worth)))]
-    few = list(zip(*kept, strict=True))
+    useful_kinds = [kind for kind, n in kinds.items() for _ in range(min(n, len(worth)))]
+    few = list(zip(*useful_kinds, strict=True))
     total = best_total(few)
     good = {
         (i, kind)
         for i, row in enumerate(few)
         for kind in kinds
-        if row[at := kept.index(kind)] + best_total(_without(few, {i}, {at})) == total
+        if row[at := useful_kinds.index(kind)] + best_total(_without(few, {i}, {at})) == total
     }
     return {(i, j) for i in range(len(worth)) for j, kind in enumerate(columns) if (i, kind) in good}
 
@@ -164,8 +164,8 @@ class _Chains:
         for at in reversed(range(len(self._rows))):
             columns = set(self._columns[self._rows[at]])
             for j in reversed(range(width)):
-                taken = 1 + bounds[at + 1][j + 1] if j in columns else 0
-                bounds[at][j] = max(bounds[at][j + 1], bounds[at + 1][j], taken)
+                length_with_pair = 1 + bounds[at + 1][j + 1] if j in columns else 0
+                bounds[at][j] = max(bounds[at][j + 1], bounds[at + 1][j], length_with_pair)
         return bounds
 
     def _search(self, at: int, first: int, chain: tuple[Pair, ...]) -> None:

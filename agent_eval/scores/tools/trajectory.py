@@ -70,37 +70,39 @@ def match(
         UnknownModeError: If the mode is unknown.
         MalformedCallError: If a call cannot be read; the message has its number and the reason.
     """
-    for name, given in (("calls", calls), ("expected", expected), ("forbidden", forbidden)):
-        if not isinstance(given, list | tuple):
-            raise ArgumentError(name, given, "a list of calls")
+    for name, argument in (("calls", calls), ("expected", expected), ("forbidden", forbidden)):
+        if not isinstance(argument, list | tuple):
+            raise ArgumentError(name, argument, "a list of calls")
     if mode not in get_args(Mode):
         raise UnknownModeError(mode)
-    made, wanted = read_calls(calls), read_expected(expected)
+    used, required = read_calls(calls), read_expected(expected)
     barred = read_expected([{"name": f} if isinstance(f, str) else f for f in forbidden], "forbidden")
-    fits = [[int(want.fits(call)) for call in made] for want in wanted]
+    fits = [[int(want.fits(call)) for call in used] for want in required]
     partner, chain = partners(fits)
     if mode == "within":
-        is_inside = [any(row[j] for row in fits) for j in range(len(made))]
-        found = [any(row) for row in fits]
+        is_inside = [any(row[j] for row in fits) for j in range(len(used))]
+        is_made = [any(row) for row in fits]
     else:
-        is_inside = [j in partner.values() for j in range(len(made))]
-        found = [i in partner for i in range(len(wanted))]
-    is_late = [mode in ("strict", "contains") and i in partner and i not in chain for i in range(len(wanted))]
-    is_barred = [any(bar.fits(call) for bar in barred) for call in made]
+        is_inside = [j in partner.values() for j in range(len(used))]
+        is_made = [i in partner for i in range(len(required))]
+    is_late = [
+        mode in ("strict", "contains") and i in partner and i not in chain for i in range(len(required))
+    ]
+    is_barred = [any(bar.fits(call) for bar in barred) for call in used]
     holds = {
-        "strict": all(found) and all(is_inside) and not any(is_late),
-        "contains": all(found) and not any(is_late),
-        "unordered": all(found) and all(is_inside),
+        "strict": all(is_made) and all(is_inside) and not any(is_late),
+        "contains": all(is_made) and not any(is_late),
+        "unordered": all(is_made) and all(is_inside),
         "within": all(is_inside),
     }
     return TrajectoryMatch(
         matched=holds[mode] and not any(is_barred),
-        missing=_names(wanted, [not is_found for is_found in found]),
-        extra=_names(made, [not inside for inside in is_inside]),
-        out_of_order=_names(wanted, is_late),
-        forbidden=_names(made, is_barred),
-        found=tuple(found),
-        diff="\n".join(_diff(made, wanted, partner, found, is_inside, is_late, is_barred)),
+        missing=_names(required, [not is_found for is_found in is_made]),
+        extra=_names(used, [not inside for inside in is_inside]),
+        out_of_order=_names(required, is_late),
+        forbidden=_names(used, is_barred),
+        found=tuple(is_made),
+        diff="\n".join(_diff(used, required, partner, is_made, is_inside, is_late, is_barred)),
     )
 
 
@@ -108,12 +110,12 @@ def partners(fits: Sequence[Sequence[int]]) -> tuple[dict[int, int], set[int]]:
     """Return the call of each matched expected call, and the expected calls that are in order."""
     n_calls = len(fits[0]) if fits else 0
     chain = in_order([(range(len(fits)), range(n_calls), fits)], least=1)
-    kept, taken = {i for i, _ in chain}, {j for _, j in chain}
-    rows = [i for i in range(len(fits)) if i not in kept]
-    columns = [j for j in range(n_calls) if j not in taken]
+    matched_rows, matched_columns = {i for i, _ in chain}, {j for _, j in chain}
+    rows = [i for i in range(len(fits)) if i not in matched_rows]
+    columns = [j for j in range(n_calls) if j not in matched_columns]
     rest = best_matching([[fits[i][j] for j in columns] for i in rows])
     others = {rows[i]: columns[j] for i, j in rest if fits[rows[i]][columns[j]]}
-    return dict(chain) | others, kept
+    return dict(chain) | others, matched_rows
 
 
 def _names(calls: Sequence[Call], are_told: Sequence[bool]) -> tuple[str, ...]:
@@ -121,10 +123,10 @@ def _names(calls: Sequence[Call], are_told: Sequence[bool]) -> tuple[str, ...]:
 
 
 def _diff(
-    made: Sequence[Call],
-    wanted: Sequence[ExpectedCall],
+    used: Sequence[Call],
+    required: Sequence[ExpectedCall],
     partner: Mapping[int, int],
-    found: Sequence[bool],
+    is_made: Sequence[bool],
     is_inside: Sequence[bool],
     is_late: Sequence[bool],
     is_barred: Sequence[bool],
@@ -132,7 +134,7 @@ def _diff(
     """Return one line per call in the order of the calls, and one per missing expected call."""
     expected_of = {j: i for i, j in partner.items()}
     lines = []
-    for j, call in enumerate(made):
+    for j, call in enumerate(used):
         if is_barred[j]:
             lines.append(f"! {_shown(call)}: forbidden")
         elif not is_inside[j]:
@@ -143,15 +145,15 @@ def _diff(
             )
         else:
             lines.append(f"  {_shown(call)}")
-    for i, want in enumerate(wanted):
-        if not found[i]:
-            lines.append(f"- {_shown(want)}: not called{_nearest(want, made, partner)}")
+    for i, want in enumerate(required):
+        if not is_made[i]:
+            lines.append(f"- {_shown(want)}: not called{_nearest(want, used, partner)}")
     return lines
 
 
-def _nearest(want: ExpectedCall, made: Sequence[Call], partner: Mapping[int, int]) -> str:
+def _nearest(want: ExpectedCall, used: Sequence[Call], partner: Mapping[int, int]) -> str:
     """Describe how the most similar unmatched call of the same tool differs; empty if there is no such call."""
-    free = [c for j, c in enumerate(made) if c.name == want.name and j not in partner.values()]
+    free = [c for j, c in enumerate(used) if c.name == want.name and j not in partner.values()]
     if not free:
         return ""
     call = max(free, key=want.n_right)

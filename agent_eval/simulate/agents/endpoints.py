@@ -143,8 +143,8 @@ def endpoint_of(agent: Agent) -> Any:
         try:
             model.model_validate(agent.endpoint)
         except ValidationError as direct:
-            said = "; ".join(f"endpoint.{reason}" for _, reason in problems(direct, model))
-            raise EndpointError(f"{where}: {said}.") from error
+            problems_text = "; ".join(f"endpoint.{reason}" for _, reason in problems(direct, model))
+            raise EndpointError(f"{where}: {problems_text}.") from error
         raise
 
 
@@ -198,7 +198,7 @@ class Allowed:
             EndpointError: If the command is not, word by word, in the setting agent_commands.
         """
         words = shlex.split(command)
-        if words not in [shlex.split(known) for known in self.commands]:
+        if words not in [shlex.split(allowed_command) for allowed_command in self.commands]:
             raise EndpointError(
                 f"Command {command!r} is not run: it is not allowed. To allow it, add exactly this text to "
                 "agent_commands in agent_eval.toml."

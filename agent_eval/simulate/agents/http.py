@@ -108,9 +108,9 @@ class HttpAgent:
                 "agent_error", f"no reply within {self.endpoint.timeout_s:g} s (timeout)"
             ) from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            said = f"the agent's server cannot be reached: {redact(str(error))}"
+            message = f"the agent's server cannot be reached: {redact(str(error))}"
             raise AgentFailureError(
-                "unexplained_error" if self.has_connected else "harness_error", said
+                "unexplained_error" if self.has_connected else "harness_error", message
             ) from None
         except httpx.HTTPError as error:
             self.has_connected = True
@@ -127,17 +127,17 @@ class HttpAgent:
 
     def _rejected(self, response: httpx.Response) -> AgentFailureError:
         status = response.status_code
-        said = redact(self.hidden(f"status {status}: {response.text[:300]}"))
+        message = redact(self.hidden(f"status {status}: {response.text[:300]}"))
         if status in (429, 529):
             try:
                 wait = float(response.headers.get("retry-after", "1"))
             except ValueError:
                 wait = 1.0
             wait = 1.0 if math.isnan(wait) else min(max(wait, 0.05), 60.0)
-            return AgentFailureError("harness_error", said, retry_after_s=wait)
+            return AgentFailureError("harness_error", message, retry_after_s=wait)
         if status in _OF_SETUP:
-            return AgentFailureError("harness_error", said)
-        return AgentFailureError("agent_error" if status >= 500 else "unexplained_error", said)
+            return AgentFailureError("harness_error", message)
+        return AgentFailureError("agent_error" if status >= 500 else "unexplained_error", message)
 
     def hidden(self, text: str) -> str:
         """Return a text without the secrets of the headers."""
@@ -192,9 +192,9 @@ class _TemplateConversation(_HttpConversation):
     async def reply(self, request: AgentRequest) -> AgentReply:
         endpoint = self.agent.endpoint
         assert isinstance(endpoint, HttpEndpoint)
-        said = "\n\n".join(m.content for m in request.new if m.role == "user" and m.content) or None
+        user_text = "\n\n".join(m.content for m in request.new if m.role == "user" and m.content) or None
         values: dict[str, JsonValue] = {
-            "{{message}}": said, "{{messages}}": [chat_message(m) for m in request.messages],
+            "{{message}}": user_text, "{{messages}}": [chat_message(m) for m in request.messages],
             "{{tools}}": list(request.tools), "{{seed}}": request.seed, "{{conversation_id}}": request.conversation_id,
         }  # fmt: skip
         body = _filled(endpoint.body, values)
@@ -203,16 +203,16 @@ class _TemplateConversation(_HttpConversation):
             body[endpoint.tool_results] = list(results)
         content, latency_ms = await self.agent.post(self.client, endpoint.method, endpoint.url, body)
         value = parsed(content)
-        found = _at(value, endpoint.reply)
+        answer = _at(value, endpoint.reply)
         calls = _at(value, endpoint.tool_calls) if endpoint.tool_calls else None
         if calls is not None:
-            found = {"content": found if isinstance(found, str | None) else None, "tool_calls": calls}
-        elif found is None:
+            answer = {"content": answer if isinstance(answer, str | None) else None, "tool_calls": calls}
+        elif answer is None:
             raise AgentFailureError("agent_error", f"the reply contains nothing at {endpoint.reply}")
         usage = value.get("usage") if isinstance(value, dict) else None
-        if usage is not None and isinstance(found, str):
-            found = {"content": found, "usage": usage}
-        return replace(self.agent.cleaned(read_reply(found, self.agent.price)), latency_ms=latency_ms)
+        if usage is not None and isinstance(answer, str):
+            answer = {"content": answer, "usage": usage}
+        return replace(self.agent.cleaned(read_reply(answer, self.agent.price)), latency_ms=latency_ms)
 
 
 def _filled(template: JsonValue, values: Mapping[str, JsonValue]) -> Any:
@@ -269,8 +269,8 @@ class _Streamed:
     def _add_call(self, part: Mapping[str, Any]) -> None:
         at = part.get("index")
         call = self.calls.setdefault(at if isinstance(at, int) else len(self.calls), {"arguments": ""})
-        given = part.get("function")
-        function: Mapping[str, Any] = given if isinstance(given, dict) else {}
+        function_part = part.get("function")
+        function: Mapping[str, Any] = function_part if isinstance(function_part, dict) else {}
         if isinstance(part.get("id"), str):
             call["id"] = part["id"]
         if isinstance(function.get("name"), str):

@@ -129,8 +129,8 @@ class CommandAgent:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that the command receives."""
-        named = {name: self.allowed.variable(name) for name in self.endpoint.environment}
-        return {name: os.environ[name] for name in _ALWAYS if name in os.environ} | named
+        allowed_variables = {name: self.allowed.variable(name) for name in self.endpoint.environment}
+        return {name: os.environ[name] for name in _ALWAYS if name in os.environ} | allowed_variables
 
 
 @dataclass

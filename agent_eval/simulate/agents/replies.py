@@ -134,8 +134,8 @@ def read_completion(value: JsonValue, price: Price | None) -> AgentReply:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         error = fields.get("error")
-        said = f": {str(error)[:200]}" if error else ""
-        raise AgentFailureError("agent_error", f"the reply contains no choice with a message{said}")
+        error_text = f": {str(error)[:200]}" if error else ""
+        raise AgentFailureError("agent_error", f"the reply contains no choice with a message{error_text}")
     reason = choice.get("finish_reason")
     usage = read_usage(fields.get("usage"), price)
     extra = {"usage": usage, "model": _name(fields.get("model"))}
@@ -182,8 +182,8 @@ def read_usage(value: JsonValue, price: Price | None) -> Usage:
     """Return the tokens of a reply and their cost; unknown or impossible counts are None."""
     fields = value if isinstance(value, dict) else {}
     n_in, n_out = (_count(fields.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-    known = price is not None and n_in is not None and n_out is not None
-    return Usage(n_in, n_out, None, price.of(n_in or 0, n_out or 0) if price and known else None)
+    has_counts = price is not None and n_in is not None and n_out is not None
+    return Usage(n_in, n_out, None, price.of(n_in or 0, n_out or 0) if price and has_counts else None)
 
 
 def _executed(value: JsonValue) -> tuple[Message, ...]:

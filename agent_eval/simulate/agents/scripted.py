@@ -81,8 +81,8 @@ class Script(Frozen):
 class UnknownScriptError(ConfigurationError):
     """Raised when an endpoint names a packaged suite or a fault that does not exist."""
 
-    def __init__(self, what: str, name: str, known: list[str]) -> None:
-        super().__init__(f"endpoint: {what} {name!r} does not exist. Known: {', '.join(known)}.")
+    def __init__(self, what: str, name: str, names: list[str]) -> None:
+        super().__init__(f"endpoint: {what} {name!r} does not exist. Known: {', '.join(names)}.")
 
 
 def packaged_suites() -> list[str]:
@@ -97,8 +97,8 @@ def packaged(name: str) -> tuple[LoadedSuite, Script]:
     Raises:
         UnknownScriptError: If there is no packaged suite of this name.
     """
-    if name not in (known := packaged_suites()):
-        raise UnknownScriptError("suite", name, known)
+    if name not in (suites := packaged_suites()):
+        raise UnknownScriptError("suite", name, suites)
     document = read_document(read_text(PACKAGED / f"{name}{SCRIPT}"), "typed", allow_aliases=True)
     return read_suites(PACKAGED, [name])[0], Script.model_validate(document.value)
 
@@ -111,9 +111,9 @@ class ScriptedAgent:
     fault: str | None = None
 
     def __post_init__(self) -> None:
-        known = packaged(self.suite)[1].faults
-        if self.fault is not None and self.fault not in known:
-            raise UnknownScriptError("fault", self.fault, list(known))
+        faults = packaged(self.suite)[1].faults
+        if self.fault is not None and self.fault not in faults:
+            raise UnknownScriptError("fault", self.fault, list(faults))
 
     def start(self, conversation_id: str) -> AgentConversation:
         """Return a conversation; the position in the script follows from the messages, so no state is kept."""
@@ -130,14 +130,14 @@ class ScriptedAgent:
         groups = [
             (role, [m.content for m in of]) for role, of in itertools.groupby(spoken, key=lambda m: m.role)
         ]
-        said = [tuple(texts) for role, texts in groups if role == "user"]
-        found = next((s for s in suite.scenarios if said and s.opening == said[0]), None)
-        turns = () if found is None else script.turns(found.id, self.fault)
-        if len(said) > len(turns):
+        user_texts = [tuple(texts) for role, texts in groups if role == "user"]
+        scenario = next((s for s in suite.scenarios if user_texts and s.opening == user_texts[0]), None)
+        turns = () if scenario is None else script.turns(scenario.id, self.fault)
+        if len(user_texts) > len(turns):
             raise AgentFailureError(
                 "harness_error", f"the script of suite {self.suite!r} has no reply to this message"
             )
-        return turns[len(said) - 1]
+        return turns[len(user_texts) - 1]
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class _ScriptedConversation:
             fault = packaged(self.agent.suite)[1].faults.get(self.agent.fault or "")
             if fault is not None and fault.is_verbatim:
                 return AgentReply(step.strip(), usage=FREE, finish_reason="stop", latency_ms=0.0)
-            drawn = random.Random(f"{request.seed} {len(request.messages)}")
-            before, after = (" ".join(map(drawn.choice, places)) for places in (BEGINNING, ENDING))
+            generator = random.Random(f"{request.seed} {len(request.messages)}")
+            before, after = (" ".join(map(generator.choice, places)) for places in (BEGINNING, ENDING))
             text = f"{before} {step.strip()} {after}"
             return AgentReply(text, usage=FREE, finish_reason="stop", latency_ms=0.0)
         calls = tuple(MessageToolCall(name=name, arguments=arguments) for name, arguments in step.items())

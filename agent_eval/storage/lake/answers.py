@@ -103,9 +103,9 @@ class ClaimedQuestions:
 
         The answers are rows of the `judge_cache` table.
         """
-        found = self.session.rows(_ARRIVED, self._values(keys))
-        rows = _frame([answer for _, answer, _ in found if answer is not None])
-        return rows, {key for key, _, is_open in found if is_open}
+        question_rows = self.session.rows(_ARRIVED, self._values(keys))
+        rows = _frame([answer for _, answer, _ in question_rows if answer is not None])
+        return rows, {key for key, _, is_open in question_rows if is_open}
 
     def release(self, keys: Collection[str] | None = None) -> None:
         """Release this worker's unanswered claims: those of `keys`, or all of them if `keys` is None."""
@@ -152,8 +152,8 @@ def merge(store: LakeStore) -> None:
             return
         session.lock("merge of answers", limit_s=None, what=f"the store {store.attach} (a merge of answers)")
         session.rows(f"DECLARE unmerged CURSOR WITH HOLD FOR SELECT cache_key, answer {_UNMERGED}")
-        while found := session.rows(f"FETCH {_BATCH} FROM unmerged"):
-            keys, answers = ([row[i] for row in found] for i in range(2))
+        while batch := session.rows(f"FETCH {_BATCH} FROM unmerged"):
+            keys, answers = ([row[i] for row in batch] for i in range(2))
             store.upsert(_CACHE, _frame(answers), run_id="judge")
             session.rows(
                 f"UPDATE {_ANSWER} SET is_merged = true FROM unnest(%s, %s) AS done (key, text) "

@@ -53,7 +53,7 @@ _HOLDER = """
     WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = %s LIMIT 1"""
 
 
-def connection_string(given: str) -> str:
+def connection_string(address: str) -> str:
     """Return a catalog's address as key=value pairs, with timeouts for both ends unless it has its own.
 
     Raises:
@@ -62,7 +62,7 @@ def connection_string(given: str) -> str:
     """
     extensions = _psycopg2().extensions
     try:
-        parts = extensions.parse_dsn(given)
+        parts = extensions.parse_dsn(address)
     except _psycopg2().Error as error:
         raise CatalogError("in [store]", "open", "it is not a Postgres connection string") from error
     on_server = [f"-c {name}={value}" for name, value in _ON_SERVER.items()]
@@ -191,8 +191,8 @@ class CatalogSession:
 
     def holder(self, name: str) -> str:
         """Return the name of the program that holds a lock, for messages."""
-        found = self.rows(_HOLDER, [lock_key(name)])
-        return str(found[0][0]) if found else "another process"
+        holder_rows = self.rows(_HOLDER, [lock_key(name)])
+        return str(holder_rows[0][0]) if holder_rows else "another process"
 
     def unlock(self, name: str, *, shared: bool = False) -> None:
         """Release a lock of this session."""
@@ -247,8 +247,8 @@ def section(attach: str, conninfo: str, purpose: str, *, wait: bool) -> Iterator
 
     Yields whether the section is held: always True, unless `wait` is False and another worker holds it.
     """
-    held, place = _own(), (attach, purpose, threading.get_ident())
-    if place in held:
+    sections, place = _own(), (attach, purpose, threading.get_ident())
+    if place in sections:
         yield True
         return
     session = CatalogSession.open(attach, conninfo, "lock")
@@ -258,11 +258,11 @@ def section(attach: str, conninfo: str, purpose: str, *, wait: bool) -> Iterator
         if not session.lock(name, limit_s=None if wait else 0, what=what):
             yield False
             return
-        held[place] = session
+        sections[place] = session
         try:
             yield True
         finally:
-            del held[place]
+            del sections[place]
     finally:
         session.close()
 
@@ -277,8 +277,8 @@ def scope_section(
     exclusive section, the call has no effect. A run on very many agents holds the section exclusively, because the
     server has room for a few thousand locks.
     """
-    held, place = _own(), (attach, "run", threading.get_ident())
-    if place in held:
+    sections, place = _own(), (attach, "run", threading.get_ident())
+    if place in sections:
         yield
         return
     if len(agents) * (1 + len(versions or ())) > _LARGEST_SCOPE:
@@ -294,11 +294,11 @@ def scope_section(
             names += [(f"agent {agent} version {version}", False) for agent in sorted(agents)]
         for name, is_shared in names:  # in a fixed order, so that two runs never wait for each other
             session.lock(name, limit_s=None, what=f"{name} in the store {attach}", shared=is_shared)
-        held[place] = session
+        sections[place] = session
         try:
             yield
         finally:
-            del held[place]
+            del sections[place]
 
 
 def refuse_lost_sections(attach: str) -> None:

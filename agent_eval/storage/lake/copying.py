@@ -161,7 +161,7 @@ def _copied(
         name = f"main.{quoted(table.name)}"
         present = con.execute(f"SELECT * FROM {source}.{name} LIMIT 0").description or ()
         columns = ", ".join(
-            quoted(c) for c in (*table.schema, *STAMPS) if c in {found[0] for found in present}
+            quoted(c) for c in (*table.schema, *STAMPS) if c in {column[0] for column in present}
         )
         con.execute(f"INSERT INTO {target}.{name} BY NAME SELECT {columns} FROM {source}.{name}")
         rows[table.name] = _n_rows(con, target, table)

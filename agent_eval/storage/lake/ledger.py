@@ -147,10 +147,10 @@ def spent(store: LakeStore) -> pl.DataFrame:
     )
     with contextlib.closing(store.catalog_session("read")) as session:
         session.rows(_CLOSE_LOST)
-        found = session.rows(
+        spending_rows = session.rows(
             f"SELECT {keys}, min(started_by), {sums} FROM {_SPENDING} GROUP BY {keys} ORDER BY {keys}"
         )
-    return SPENDING.frame(dict(zip(names, row, strict=True)) for row in found)
+    return SPENDING.frame(dict(zip(names, row, strict=True)) for row in spending_rows)
 
 
 def add_spent(store: LakeStore, spending: pl.DataFrame) -> None:

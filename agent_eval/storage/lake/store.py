@@ -65,9 +65,9 @@ class LakeStore(Store):
     data: Path = Path()
 
     @classmethod
-    def of(cls, given: str, data: Path) -> "LakeStore":
-        """Return the lake with its catalog at `given` and its files in `data`."""
-        return cls(attach=f"ducklake:postgres:{given}", given=given, data=data)
+    def of(cls, catalog_address: str, data: Path) -> "LakeStore":
+        """Return the lake with its catalog at `catalog_address` and its files in `data`."""
+        return cls(attach=f"ducklake:postgres:{catalog_address}", given=catalog_address, data=data)
 
     def is_created(self, session: catalog.CatalogSession) -> bool:
         """Return whether the catalog contains the tables of DuckLake."""
@@ -93,13 +93,13 @@ class LakeStore(Store):
     def prompt_secret(self) -> bytes:
         """Return the random key for the codes that delimit transcripts in prompts; the first call creates it."""
         with contextlib.closing(self.catalog_session("read")) as session:
-            found = session.rows(
+            secret_rows = session.rows(
                 f"UPDATE {catalog.SCHEMA}.lake SET secret = COALESCE(secret, %s) RETURNING secret",
                 [os.urandom(32)],
             )
-        if not found:
+        if not secret_rows:
             raise NotInitialisedError(self.attach, "read")
-        return bytes(found[0][0])
+        return bytes(secret_rows[0][0])
 
     @contextlib.contextmanager
     def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
@@ -145,16 +145,16 @@ class LakeStore(Store):
     def abandoned_runs(self) -> list[str]:
         """Return the recorded runs whose session has ended because the process or its machine stopped."""
         with contextlib.closing(self.catalog_session("read")) as session:
-            found = session.rows(
+            run_rows = session.rows(
                 f"SELECT run_id FROM {catalog.SCHEMA}.run_process WHERE session NOT IN ({catalog.SESSIONS}) ORDER BY run_id"
             )
-        return [run_id for (run_id,) in found]
+        return [run_id for (run_id,) in run_rows]
 
     def recorded_runs(self) -> list[str]:
         """Return all recorded runs, whether their session has ended or not."""
         with contextlib.closing(self.catalog_session("read")) as session:
-            found = session.rows(f"SELECT run_id FROM {catalog.SCHEMA}.run_process ORDER BY run_id")
-        return [run_id for (run_id,) in found]
+            run_rows = session.rows(f"SELECT run_id FROM {catalog.SCHEMA}.run_process ORDER BY run_id")
+        return [run_id for (run_id,) in run_rows]
 
     def server_start(self) -> str:
         """Return when the Postgres server of the catalog was started."""
@@ -229,9 +229,9 @@ class LakeStore(Store):
             why = str(error.__cause__ or "")
             if isinstance(error.__cause__, duckdb.Error) and "creating a new DuckLake is explicitly" in why:
                 raise NotInitialisedError(self.attach, doing) from error
-            if isinstance(error.__cause__, duckdb.Error) and (found := _OTHER_FOLDER.search(why)):
+            if isinstance(error.__cause__, duckdb.Error) and (folder_match := _OTHER_FOLDER.search(why)):
                 raise DataFolderError(
-                    self.attach, doing, f"its files are in {found[1]}, not in {self.data}"
+                    self.attach, doing, f"its files are in {folder_match[1]}, not in {self.data}"
                 ) from error
             if isinstance(error.__cause__, duckdb.Error) and _CONFLICT.search(why):
                 raise ConflictError(self.attach, doing, why, "Try again") from error

@@ -53,23 +53,23 @@ def _claim_folder(store: LakeStore, session: catalog.CatalogSession) -> None:
     the catalog is replaced, because the settings may have been corrected.
     """
     file = store.data / MARKER
-    known = session.rows(f"SELECT data_path, marker FROM {catalog.SCHEMA}.lake")
-    data, marker = known[0] if known else (None, uuid.uuid4().hex)
-    is_created = bool(known) and store.is_created(session)
+    folder_rows = session.rows(f"SELECT data_path, marker FROM {catalog.SCHEMA}.lake")
+    data, marker = folder_rows[0] if folder_rows else (None, uuid.uuid4().hex)
+    is_created = bool(folder_rows) and store.is_created(session)
     if is_created and data != str(store.data):
         raise DataFolderError(store.attach, "create", f"its files are in {data}, not in {store.data}")
-    held = file.read_text().strip() if file.is_file() else None
-    if held not in (None, marker):
+    folder_marker = file.read_text().strip() if file.is_file() else None
+    if folder_marker not in (None, marker):
         why = f"{store.data} is the folder of another lake (if no lake uses it, delete {file})"
         raise DataFolderError(store.attach, "create", why)
-    if is_created and held is None:
+    if is_created and folder_marker is None:
         raise DataFolderError(
             store.attach, "create", f"its data folder {store.data} does not contain its files"
         )
-    if not known:
+    if not folder_rows:
         session.rows(f"INSERT INTO {catalog.SCHEMA}.lake (marker) VALUES (%s)", [marker])
     session.rows(f"UPDATE {catalog.SCHEMA}.lake SET data_path = %s", [str(store.data)])
-    if held == marker:
+    if folder_marker == marker:
         return
     try:
         store.data.mkdir(parents=True, exist_ok=True)
@@ -96,41 +96,41 @@ def check(store: LakeStore) -> Checked:
     Raises:
         StoreError: If the lake cannot be opened.
     """
-    found = Checked()
+    report = Checked()
     with contextlib.closing(store.catalog_session("read")) as session:
         skew = session.wrong_clock()
-        held = session.rows(f"SELECT marker FROM {catalog.SCHEMA}.lake")
+        catalog_markers = session.rows(f"SELECT marker FROM {catalog.SCHEMA}.lake")
     if skew:
-        found.problems.append(f"T{skew[1:]}: synchronise both with NTP.")
+        report.problems.append(f"T{skew[1:]}: synchronise both with NTP.")
     with store.session(read_only=True) as con:
         marker = (store.data / MARKER).read_text().strip()
-        if [(marker,)] != held:
+        if [(marker,)] != catalog_markers:
             raise DataFolderError(store.attach, "read", f"{store.data} is the folder of another lake")
         version, written_by = stamped(con)
         if version < SCHEMA_VERSION:
-            found.problems.append(
+            report.problems.append(
                 f"Its tables have version {version} (agent_eval {written_by}); the next write migrates them."
             )
         names = [name for name in sorted(TABLES) if columns_of(con, TABLES[name])]
-    known = set[Path]()
+    current_files = set[Path]()
     for name in names:
         with store.session(read_only=True) as con:
             files = _files(con, name)
-        known.update(files)
+        current_files.update(files)
         if damaged := _damaged(files):
-            found.problems += [f"Table {name}: {problem}; restore it from a backup." for problem in damaged]
-            found.rows[name] = 0
+            report.problems += [f"Table {name}: {problem}; restore it from a backup." for problem in damaged]
+            report.rows[name] = 0
             continue
         try:  # a session of its own: after an error, its transaction cannot be used
             with store.session(read_only=True) as con:
-                found.rows[name] = _check_table(con, name, found.problems)
+                report.rows[name] = _check_table(con, name, report.problems)
         except StoreError as error:
-            found.problems.append(
+            report.problems.append(
                 f"Table {name} cannot be read: {str(error.__cause__ or error).splitlines()[0]}"
             )
-            found.rows[name] = 0
-    found.problems += _orphans(store)
-    return found
+            report.rows[name] = 0
+    report.problems += _orphans(store)
+    return report
 
 
 def _files(con: duckdb.DuckDBPyConnection, name: str) -> list[Path]:
@@ -181,8 +181,8 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
         )
     key = ", ".join(map(quoted, TABLES[name].key))
     (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
-    found = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
-    (n_double,) = con.execute(found).fetchone() or (0,)
+    double_sql = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
+    (n_double,) = con.execute(double_sql).fetchone() or (0,)
     con.execute(f"SELECT bit_xor(hash(t)) FROM {quoted(name)} AS t")
     if n_double:
         problems.append(f"Table {name} contains {n_double:,} duplicate keys; recompute its partitions.")
@@ -220,7 +220,7 @@ def compact(store: LakeStore) -> tuple[int, int]:
 
 def _n_files(con: duckdb.DuckDBPyConnection) -> int:
     """Return the number of files of the current snapshot, deletion files included."""
-    found = con.execute(
+    count_rows = con.execute(
         "SELECT sum(file_count + delete_file_count)::INT FROM ducklake_table_info('store')"
     ).fetchall()
-    return int(found[0][0] or 0)
+    return int(count_rows[0][0] or 0)

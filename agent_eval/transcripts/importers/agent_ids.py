@@ -70,9 +70,9 @@ class FileContent:
     _refusals: "hashlib._Hash" = field(default_factory=hashlib.sha256)
     _is_empty: bool = True
 
-    def watching(self, found: Iterable[Found]) -> Iterator[Found]:
+    def watching(self, items: Iterable[Found]) -> Iterator[Found]:
         """Yield the items, and add the conversations and rejected records to the content."""
-        for item in found:
+        for item in items:
             if isinstance(item, Conversation):
                 self.add(item.source)
             elif isinstance(item, Refusal):
@@ -120,16 +120,16 @@ class AgentIds:
         self._contents: dict[str, str] = {}  # session → content
         self._holders: dict[str, dict[str, str]] = {}  # content → session → file
         for path in sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}")):
-            known, content = _read(path)
-            self.put(path.parent.name, known, content)
+            conversations, content = _read(path)
+            self.put(path.parent.name, conversations, content)
 
     def elsewhere(self, conversation_id: str, own: str) -> HeldConversation | None:
         """Return the conversation with this id in a session other than `own`, or None."""
         return _first_other(self._by_id.get(id_key(conversation_id), {}), own)
 
-    def continued(self, known: KnownConversation, own: str) -> HeldConversation | None:
+    def continued(self, conversation: KnownConversation, own: str) -> HeldConversation | None:
         """Return the conversation in a session other than `own` that has the same source session, or None."""
-        for key in known.source_sessions:
+        for key in conversation.source_sessions:
             if place := _first_other(self._by_source_session.get(key, {}), own):
                 return place
         return None
@@ -140,45 +140,45 @@ class AgentIds:
 
     def of(self, session: str) -> set[str]:
         """Return the ids of the conversations of a session."""
-        return {known.conversation_id for known in self._of.get(session, ())}
+        return {conversation.conversation_id for conversation in self._of.get(session, ())}
 
-    def put(self, session: str, found: Iterable[KnownConversation], content: FileContent) -> None:
+    def put(self, session: str, conversations: Iterable[KnownConversation], content: FileContent) -> None:
         """Record that a session contains exactly these conversations; earlier entries are removed."""
-        for known in self._of.get(session, ()):
-            self._by_id.get(id_key(known.conversation_id), {}).pop(session, None)
-            for key in known.source_sessions:
+        for conversation in self._of.get(session, ()):
+            self._by_id.get(id_key(conversation.conversation_id), {}).pop(session, None)
+            for key in conversation.source_sessions:
                 self._by_source_session.get(key, {}).pop(session, None)
-        self._of[session] = list(found)
-        for known in self._of[session]:
-            self._by_id.setdefault(id_key(known.conversation_id), {}).setdefault(session, known)
-            for key in known.source_sessions:
-                self._by_source_session.setdefault(key, {}).setdefault(session, known)
+        self._of[session] = list(conversations)
+        for conversation in self._of[session]:
+            self._by_id.setdefault(id_key(conversation.conversation_id), {}).setdefault(session, conversation)
+            for key in conversation.source_sessions:
+                self._by_source_session.setdefault(key, {}).setdefault(session, conversation)
         if (earlier := self._contents.pop(session, None)) is not None:
             del self._holders[earlier][session]
         if (name := content.name) is not None:
             self._contents[session] = name
             self._holders.setdefault(name, {})[session] = content.file or ""
 
-    def extend(self, place: HeldConversation, known: KnownConversation) -> None:
+    def extend(self, place: HeldConversation, conversation: KnownConversation) -> None:
         """Record that a part from another file continues a conversation."""
-        for key in known.source_sessions:
-            self._by_source_session.setdefault(key, {}).setdefault(place.session, known)
+        for key in conversation.source_sessions:
+            self._by_source_session.setdefault(key, {}).setdefault(place.session, conversation)
 
 
 def _first_other(of: Mapping[str, KnownConversation], own: str) -> HeldConversation | None:
-    found = ((session, known) for session, known in of.items() if session != own)
-    return next((HeldConversation(s, known.conversation_id, known.record) for s, known in found), None)
+    pairs = ((session, entry) for session, entry in of.items() if session != own)
+    return next((HeldConversation(s, entry.conversation_id, entry.record) for s, entry in pairs), None)
 
 
 def _read(path: Path) -> tuple[list[KnownConversation], FileContent]:
     """Return the distinct conversations in a session's file, and the content from which it was imported."""
     content = FileContent()
-    found: dict[str, KnownConversation] = {}
+    conversation_of_id: dict[str, KnownConversation] = {}
     for record in json_lines(path, path.name) if path.is_file() else ():
         value = mapping(record.value) if isinstance(record, Record) else {}
         if isinstance(name := value.get("conversation_id"), str):
             content.add(value.get("source"))
-            found.setdefault(
+            conversation_of_id.setdefault(
                 name, KnownConversation.of_fields(name, value.get("source"), value.get("metadata"))
             )
     errors = path.with_name(ERRORS)
@@ -186,4 +186,4 @@ def _read(path: Path) -> tuple[list[KnownConversation], FileContent]:
         match record.value if isinstance(record, Record) else None:
             case {"file": str(file), "line": int(line), "reason": str(reason)}:
                 content.refuse(file, line, reason)
-    return list(found.values()), content
+    return list(conversation_of_id.values()), content

@@ -72,13 +72,13 @@ def import_files(
     def imported(file: InputFile, path: Path | ZipMember, session: str) -> FileReport:
         name = None if format_name == AUTO else format_name
         try:
-            found = None
+            detection = None
             if format_name == AUTO or not file.is_named:
-                found = detect(Source(path, session, file.file))
-                name = name or found.format_name
-            is_skipped = found is not None and not found.may_hold_transcripts and not file.is_named
-            if found is not None and (name is None or is_skipped):
-                return FileReport(file.name, None, None, found.reason, is_skipped=is_skipped)
+                detection = detect(Source(path, session, file.file))
+                name = name or detection.format_name
+            is_skipped = detection is not None and not detection.may_hold_transcripts and not file.is_named
+            if detection is not None and (name is None or is_skipped):
+                return FileReport(file.name, None, None, detection.reason, is_skipped=is_skipped)
             report = import_file(
                 str(name),
                 path,

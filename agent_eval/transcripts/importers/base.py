@@ -78,8 +78,8 @@ PASSED_ON = (OSError, MemoryError)
 
 def fault_of(format_name: str, error: Exception) -> str:
     """Return the reason of a `Refusal` for an exception that an importer did not expect, with its class."""
-    said = shorten(f"{type(error).__name__}: {error}".rstrip(": "))[:_LONGEST_FAULT]
-    return f"the importer of {format_name} failed ({said}); this is a fault of agent_eval, please report it"
+    detail = shorten(f"{type(error).__name__}: {error}".rstrip(": "))[:_LONGEST_FAULT]
+    return f"the importer of {format_name} failed ({detail}); this is a fault of agent_eval, please report it"
 
 
 class Ids:
@@ -106,11 +106,11 @@ class Ids:
         Raises:
             NotThisFormatError: If the trial is neither null nor a valid trial number.
         """
-        taken = self._trials.setdefault(task_id, set())
+        used_numbers = self._trials.setdefault(task_id, set())
         number = trial_of(trial)
-        if number is None or number in taken:
-            number = self._lowest_free(task_id, taken)
-        taken.add(number)
+        if number is None or number in used_numbers:
+            number = self._lowest_free(task_id, used_numbers)
+        used_numbers.add(number)
         return {"task_id": task_id, "trial": number, "conversation_id": self.named(f"{task_id}-{number}")}
 
     def named(self, name: str) -> str:
@@ -126,9 +126,9 @@ class Ids:
         """Record an id as used."""
         self._ids.add(id_key(conversation_id))
 
-    def _lowest_free(self, task_id: str, taken: set[int]) -> int:
+    def _lowest_free(self, task_id: str, used_numbers: set[int]) -> int:
         number = self._free.get(task_id, 0)
-        while number in taken:
+        while number in used_numbers:
             number += 1
         self._free[task_id] = number
         return number
@@ -202,12 +202,12 @@ def unrepeated(
         transcript: The key of a record's messages.
         names: Keys, each of which identifies one trial; a record without any of them is a separate trial.
     """
-    seen: dict[bytes, int] = {}
+    number_of_record: dict[bytes, int] = {}
     for record in records:
         fields = mapping(record.value) if isinstance(record, Record) else {}
         is_named = any(fields.get(name) is not None for name in names)
         if isinstance(record, Record) and is_named and fields.get(transcript):
-            first = seen.setdefault(_fingerprint(record), record.number)
+            first = number_of_record.setdefault(_fingerprint(record), record.number)
             if first != record.number:
                 yield Refusal(source.file, record.number, f"{REPEATED} {first}, which was imported")
                 continue
@@ -306,10 +306,10 @@ def success_of(record: Mapping[str, JsonValue], key: str) -> bool | None:
         NotThisFormatError: If the value is anything else.
     """
     value = record.get(key)
-    said = yes_or_no(value)
-    if value is not None and said is None:
+    success = yes_or_no(value)
+    if value is not None and success is None:
         raise NotThisFormatError(f"{key} is {_shown(value)}; expected true, false, 1, 0 or null")
-    return said
+    return success
 
 
 def _shown(value: JsonValue) -> str:
@@ -343,13 +343,13 @@ def base_success(record: Mapping[str, JsonValue], transcript: str) -> Success:
         transcript: The key of its messages, which are not searched: a transcript's text never determines an
             outcome.
     """
-    found: set[bool | None] = set()
+    values: set[bool | None] = set()
     level: list[JsonValue] = [{key: value for key, value in record.items() if key != transcript}]
     while level:
-        said = [mapping(place).get("base_success") for place in level]
-        found |= {yes_or_no(value) for value in said if isinstance(value, bool | int | float)}
+        entries = [mapping(place).get("base_success") for place in level]
+        values |= {yes_or_no(value) for value in entries if isinstance(value, bool | int | float)}
         level = [inner for place in level for inner in _inside(place)]
-    return "contradicting" if len(found) > 1 else next(iter(found), None)
+    return "contradicting" if len(values) > 1 else next(iter(values), None)
 
 
 def _inside(value: JsonValue) -> Iterable[JsonValue]:
@@ -387,8 +387,8 @@ def reward_outcome(
     """
     number = reward_of(reward)
     place, text = error or ("", None)
-    said = error_text(text_of(text) or "") or None if text not in (None, False) else None
-    fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
+    fault = error_text(text_of(text) or "") or None if text not in (None, False) else None
+    fields: Fields = {"reward": number} | ({} if fault is None else {"error": fault})
     if success == "contradicting":
         return fields | {
             "correct": None,
@@ -397,12 +397,14 @@ def reward_outcome(
             "basis": "contradicting",
         }
     if success is not None:
-        named = (
-            {"outcome_class": class_of_error(text_of(text) or "")} if said is not None and not success else {}
+        class_fields = (
+            {"outcome_class": class_of_error(text_of(text) or "")}
+            if fault is not None and not success
+            else {}
         )
         declared: Fields = {"correct": success, "source": f"{format_name} base_success", "basis": "declared"}
-        return fields | declared | named
-    if said is not None and (number is None or number <= ROUNDING):
+        return fields | declared | class_fields
+    if fault is not None and (number is None or number <= ROUNDING):
         return fields | {
             "outcome_class": class_of_error(text_of(text) or ""),
             "correct": None if number is None else yes_or_no(number),
@@ -422,10 +424,10 @@ def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue
     The result is None rather than an empty list, because a task without actions may still require calls that only read data.
     """
     calls = [mapping(action) for action in listed(actions)]
-    found: list[dict[str, JsonValue]] = [
+    expected_calls: list[dict[str, JsonValue]] = [
         {"name": call.get("name"), "arguments": call.get(arguments) or {}} for call in calls
     ]
-    return found or None
+    return expected_calls or None
 
 
 def whole_truth(

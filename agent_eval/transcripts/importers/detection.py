@@ -75,9 +75,9 @@ def detect(source: Source) -> Detected:
     except (*BREAKS, TruncatedJsonError) as error:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
     if not samples and refused:
-        named = _named(_keys(source, head))
-        if any(entry.is_document and entry.name == named.format_name for entry in RECOGNISED):
-            return named
+        format_by_name = _named(_keys(source, head))
+        if any(entry.is_document and entry.name == format_by_name.format_name for entry in RECOGNISED):
+            return format_by_name
         first = f"record {refused[0].line}: {refused[0].reason}"
         return Detected(None, f"none of its records are JSON; {first}{_hint(refused[0].reason)}")
     return _named(samples)
@@ -122,8 +122,8 @@ def _no_json(head: bytes) -> str | None:
         return None
     line = head.lstrip().partition(b"\n")[0].decode("utf-8", "replace").strip()
     is_table = any(line.count(separator) for separator in ",;\t") and len(line) <= _LONGEST_HEADER
-    named = f"; its columns are {line!r}" if is_table else ""
-    return f"it is not JSON; expected an object, an array or JSON lines, or {_TABLE}{named}"
+    columns_note = f"; its columns are {line!r}" if is_table else ""
+    return f"it is not JSON; expected an object, an array or JSON lines, or {_TABLE}{columns_note}"
 
 
 def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal]]:
@@ -138,9 +138,9 @@ def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal
         if is_document and len(text) > LARGEST_SAMPLE:
             with opened(source.path) as stream:
                 return [dict.fromkeys(top_level_keys(stream))], []
-    found = list(islice(records_of(source, "JSON", is_chat_message), _LINES))
-    refused = [record for record in found if isinstance(record, Refusal)]
-    return [record.value for record in found if not isinstance(record, Refusal)], refused
+    first_records = list(islice(records_of(source, "JSON", is_chat_message), _LINES))
+    refused = [record for record in first_records if isinstance(record, Refusal)]
+    return [record.value for record in first_records if not isinstance(record, Refusal)], refused
 
 
 def _named(samples: list[JsonValue]) -> Detected:

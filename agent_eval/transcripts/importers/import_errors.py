@@ -10,8 +10,8 @@ from agent_eval.formats.files import SLUG_FORM
 class UnknownFormatError(NotFoundError):
     """Raised when the format is unknown."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"Format {name!r} is not known. Formats: {', '.join(sorted(known))}.")
+    def __init__(self, name: str, formats: Iterable[str]) -> None:
+        super().__init__(f"Format {name!r} is not known. Formats: {', '.join(sorted(formats))}.")
 
 
 class InvalidAgentIdError(InputError):

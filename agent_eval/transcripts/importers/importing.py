@@ -175,22 +175,22 @@ def import_file(
     if isinstance(path, Path):
         _check_file(path)
     source = Source(path, session, name, agent_id)
-    named = clean(task_set) if task_set is not None else None
-    asked = {
+    clean_task_set = clean(task_set) if task_set is not None else None
+    requested_settings = {
         "methodology_versions": methodology_versions,
-        "task_set": named,
+        "task_set": clean_task_set,
         **(slots.session if slots else {}),
     }
-    wanted = _Wanted(
+    request = _Wanted(
         source=source,
         origin=f"{format_name}:{source.file}",
         agent_id=agent_id,
         folder=sessions_folder / agent_id / session,
-        settings={key: value for key, value in asked.items() if value is not None},
+        settings={key: value for key, value in requested_settings.items() if value is not None},
         task_set=clean(_own_task_set(format_name, source) or format_name),
         may_join=session_id is None if may_join is None else may_join,
     )
-    return _import_locked(wanted, FORMATS[format_name], sessions_folder, ids, slots)
+    return _import_locked(request, FORMATS[format_name], sessions_folder, ids, slots)
 
 
 def _own_task_set(format_name: str, source: Source) -> str | None:
@@ -231,102 +231,102 @@ def _check_file(path: Path) -> None:
 
 
 def _import_locked(
-    wanted: _Wanted,
+    request: _Wanted,
     importer: Importer,
     sessions_folder: Path,
     ids: AgentIds | None,
     slots: Slots | None,
 ) -> ImportReport:
-    agent_folder = wanted.folder.parent
-    if not Path(os.path.realpath(wanted.folder)).is_relative_to(os.path.realpath(sessions_folder)):
-        raise OutsideProjectError(wanted.folder)
+    agent_folder = request.folder.parent
+    if not Path(os.path.realpath(request.folder)).is_relative_to(os.path.realpath(sessions_folder)):
+        raise OutsideProjectError(request.folder)
     agent_folder.mkdir(parents=True, exist_ok=True)
     with locked(agent_folder):
         ids = ids or AgentIds(agent_folder)
         try:
-            report = _imported(wanted, importer, ids, slots)
-        except _HeldElsewhereError as held:
-            report = _imported(wanted.under(held.session, held.file), importer, ids, slots)
+            report = _imported(request, importer, ids, slots)
+        except _HeldElsewhereError as conflict:
+            report = _imported(request.under(conflict.session, conflict.file), importer, ids, slots)
     with suppress(OSError):
         agent_folder.rmdir()  # succeeds only if the folder is empty
     return report
 
 
-def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots | None) -> ImportReport:
+def _imported(request: _Wanted, importer: Importer, ids: AgentIds, slots: Slots | None) -> ImportReport:
     """Write the session, and merge conversations that continue other sessions into those sessions.
 
     Raises:
         _HeldElsewhereError: If another session contains the file's content, or this one under another file name.
         SessionExistsError: If the session belongs to another file.
     """
-    session, content = wanted.folder.name, FileContent()
-    with temporary(wanted.folder) as new:
-        session_text = _session_text(wanted)
-        seen = _Seen(not_seen=ids.of(session))
-        n_before, before = len(seen.not_seen), SessionParts(wanted.folder)
-        found = content.watching(_read(wanted, importer))
-        found = _with_slots(found, slots, wanted.source) if slots else found
-        found = _new_to_agent(found, ids, wanted, seen)
-        n_imported, n_refused, refusals = write_records(new, seen.watching(_with_parts(found, before)))
-        _refuse_held(wanted, ids.holder(content))
+    session, content = request.folder.name, FileContent()
+    with temporary(request.folder) as new:
+        session_text = _session_text(request)
+        tally = _Seen(not_seen=ids.of(session))
+        n_before, before = len(tally.not_seen), SessionParts(request.folder)
+        items = content.watching(_read(request, importer))
+        items = _with_slots(items, slots, request.source) if slots else items
+        items = _new_to_agent(items, ids, request, tally)
+        n_imported, n_refused, refusals = write_records(new, tally.watching(_with_parts(items, before)))
+        _refuse_held(request, ids.holder(content))
         if isinstance(session_text, SessionExistsError):
             raise session_text
         write(new / SESSION, session_text)
-        before.write(new, seen.ids)
+        before.write(new, tally.ids)
         n_lost = sum(n_records(refusal.line, refusal.reason) for refusal in refusals)
-        is_worth_keeping = n_imported > 0 or (n_lost > 0 and not _has_conversations(wanted.folder))
-        is_changed = is_worth_keeping and not is_same(wanted.folder, new)
-        n_changed = len(changed_lines(wanted.folder, new)) if is_changed and n_before else 0
+        is_worth_keeping = n_imported > 0 or (n_lost > 0 and not _has_conversations(request.folder))
+        is_changed = is_worth_keeping and not is_same(request.folder, new)
+        n_changed = len(changed_lines(request.folder, new)) if is_changed and n_before else 0
         if is_changed:
-            put_in_place(new, wanted.folder)
-            ids.put(session, seen.ids.values(), content)
-    continued = {s: _continue(wanted, s, parts, ids) for s, parts in seen.continuing.items()}
+            put_in_place(new, request.folder)
+            ids.put(session, tally.ids.values(), content)
+    continued = {s: _continue(request, s, parts, ids) for s, parts in tally.continuing.items()}
     gained = {name: n for name, n in continued.items() if n is not None}
     return ImportReport(
-        session_id=session if n_imported or n_refused or not seen.held_by else seen.held_by[0],
+        session_id=session if n_imported or n_refused or not tally.held_by else tally.held_by[0],
         n_imported=n_imported,
         n_refused=n_refused,
         refusals=tuple(refusals),
         is_changed=is_changed or bool(gained),
-        folder=wanted.folder,
-        n_rewards_between=seen.n_between,
-        n_passed=seen.n_passed,
-        notes=seen.notes(n_imported),
-        n_turns=seen.n_turns + sum(gained.values()),
-        n_contradicting=seen.n_contradicting,
+        folder=request.folder,
+        n_rewards_between=tally.n_between,
+        n_passed=tally.n_passed,
+        notes=tally.notes(n_imported),
+        n_turns=tally.n_turns + sum(gained.values()),
+        n_contradicting=tally.n_contradicting,
         n_before=n_before,
         n_changed=n_changed,
-        n_removed=len(seen.not_seen) if is_changed else 0,
-        n_known=seen.n_known,
+        n_removed=len(tally.not_seen) if is_changed else 0,
+        n_known=tally.n_known,
         continued=tuple(gained),
-        first=seen.first,
+        first=tally.first,
     )
 
 
 def _continue(
-    wanted: _Wanted, session: str, parts: Mapping[str, list[Conversation]], ids: AgentIds
+    request: _Wanted, session: str, parts: Mapping[str, list[Conversation]], ids: AgentIds
 ) -> int | None:
     """Merge parts into another session; return the number of turns that it gained, or None if it did not change."""
-    found = continue_session(wanted.folder.with_name(session), parts)
-    for name, whole in found[0].items() if found else ():
+    continuation = continue_session(request.folder.with_name(session), parts)
+    for name, whole in continuation[0].items() if continuation else ():
         ids.extend(HeldConversation(session, name, None), KnownConversation.of(whole))
-    return None if found is None else found[1]
+    return None if continuation is None else continuation[1]
 
 
-def _refuse_held(wanted: _Wanted, held: tuple[str, str] | None) -> None:
+def _refuse_held(request: _Wanted, holder: tuple[str, str] | None) -> None:
     """Raise `_HeldElsewhereError` if the content is already stored under another session or file name.
 
     If the user named the session, other sessions are ignored.
     """
-    if held is None or held == (wanted.folder.name, wanted.source.file):
+    if holder is None or holder == (request.folder.name, request.source.file):
         return
-    if wanted.may_join or held[0] == wanted.folder.name:
-        raise _HeldElsewhereError(*held)
+    if request.may_join or holder[0] == request.folder.name:
+        raise _HeldElsewhereError(*holder)
 
 
-def _with_parts(found: Iterator[Found], before: SessionParts) -> Iterator[Found]:
+def _with_parts(items: Iterator[Found], before: SessionParts) -> Iterator[Found]:
     """Yield the items; a conversation that other files continue is merged with the parts in those files."""
-    for item in found:
+    for item in items:
         is_part = isinstance(item, Conversation) and item.conversation_id in before
         yield before.put(item.conversation_id, item) if is_part and isinstance(item, Conversation) else item
 
@@ -354,9 +354,9 @@ class _Seen:
         default_factory=dict[str, dict[str, list[Conversation]]]
     )  # session → conversation → parts
 
-    def watching(self, found: Iterator[Found]) -> Iterator[Conversation | Refusal]:
+    def watching(self, items: Iterator[Found]) -> Iterator[Conversation | Refusal]:
         """Yield the conversations and rejected records, and count all items."""
-        for item in found:
+        for item in items:
             if isinstance(item, LeftOut):
                 self.left_out[item.reason] += 1
                 continue
@@ -399,11 +399,11 @@ class _Seen:
         return (*notes, *(f"{n:,} × {why}." for why, n in sorted(self.left_out.items())))
 
 
-def _read(wanted: _Wanted, importer: Importer) -> Iterator[Found]:
+def _read(request: _Wanted, importer: Importer) -> Iterator[Found]:
     """Yield the items of the file; an exception that the importer did not expect is a `Refusal` for the rest of it."""
-    format_name, file, number = wanted.origin.partition(":")[0], wanted.source.file, 0
+    format_name, file, number = request.origin.partition(":")[0], request.source.file, 0
     try:
-        for item in importer(wanted.source):
+        for item in importer(request.source):
             if not isinstance(item, LeftOut):
                 number = max(number, item.line if isinstance(item, Refusal) else _number(item))
             yield item
@@ -415,9 +415,9 @@ def _read(wanted: _Wanted, importer: Importer) -> Iterator[Found]:
         yield Refusal(file, number + 1, f"{fault_of(format_name, error)}; {KEPT}")
 
 
-def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:
+def _with_slots(items: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:
     """Yield the items, with slots and disclosures added to the conversations."""
-    for item in found:
+    for item in items:
         if not isinstance(item, Conversation):
             yield item
             continue
@@ -435,26 +435,26 @@ def _number(item: Conversation) -> int:
     return origin.number if origin else 0
 
 
-def _session_text(wanted: _Wanted) -> bytes | SessionExistsError:
+def _session_text(request: _Wanted) -> bytes | SessionExistsError:
     """Return the content of session.yaml: the existing settings updated with the requested ones, or new settings.
 
     If the folder exists and was not written from this file, the error is returned rather than raised, because the
     file may turn out to have the same content.
     """
-    settings = {"methodology_versions": "any", "task_set": wanted.task_set, **wanted.settings}
-    notes = f"Imported from {wanted.origin}."
+    settings = {"methodology_versions": "any", "task_set": request.task_set, **request.settings}
+    notes = f"Imported from {request.origin}."
     try:
-        if not wanted.folder.exists():
+        if not request.folder.exists():
             return _dumped(Session.model_validate(settings | {"notes": notes}))
-        if problem := _other_origin(wanted):
-            return SessionExistsError(wanted.folder.name, wanted.agent_id, problem)
-        old = read_session_file(wanted.folder)
-        new = Session.model_validate({**old.model_dump(), **wanted.settings})
+        if problem := _other_origin(request):
+            return SessionExistsError(request.folder.name, request.agent_id, problem)
+        old = read_session_file(request.folder)
+        new = Session.model_validate({**old.model_dump(), **request.settings})
     except ValidationError as error:
         raise InvalidSessionError(explain(error, Session)) from error
     except YamlError as error:
-        return SessionExistsError(wanted.folder.name, wanted.agent_id, f"its {SESSION}: {error.reason}")
-    return (wanted.folder / SESSION).read_bytes() if new == old else _dumped(new)
+        return SessionExistsError(request.folder.name, request.agent_id, f"its {SESSION}: {error.reason}")
+    return (request.folder / SESSION).read_bytes() if new == old else _dumped(new)
 
 
 def _dumped(session: Session) -> bytes:
@@ -468,22 +468,22 @@ def _has_conversations(folder: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _other_origin(wanted: _Wanted) -> str | None:
+def _other_origin(request: _Wanted) -> str | None:
     """Return the reason why a session does not belong to this file, or None if it was written from the file."""
-    path = wanted.folder / CONVERSATIONS
-    if (wanted.folder / ERRORS).is_file() and not _has_conversations(wanted.folder):
+    path = request.folder / CONVERSATIONS
+    if (request.folder / ERRORS).is_file() and not _has_conversations(request.folder):
         return None  # an import of which all records were rejected
     first = next(json_lines(path, path.name), None) if path.is_file() else None
     value = first.value if isinstance(first, Record) else None
     origin = RecordOrigin.of(value.get("source")) if isinstance(value, dict) else None
     if origin is None:
         return "it was not written by an import"
-    if origin.file_of_format != wanted.origin:
-        return f"it contains the import of {origin.file_of_format}, not of {wanted.origin}"
+    if origin.file_of_format != request.origin:
+        return f"it contains the import of {origin.file_of_format}, not of {request.origin}"
     return None
 
 
-def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: _Seen) -> Iterator[Found]:
+def _new_to_agent(items: Iterator[Found], ids: AgentIds, request: _Wanted, tally: _Seen) -> Iterator[Found]:
     """Yield the items that are new to the agent.
 
     A conversation is rejected if another session has a conversation with its id, because only one of the two would be
@@ -492,36 +492,36 @@ def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: 
     file has a known id with different content, the file is a separate run, so its identical conversations are
     rejected at the end rather than counted as known.
     """
-    own = wanted.folder.name
+    own = request.folder.name
     equal: list[tuple[int, str, HeldConversation]] = []
     is_other_run = False
-    for item in found:
+    for item in items:
         if not isinstance(item, Conversation):
             yield item
             continue
-        known = KnownConversation.of(item)
-        begun = ids.continued(known, own) if wanted.may_join else None
+        conversation = KnownConversation.of(item)
+        begun = ids.continued(conversation, own) if request.may_join else None
         place = begun or ids.elsewhere(item.conversation_id, own)
-        is_equal = place is not None and place.record is not None and place.record == known.record
+        is_equal = place is not None and place.record is not None and place.record == conversation.record
         if place is None:
             yield item
-        elif wanted.may_join and is_equal:
+        elif request.may_join and is_equal:
             equal.append((_number(item), item.conversation_id, place))
         elif begun is not None:
-            seen.continues(begun, item)
+            tally.continues(begun, item)
         else:
             is_other_run = True
-            yield _taken(wanted, _number(item), item.conversation_id, place)
+            yield _taken(request, _number(item), item.conversation_id, place)
     for number, name, place in equal:
         if is_other_run:
-            yield _taken(wanted, number, name, place)
+            yield _taken(request, number, name, place)
         else:
-            seen.known(place)
+            tally.known(place)
 
 
-def _taken(wanted: _Wanted, number: int, name: str, place: HeldConversation) -> Refusal:
+def _taken(request: _Wanted, number: int, name: str, place: HeldConversation) -> Refusal:
     """Return a `Refusal` for a conversation whose id another session of the agent already uses."""
     reason = (
         f"conversation_id {name!r} is already in session {place.session!r} of this agent; give it a unique id"
     )
-    return Refusal(wanted.source.file, number, reason)
+    return Refusal(request.source.file, number, reason)

@@ -55,22 +55,22 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
     Raises:
         NoTranscriptsError: If a path does not exist, a pattern matches nothing, or there are more than 100,000 files.
     """
-    found: list[InputFile] = []
+    files: list[InputFile] = []
     for text in paths:
         try:
-            found += islice(_named(text, stdin), MOST_FILES + 1)
+            files += islice(_named(text, stdin), MOST_FILES + 1)
         except (OSError, ValueError) as error:
             raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
-        if len(found) > MOST_FILES:
+        if len(files) > MOST_FILES:
             raise NoTranscriptsError(Path(text), f"contains more than {MOST_FILES:,} files")
-    return _without_parts(_each_once(found))
+    return _without_parts(_each_once(files))
 
 
 def _without_parts(files: list[InputFile]) -> list[InputFile]:
     """Drop the files that are read with another one, such as the simulations beside the results.json of tau2."""
     parts_of = [entry.parts for entry in RECOGNISED if entry.parts is not None]
     paths = [file.path for file in files if file.path is not None]
-    parts = {_identity(part) for path in paths for found in parts_of for part in found(path)}
+    parts = {_identity(part) for path in paths for find_parts in parts_of for part in find_parts(path)}
     return [file for file in files if file.path is None or _identity(file.path) not in parts]
 
 
@@ -80,13 +80,13 @@ def _identity(path: Path | ZipMember) -> object:
 
 def _each_once(files: Sequence[InputFile]) -> list[InputFile]:
     """Drop repeated files, which several paths, patterns or folders refer to."""
-    kept: dict[object, InputFile] = {}
+    file_of_key: dict[object, InputFile] = {}
     for file in files:
         key = os.path.realpath(file.path) if isinstance(file.path, Path) else id(file)
-        first = kept.setdefault(key, file)
+        first = file_of_key.setdefault(key, file)
         if file.is_named and not first.is_named:
-            kept[key] = replace(first, is_named=True)
-    return list(kept.values())
+            file_of_key[key] = replace(first, is_named=True)
+    return list(file_of_key.values())
 
 
 def spooled(stream: BinaryIO) -> Path:
@@ -117,16 +117,16 @@ def session_ids(files: Sequence[InputFile]) -> list[str]:
     """Return the session id of each file: its name, prefixed by its folders if several files have the same name."""
     short = [default_session_id(file.file) for file in files]
     n_uses = Counter(short)
-    taken = Counter[str]()
+    counts = Counter[str]()
     ids: list[str] = []
     for file, name in zip(files, short, strict=True):
-        wanted = (
+        stem = (
             name
             if n_uses[name] == 1
             else default_session_id(file.name.replace(os.sep, "-").replace("/", "-"))
         )
-        taken[wanted] += 1
-        ids.append(wanted if taken[wanted] == 1 else f"{wanted[:120]}-{taken[wanted]}")
+        counts[stem] += 1
+        ids.append(stem if counts[stem] == 1 else f"{stem[:120]}-{counts[stem]}")
     return ids
 
 
@@ -164,33 +164,33 @@ def _walked(folder: Path) -> Iterator[InputFile]:
             path = Path(base) / name
             if name.startswith("."):
                 continue
-            shown = str(path.relative_to(folder))
+            label = str(path.relative_to(folder))
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
-                yield InputFile(shown, None, "a link to a file outside the folder; specify the file itself")
+                yield InputFile(label, None, "a link to a file outside the folder; specify the file itself")
             else:
-                yield from _file(path, shown, is_named=False)
+                yield from _file(path, label, is_named=False)
     for error in unread:
-        shown = os.path.relpath(str(error.filename or folder), folder)
-        yield InputFile(clean(shown), None, f"the folder cannot be read ({error.strerror or error})")
+        label = os.path.relpath(str(error.filename or folder), folder)
+        yield InputFile(clean(label), None, f"the folder cannot be read ({error.strerror or error})")
 
 
-def _file(path: Path, shown: str, *, is_named: bool) -> Iterator[InputFile]:
-    shown = clean(shown)
+def _file(path: Path, label: str, *, is_named: bool) -> Iterator[InputFile]:
+    label = clean(label)
     try:
         if not path.is_file():
-            yield InputFile(shown, None, "not a regular file", is_named)
+            yield InputFile(label, None, "not a regular file", is_named)
             return
         if not is_zip(path) or archive_format(path):
-            yield InputFile(shown, path, is_named=is_named)
+            yield InputFile(label, path, is_named=is_named)
             return
         for member in members(path):
             if not any(part.startswith(".") for part in PurePath(member.name).parts if part != ".."):
-                yield InputFile(f"{shown}/{clean(member.name)}", member, is_named=False)
+                yield InputFile(f"{label}/{clean(member.name)}", member, is_named=False)
     except OSError as error:
-        yield InputFile(shown, None, f"it cannot be read ({error.strerror or error})", is_named)
+        yield InputFile(label, None, f"it cannot be read ({error.strerror or error})", is_named)
     except MemoryError:
         raise
     except Exception as error:  # last resort: the files after this one are still imported
         yield InputFile(
-            shown, None, shorten(f"it cannot be read ({type(error).__name__}: {error})"), is_named
+            label, None, shorten(f"it cannot be read ({type(error).__name__}: {error})"), is_named
         )

@@ -57,8 +57,8 @@ class SessionParts:
 
     def write(self, folder: Path, conversation_ids: Container[str] | None = None) -> None:
         """Write the parts of these conversations (None: of all conversations) to a folder, if there are any."""
-        wanted = (name for name in self._of if conversation_ids is None or name in conversation_ids)
-        if lines := [line_of(part) for name in wanted for part in self._of[name].values()]:
+        names = (name for name in self._of if conversation_ids is None or name in conversation_ids)
+        if lines := [line_of(part) for name in names for part in self._of[name].values()]:
             write(folder / PARTS, b"".join(lines))
 
     def _put(self, conversation_id: str, part: Conversation) -> None:
@@ -80,7 +80,7 @@ def continue_session(
         folder: The session folder.
         parts: The parts, by the id of the conversation that they belong to.
     """
-    held = SessionParts(folder)
+    session_parts = SessionParts(folder)
     n_before = 0
     changed: dict[str, Conversation] = {}
     with temporary(folder) as new:
@@ -88,16 +88,16 @@ def continue_session(
             for line in old:
                 own = Conversation.model_validate_json(line)
                 for part in parts.get(own.conversation_id, ()):
-                    if own.conversation_id not in held:
-                        held.put(own.conversation_id, own)
-                    changed[own.conversation_id] = held.put(own.conversation_id, part)
+                    if own.conversation_id not in session_parts:
+                        session_parts.put(own.conversation_id, own)
+                    changed[own.conversation_id] = session_parts.put(own.conversation_id, part)
                 n_before += len(own.turns()) if own.conversation_id in changed else 0
                 stream.write(line_of(changed.get(own.conversation_id, own)))
             sync_stream(stream)
         for name in (SESSION, ERRORS):
             if (folder / name).is_file():
                 write(new / name, (folder / name).read_bytes())
-        held.write(new)
+        session_parts.write(new)
         if is_same(folder, new):
             return None
         put_in_place(new, folder)
@@ -127,7 +127,7 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
     if n_said_again(own, others):  # the second part is the earlier one
         return _followed(second, first)
     mine, theirs = [*map(message_key, own)], [*map(message_key, others)]
-    known = set(mine)
+    own_keys = set(mine)
     n_forked = max(_n_forked(second, mine, theirs), n_said_again(others, own))
     if len(theirs) < len(mine) and mine[: len(theirs)] == theirs:
         new: list[int] = []
@@ -142,7 +142,7 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
             new += [i] if left[same] < 0 else []
     else:
         new = list(range(_n_shared(second, mine, theirs), len(theirs)))
-    added = [i for i in new if second.messages[i].role not in OPERATOR or theirs[i] not in known]
+    added = [i for i in new if second.messages[i].role not in OPERATOR or theirs[i] not in own_keys]
     tools = {canonical(tool): tool for part in (first, second) for tool in part.tools or ()}
     return first.model_copy(
         update={
@@ -181,22 +181,22 @@ def _n_forked(second: Conversation, mine: Sequence[bytes], theirs: Sequence[byte
 
 def _metadata(first: Conversation, second: Conversation, added: Sequence[int]) -> dict[str, JsonValue]:
     mine, theirs = first.metadata, second.metadata
-    found = {**theirs, **mine}
+    both_metadata = {**theirs, **mine}
     for key in (MODELS, SOURCE_SESSIONS):
         if union := _union(mine.get(key), theirs.get(key)):
-            found[key] = union
+            both_metadata[key] = union
     texts = [text for text in (mine.get(POLICY), theirs.get(POLICY)) if isinstance(text, str)]
     if texts:
-        found[POLICY] = "\n\n".join(dict.fromkeys(texts))
+        both_metadata[POLICY] = "\n\n".join(dict.fromkeys(texts))
     places = {old: len(first.messages) + new for new, old in enumerate(added)}
     thoughts = [t for t in map(mapping, listed(theirs.get(REASONING))) if t.get("message_index") in places]
     moved: list[JsonValue] = [_moved(thought, places) for thought in thoughts]
     if moved:
-        found[REASONING] = [*listed(mine.get(REASONING)), *moved]
+        both_metadata[REASONING] = [*listed(mine.get(REASONING)), *moved]
     costs = [cost for cost in (mine.get(_COST), theirs.get(_COST)) if isinstance(cost, int | float)]
     if costs:  # a part that repeats messages repeats their cost too
-        found[_COST] = sum(costs) if len(added) == len(second.messages) else max(costs)
-    return found
+        both_metadata[_COST] = sum(costs) if len(added) == len(second.messages) else max(costs)
+    return both_metadata
 
 
 def _moved(thought: Mapping[str, JsonValue], places: Mapping[int, int]) -> dict[str, JsonValue]:
@@ -205,8 +205,8 @@ def _moved(thought: Mapping[str, JsonValue], places: Mapping[int, int]) -> dict[
 
 
 def _union(mine: JsonValue, theirs: JsonValue) -> list[JsonValue]:
-    found: list[JsonValue] = []
+    union: list[JsonValue] = []
     for value in (*listed(mine), *listed(theirs)):
-        if value not in found:
-            found.append(value)
-    return found
+        if value not in union:
+            union.append(value)
+    return union

@@ -32,7 +32,7 @@ def temporary(folder: Path) -> Iterator[Path]:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
+def write_records(folder: Path, records: Iterable[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
     """Write conversations.jsonl as a stream, then import_errors.jsonl if records were rejected.
 
     Return the number of conversations, the number of rejected records, and the listed rejected records.
@@ -40,8 +40,8 @@ def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tupl
     n_imported = n_refused = n_more = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:
-        for made in found:
-            item: Refusal | bytes = made if isinstance(made, Refusal) else _line_or_refusal(made)
+        for record in records:
+            item: Refusal | bytes = record if isinstance(record, Refusal) else _line_or_refusal(record)
             if isinstance(item, Refusal):
                 n_refused += not item.reason.startswith(NOT_READ)
                 n_more += len(refusals) >= MOST_TOLD

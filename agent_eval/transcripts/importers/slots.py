@@ -106,15 +106,15 @@ def read_slots(path: Path) -> Slots:
         if slot is not None and slot not in get_args(Scenario):
             allowed = ", ".join(get_args(Scenario))
             raise SlotsFileError(path, line, f"slot is {slot[:40]!r}; allowed: {allowed}, or empty")
-        said = _disclosures(path, line, row["disclosures"])
+        disclosures = _disclosures(path, line, row["disclosures"])
         for key in OF_SESSION:
-            if key in said and session.setdefault(key, said[key]) != said[key]:
+            if key in disclosures and session.setdefault(key, disclosures[key]) != disclosures[key]:
                 raise SlotsFileError(
                     path, line, f"{key} differs from an earlier line; the session has only one value"
                 )
         _check_session(path, line, session)
         family = row.get(FAMILY, "").strip()
-        fields = {key: said[key] for key in OF_CONVERSATION if key in said}
+        fields = {key: disclosures[key] for key in OF_CONVERSATION if key in disclosures}
         by_task[task] = Slot(line, slot, fields | ({FAMILY: family} if family else {}))
     return Slots(path, by_task, session)
 
@@ -156,24 +156,24 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
     text = text.strip()
-    found: JsonValue = {}
+    disclosures: JsonValue = {}
     try:
         if text.startswith("{"):
-            found = loads(text)
+            disclosures = loads(text)
         elif text:
             pairs = [part.partition("=") for part in text.split(";") if part.strip()]
-            found = {key.strip(): _value(value.strip()) for key, _, value in pairs}
+            disclosures = {key.strip(): _value(value.strip()) for key, _, value in pairs}
     except ValueError as error:
         raise SlotsFileError(path, line, f"disclosures: {error}") from error
     allowed = (*OF_SESSION, *OF_CONVERSATION)
-    if not isinstance(found, dict) or (unknown := sorted(set(found) - set(allowed))):
-        named = (
+    if not isinstance(disclosures, dict) or (unknown := sorted(set(disclosures) - set(allowed))):
+        problem = (
             f"disclosures: {', '.join(unknown)[:80]!r} is unknown"
-            if isinstance(found, dict)
+            if isinstance(disclosures, dict)
             else "disclosures"
         )
-        raise SlotsFileError(path, line, f"{named}; allowed: {', '.join(allowed)}")
-    return found
+        raise SlotsFileError(path, line, f"{problem}; allowed: {', '.join(allowed)}")
+    return disclosures
 
 
 def _value(text: str) -> JsonValue:

@@ -42,22 +42,24 @@ class SharedCalls:
         verdicts: dict[str, Verdict] = {}
         while call.questions:
             try:
-                given = await ask(call, place)
+                own_verdicts = await ask(call, place)
             except TakenError:
                 verdicts |= await self._of_others(call)
                 call, place = _without(call, verdicts), Place(call.number)
                 continue
-            if lost := [key for name, key in self._keys(call).items() if is_lost(given[name])]:
+            if lost := [key for name, key in self._keys(call).items() if is_lost(own_verdicts[name])]:
                 await self.claims.release(lost)
-            return {**verdicts, **given}
+            return {**verdicts, **own_verdicts}
         return verdicts
 
     async def _of_others(self, call: JudgeCall) -> dict[str, Verdict]:
         """Wait for the answers of other workers. Return those that this worker can use, by metric name."""
         keys = self._keys(call)
         rows = await self.claims.wait(keys.values())
-        found = answers_of(rows, self.model, self.parameters, lambda: self.limits.context_tokens, call.repeat)
-        usable = {name: found[key] for name, key in call.keys.items() if key in found}
+        stored = answers_of(
+            rows, self.model, self.parameters, lambda: self.limits.context_tokens, call.repeat
+        )
+        usable = {name: stored[key] for name, key in call.keys.items() if key in stored}
         arrived = set(rows["cache_key"])
         self._unshared |= {key for name, key in keys.items() if key in arrived and name not in usable}
         return dict(usable)

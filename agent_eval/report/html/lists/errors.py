@@ -34,9 +34,9 @@ def errors_page(
     """
     clusters = read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
     own = clusters.filter(pl.col("same_as").is_null())
-    shown = most_severe_first(own, "n_turns").head(LISTED)
-    as_shown = shown.select("methodology_version", "agent_id", same_as="cluster_id")
-    listed = pl.concat([shown, clusters.join(as_shown, on=as_shown.columns, how="semi")])
+    first_clusters = most_severe_first(own, "n_turns").head(LISTED)
+    as_shown = first_clusters.select("methodology_version", "agent_id", same_as="cluster_id")
+    listed = pl.concat([first_clusters, clusters.join(as_shown, on=as_shown.columns, how="semi")])
     keys = listed.select("methodology_version", "agent_id", "cluster_id")
     failures = read("failures", keys, columns=_FAILURE)
     issues = read("error_issues", keys)
@@ -71,7 +71,7 @@ def cluster_rows(
     All frames contain rows of one version.
     """
     key = ("agent_id", "cluster_id")
-    changes = {(agent, cluster): said for agent, cluster, said in trends.select(*key, change()).iter_rows()}
+    changes = {(agent, cluster): trend for agent, cluster, trend in trends.select(*key, change()).iter_rows()}
     failures_of = by_key(failures, *key)
     issue_of = by_key(issues.filter(pl.col("fixed_in").is_not_null()), *key)
     also = by_key(clusters.filter(pl.col("same_as").is_not_null()), "agent_id", "same_as")

@@ -35,13 +35,13 @@ def search_page(
     """
     of_version = pl.DataFrame({"methodology_version": [version]})
     n_findings = count("failures", of_version, columns=_KEY).rename({"n": "n_findings"})
-    chosen = (
+    conversations_with_page = (
         conversations.join(n_findings, on=_KEY, how="left")
         .with_columns(pl.col("n_findings").fill_null(0))
         .sort("n_findings", *_KEY, descending=[True, False, False])
         .head(LISTED)
     )
-    keys = chosen.select(_KEY)
+    keys = conversations_with_page.select(_KEY)
     columns = (*_KEY, "label", "quote")
     findings = read("failures", keys.join(of_version, how="cross"), columns=columns).unique(
         maintain_order=True
@@ -61,6 +61,6 @@ def search_page(
                 if has_page(row["agent_id"], row["conversation_id"])
                 else None,
             }
-            for row in chosen.to_dicts()
+            for row in conversations_with_page.to_dicts()
         ],
     }

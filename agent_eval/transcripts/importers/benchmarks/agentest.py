@@ -70,8 +70,8 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
             yield Refusal(source.file, number, f"conversations is missing or not a list; expected {EXPECTED}")
         for conversation in listed(fields.get("conversations")):
             number += 1
-            named = {key: fields.get(key) for key in _NAMES}
-            yield Record(number, {"scenario": named, "conversation": conversation})
+            scenario_fields = {key: fields.get(key) for key in _NAMES}
+            yield Record(number, {"scenario": scenario_fields, "conversation": conversation})
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -83,9 +83,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     evaluation = dict(mapping(conversation.get("evaluation")))
     of_turns = listed(evaluation.pop("turnEvaluations", None))
     scores: list[JsonValue] = _scores(without_nulls(evaluation), None)
-    for said in map(mapping, of_turns):
-        index = said.get("turnIndex")
-        scores += _scores(mapping(said.get("metrics")), index if isinstance(index, int) else None)
+    for turn_fields in map(mapping, of_turns):
+        index = turn_fields.get("turnIndex")
+        scores += _scores(mapping(turn_fields.get("metrics")), index if isinstance(index, int) else None)
     for index, turn in enumerate(map(mapping, spoken_in_order(turns)[0])):
         thread.extend(
             unknown_entry("turn", turn, ("userMessage", "agentMessage", "toolCalls")) or _turn(turn, index)
@@ -113,7 +113,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     yield from native_messages([{"role": "user", "content": turn.get("userMessage")}])
     calls = [mapping(call) for call in listed(turn.get("toolCalls"))]
-    named = [
+    complete_calls = [
         {
             "id": f"t{index}-{i}",
             "name": call.get("name"),
@@ -121,8 +121,8 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
         }
         for i, call in enumerate(calls)
     ]
-    if named:
-        yield {"role": "assistant", "content": None, "tool_calls": named}
+    if complete_calls:
+        yield {"role": "assistant", "content": None, "tool_calls": complete_calls}
     for i, call in enumerate(calls):
         yield result_of_call(f"t{index}-{i}", call)
     if turn.get("agentMessage") is not None:
@@ -132,10 +132,10 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 def _scores(evaluation: Mapping[str, JsonValue], turn_index: int | None) -> list[JsonValue]:
     """Return the scores of Agentest's judge, by metric."""
     return [
-        without_nulls({"name": name, "turn_index": turn_index, **mapping(said)})
-        if isinstance(said, dict)
-        else {"name": name, "turn_index": turn_index, "value": said}
-        for name, said in evaluation.items()
+        without_nulls({"name": name, "turn_index": turn_index, **mapping(score)})
+        if isinstance(score, dict)
+        else {"name": name, "turn_index": turn_index, "value": score}
+        for name, score in evaluation.items()
     ]
 
 

@@ -39,9 +39,9 @@ def read(source: Source) -> Iterator[Found]:
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is a Fair Forge session."""
-    found = value.get("conversation")
-    return isinstance(found, list) and (
-        (bool(found) and "query" in mapping(found[0])) or "assistant_id" in value
+    turns = value.get("conversation")
+    return isinstance(turns, list) and (
+        (bool(turns) and "query" in mapping(turns[0])) or "assistant_id" in value
     )
 
 
@@ -88,7 +88,7 @@ def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
     The defaults are those of the source: order matters if the file does not state it, and the results of calls were
     not used if the file does not state it.
     """
-    agentic, made = mapping(turn.get("ground_truth_agentic")), mapping(turn.get("agentic"))
+    agentic, actual = mapping(turn.get("ground_truth_agentic")), mapping(turn.get("agentic"))
     answer = text_of(turn.get("ground_truth_assistant"))
     tools = [
         {"name": call.get("tool_name"), "arguments": call.get("parameters") or {}}
@@ -103,7 +103,7 @@ def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
             "answer": answer,
             "tools": tools if has_tools else None,
             "tool_sequence_matters": has_tools and bool(agentic.get("tool_sequence_matters", True)),
-            "results_used": bool(made.get("final_answer_uses_tools")) if made.get("tools_used") else None,
+            "results_used": bool(actual.get("final_answer_uses_tools")) if actual.get("tools_used") else None,
         }
     ]
 

@@ -83,8 +83,8 @@ def _header(source: Source) -> Mapping[str, JsonValue]:
     path: Path | ZipMember = source.path
     try:
         if is_archive(path):
-            named = {m.name: m for m in members(cast("Path", path))}
-            path = next(named[name] for name in _STARTS if name in named)
+            member_of_name = {m.name: m for m in members(cast("Path", path))}
+            path = next(member_of_name[name] for name in _STARTS if name in member_of_name)
         with opened(path) as stream:
             text = member(stream, "eval", LONGEST_LINE)
     except (*BREAKS, TruncatedJsonError):
@@ -102,12 +102,12 @@ def _samples(source: Source) -> Iterator[Record | Refusal]:
     if not is_packed:
         yield from array_records(source, "samples.item", _without_nan)
         return
-    found = [
+    samples = [
         m
         for m in members(cast("Path", source.path))
         if m.name.startswith("samples/") and m.name.endswith(".json")
     ]
-    for number, sample in enumerate(sorted(found, key=_order), start=1):
+    for number, sample in enumerate(sorted(samples, key=_order), start=1):
         try:
             with opened(sample) as stream:
                 text = stream.read(LONGEST_LINE + 1)
@@ -121,7 +121,7 @@ def _without_nan(text: bytes) -> bytes:
     """Return the JSON text with null instead of NaN, which Inspect writes for the score of an unscored sample."""
     if b"NaN" not in text and b"Infinity" not in text:
         return text
-    return _NOT_FINITE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", text)
+    return _NOT_FINITE.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", text)
 
 
 def _order(sample: ZipMember) -> tuple[int, str]:
@@ -143,15 +143,15 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
     for schema in _schemas(record):
         thread.know_tools([_resolved(schema, attachments)])
     thread.metadata = _metadata(record)
-    said = thread.fields()
+    conversation_fields = thread.fields()
     names = ids.of_record(text_of(record.get("id")), record.get("epoch"), number)
     target = record.get("target")
     answer = joined(target) if isinstance(target, list) else text_of(target)
-    metadata = cast("Mapping[str, JsonValue]", said["metadata"])
+    metadata = cast("Mapping[str, JsonValue]", conversation_fields["metadata"])
     if model and not metadata.get("models"):
-        said["metadata"] = {**metadata, "models": [model]}
+        conversation_fields["metadata"] = {**metadata, "models": [model]}
     return {
-        **said,
+        **conversation_fields,
         **names,
         "expected": whole_truth(None, answer or None, []),
         "outcome": _outcome(record),
@@ -177,14 +177,14 @@ def _measured(messages: list[JsonValue], record: Mapping[str, JsonValue]) -> lis
     outputs = [mapping(call.get("output")) for call in calls if call.get("event") == "model"]
     by_reply = {text_of(_choice(output, "message").get("id")): output for output in outputs}
     replies = [i for i, m in enumerate(messages) if mapping(m).get("role") == "assistant"]
-    found = list(messages)
+    measured_messages = list(messages)
     for i in replies:
         reply = mapping(messages[i])
         output = by_reply.get(text_of(reply.get("id")) or "", {})
         if i == replies[-1] and record.get("output"):
             output = mapping(record["output"])
-        found[i] = {**reply, **_measures(output)}
-    return found
+        measured_messages[i] = {**reply, **_measures(output)}
+    return measured_messages
 
 
 def _choice(output: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:

@@ -154,8 +154,8 @@ def domain(source: Source) -> str | None:
     """Return the domain of the file's tasks, e.g. airline; None if the first task does not specify one."""
     for record in islice(array_records(source, "tasks.item"), 1):
         scenario = mapping(mapping(getattr(record, "value", None)).get("user_scenario"))
-        named = mapping(scenario.get("instructions")).get("domain")
-        return named if isinstance(named, str) and named.strip() else None
+        domain_name = mapping(scenario.get("instructions")).get("domain")
+        return domain_name if isinstance(domain_name, str) and domain_name.strip() else None
     return None
 
 
@@ -193,8 +193,8 @@ def _conversation(
         raise NotThisFormatError("task_id or messages is missing in the simulation")
     thread = Thread()
     thread.extend(_with_crash(chat_messages_with_reasoning(_ordered(_flat(record.get("messages")))), reason))
-    said = thread.fields()
-    messages = cast("list[Fields]", said["messages"])
+    conversation_fields = thread.fields()
+    messages = cast("list[Fields]", conversation_fields["messages"])
     task_id = task_id_of(record)
     names = ids.of_record(task_id, record.get("trial"), number)
     own_id = text_of(record.get("id"))
@@ -202,17 +202,17 @@ def _conversation(
         names["conversation_id"] = own_id
     definition = definitions.get(task_id or "", _NO_DEFINITION)
     refused = _why_refused(definition, reward, messages) if definition is not _NO_DEFINITION else None
-    known = definition if refused is None else _NO_DEFINITION
+    own_definition = definition if refused is None else _NO_DEFINITION
     return (
         names
-        | known.fields
+        | own_definition.fields
         | {
             "messages": messages,
-            "expected": _truth(reward, known),
+            "expected": _truth(reward, own_definition),
             "outcome": _outcome(record, reward.get("reward")),
             "metadata": _metadata(record, names["trial"])
             | dict(orders)
-            | cast("dict[str, JsonValue]", said["metadata"])
+            | cast("dict[str, JsonValue]", conversation_fields["metadata"])
             | without_nulls({ACTION_MATCHES: _action_matches(reward), DEFINITION_REFUSED: refused}),
         }
     )
@@ -224,23 +224,23 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
     The termination reason decides only if the reward indicates a failure or is missing.
     """
     success = base_success(record, "messages")
-    said = reward_outcome(NAME, reward, success)
+    outcome = reward_outcome(NAME, reward, success)
     reason = text_of(record.get("termination_reason")) or ""
     info = mapping(record.get("info"))
     error = ": ".join(text for key in ("error_type", "error") if (text := text_of(info.get(key))))
     outcome_class = _BY_REASON.get(reason)
     if outcome_class is None and reason and reason not in _USUAL:
         outcome_class = class_of_error(error or reason)
-    is_open = said["correct"] is None and reward is None
-    if success == "contradicting" or outcome_class is None or not (said["correct"] is False or is_open):
-        return said
+    is_open = outcome["correct"] is None and reward is None
+    if success == "contradicting" or outcome_class is None or not (outcome["correct"] is False or is_open):
+        return outcome
     by_reason: Fields = {"source": f"{NAME} termination_reason", "basis": "exit"}
-    decided: Fields = {"source": said["source"], "basis": said["basis"]}
+    decided: Fields = {"source": outcome["source"], "basis": outcome["basis"]}
     if outcome_class == "failed":
-        return {"correct": False, "reward": said["reward"]} | (decided if said["source"] else by_reason)
+        return {"correct": False, "reward": outcome["reward"]} | (decided if outcome["source"] else by_reason)
     return (by_reason if success is None else decided) | {
-        "correct": said["correct"] if outcome_class == "unexplained_error" else None,
-        "reward": said["reward"],
+        "correct": outcome["correct"] if outcome_class == "unexplained_error" else None,
+        "reward": outcome["reward"],
         "outcome_class": outcome_class,
         "error": shorten(f"{reason}: {error_text(error)}" if error else reason),
     }
@@ -259,10 +259,10 @@ def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[F
 def _truth(reward: Mapping[str, JsonValue], definition: _Definition) -> list[Fields]:
     """Return the ground truth from the simulation's checks; unchecked parts come from the task definition."""
     calls = _checked_calls(reward)
-    said = [mapping(check).get("info") for check in listed(reward.get("communicate_checks"))]
-    wanted = [mapping(check).get("nl_assertion") for check in listed(reward.get("nl_assertions"))]
-    answer = joined([text for text in said if text is not None])
-    assertions: list[JsonValue] = [text for text in wanted if text is not None]
+    communicated = [mapping(check).get("info") for check in listed(reward.get("communicate_checks"))]
+    assertion_texts = [mapping(check).get("nl_assertion") for check in listed(reward.get("nl_assertions"))]
+    answer = joined([text for text in communicated if text is not None])
+    assertions: list[JsonValue] = [text for text in assertion_texts if text is not None]
     return whole_truth(
         (definition.calls if calls is None else calls) or None,
         definition.answer if answer is None else answer,
@@ -364,14 +364,14 @@ def _definition(task: Mapping[str, JsonValue]) -> _Definition:
     criteria = mapping(task.get("evaluation_criteria"))
     calls = _calls(listed(criteria.get("actions")))
     goal, profile = _goal(scenario), _profile(scenario)
-    named = [mapping(call["arguments"]).get("user_id") for call in calls]
+    user_ids = [mapping(call["arguments"]).get("user_id") for call in calls]
     return _Definition(
         fields={"goal": goal, "profile": profile, "task_family": text_of(task.get("task_family"))},
         calls=calls,
         answer=joined(criteria.get("communicate_info")),
         assertions=listed(criteria.get("nl_assertions")),
         user_ids=frozenset(
-            [user_id for user_id in named if isinstance(user_id, str) and user_id]
+            [user_id for user_id in user_ids if isinstance(user_id, str) and user_id]
             + _USER_ID.findall(f"{goal}\n{profile}")
         ),
     )

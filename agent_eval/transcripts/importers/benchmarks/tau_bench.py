@@ -53,17 +53,17 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         raise NotThisFormatError(f"task_id or traj is missing; expected {EXPECTED}")
     thread = Thread()
     thread.extend(chat_messages_with_reasoning(record.get("traj")))
-    said = thread.fields()
+    conversation_fields = thread.fields()
     task = mapping(info.get("task"))
     names = ids.of_record(task_id_of(record), record.get("trial"), number)
     return names | {
         "goal": text_of(task.get("instruction")),
         "task_family": text_of(record.get("task_family")) or text_of(task.get("task_family")),
-        "messages": said["messages"],
+        "messages": conversation_fields["messages"],
         "expected": whole_truth(tools_called(task.get("actions"), "kwargs"), joined(task.get("outputs")), []),
         "outcome": reward_outcome(NAME, record.get("reward"), base_success(record, "traj"), error),
         "metadata": _metadata(record, error[1], names["trial"])
-        | cast("dict[str, JsonValue]", said["metadata"]),
+        | cast("dict[str, JsonValue]", conversation_fields["metadata"]),
     }
 
 

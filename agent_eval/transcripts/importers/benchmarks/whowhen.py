@@ -110,9 +110,9 @@ def _messages(value: Mapping[str, JsonValue]) -> list[Fields]:
         native = "tool"
     else:
         native = "assistant"
-    named: dict[str, JsonValue] = {"name": name} if name and native != "user" else {}
+    name_field: dict[str, JsonValue] = {"name": name} if name and native != "user" else {}
     unknown = unknown_entry("entry of the history", value, ("content",))
-    return unknown or native_messages([{"role": native, "content": value.get("content"), **named}])
+    return unknown or native_messages([{"role": native, "content": value.get("content"), **name_field}])
 
 
 FORMAT = Format(

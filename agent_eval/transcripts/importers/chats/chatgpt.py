@@ -78,15 +78,15 @@ def _branch(record: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
     at = text_of(record.get("current_node")) or next(iter([*nodes][::-1]), None)
     if at is not None and at not in nodes:
         raise NotThisFormatError(f"current_node is {at[:60]!r}, which is not a key of mapping")
-    found: list[Mapping[str, JsonValue]] = []
-    seen: set[str] = set()
-    while at is not None and at in nodes and at not in seen:
-        seen.add(at)
+    branch_messages: list[Mapping[str, JsonValue]] = []
+    visited: set[str] = set()
+    while at is not None and at in nodes and at not in visited:
+        visited.add(at)
         node = mapping(nodes[at])
         if message := mapping(node.get("message")):
-            found.append(message)
+            branch_messages.append(message)
         at = text_of(node.get("parent"))
-    return found[::-1]
+    return branch_messages[::-1]
 
 
 def _is_spoken(message: Mapping[str, JsonValue]) -> bool:
@@ -113,10 +113,10 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
         thread.instruct("\n\n".join(filter(None, texts)))
         return
     parts = _parts(content)
-    shown = " ".join(str(mapping(part).get("asset_pointer")) for part in listed(parts))
-    given = map(mapping, listed(mapping(message.get("metadata")).get("attachments")))
+    pointers = " ".join(str(mapping(part).get("asset_pointer")) for part in listed(parts))
+    attached = map(mapping, listed(mapping(message.get("metadata")).get("attachments")))
     files: JsonValue = [
-        {**file, "file_id": file.get("id")} for file in given if str(file.get("id")) not in shown
+        {**file, "file_id": file.get("id")} for file in attached if str(file.get("id")) not in pointers
     ]
     *before, own = native_messages([{"role": role, "content": parts, "attachments": files}])
     thread.extend(before)
@@ -125,8 +125,8 @@ def _take(thread: Thread, message: Mapping[str, JsonValue]) -> None:
     recipient = text_of(message.get("recipient")) or "all"
     if role == "assistant" and recipient != "all":
         arguments = parsed(text)
-        named: JsonValue = arguments if isinstance(arguments, dict) else {"text": text}
-        call: Fields = {"id": text_of(message.get("id")), "name": recipient, "arguments": named}
+        call_arguments: JsonValue = arguments if isinstance(arguments, dict) else {"text": text}
+        call: Fields = {"id": text_of(message.get("id")), "name": recipient, "arguments": call_arguments}
         thread.extend([{**own, "content": None, "tool_calls": [call]}])
     elif role == "tool":
         status = mapping(mapping(message.get("metadata")).get("aggregate_result")).get("status")
@@ -167,11 +167,11 @@ def _part(part: JsonValue) -> JsonValue:
 def _beside(message: Mapping[str, JsonValue]) -> Fields:
     """Return the time and the model of a message, if known."""
     model = mapping(message.get("metadata")).get("model_slug")
-    known: Fields = {"model": model} if isinstance(model, str) else {}
+    model_field: Fields = {"model": model} if isinstance(model, str) else {}
     when = number_of(message.get("create_time"))
     if when is None or not 0 < when < 1e11:
-        return known
-    return known | {"timestamp": as_text(datetime.datetime.fromtimestamp(when, datetime.UTC))}
+        return model_field
+    return model_field | {"timestamp": as_text(datetime.datetime.fromtimestamp(when, datetime.UTC))}
 
 
 FORMAT = Format(

@@ -105,17 +105,17 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     if "messages" not in record and all(record.get(name) is None for name in _RESULTS):
         raise NotThisFormatError(f"messages is missing; expected {EXPECTED}")
     thread = thread_of(record)
-    said = thread.fields()
+    conversation_fields = thread.fields()
     return {
-        LEFT_OUT: said.get(LEFT_OUT),
+        LEFT_OUT: conversation_fields.get(LEFT_OUT),
         **{name: text_of(record.get(name)) for name in _TEXTS},
         **{name: record[name] for name in _NATIVE if record.get(name) is not None},
         **_names(record, ids, number),
-        "messages": said["messages"],
-        "tools": parsed(record["tools"]) if record.get("tools") is not None else said["tools"],
+        "messages": conversation_fields["messages"],
+        "tools": parsed(record["tools"]) if record.get("tools") is not None else conversation_fields["tools"],
         "knowledge": _knowledge(record.get("knowledge")),
         "outcome": _outcome(record),
-        "metadata": _metadata(record) | cast("dict[str, JsonValue]", said["metadata"]),
+        "metadata": _metadata(record) | cast("dict[str, JsonValue]", conversation_fields["metadata"]),
     }
 
 
@@ -133,12 +133,12 @@ def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
     if len(records) > 1 and mapping(more).get(_COST) in costs:
         del more[_COST]
         more |= {_COST: sum(costs)} if len(costs) == len(records) else {}
-    said = session_of(parts).fields()
+    conversation_fields = session_of(parts).fields()
     key = text_of(group["key"]) or ""
-    metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
+    metadata = more | cast("dict[str, JsonValue]", conversation_fields["metadata"]) | {SOURCE_SESSIONS: [key]}
     name = ids.named(key)
     ended = {"outcome": _outcome(records[-1])} if records and records[-1].get("error") else {}
-    return {**said, **ended, "metadata": metadata, "conversation_id": name}
+    return {**conversation_fields, **ended, "metadata": metadata, "conversation_id": name}
 
 
 def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -174,8 +174,8 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
     if error in (None, False, ""):
         return outcome
     text = text_of(error) or ""  # classify the whole text, because a traceback ends with its exception
-    named = {} if correct else {"outcome_class": class_of_error(text)}
-    return outcome | {"error": error_text(text)} | named
+    class_fields = {} if correct else {"outcome_class": class_of_error(text)}
+    return outcome | {"error": error_text(text)} | class_fields
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

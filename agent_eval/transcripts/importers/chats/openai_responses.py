@@ -86,11 +86,11 @@ def _by_thread(record: Record) -> Iterator[Record]:
 
 def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
     """Return the request and the response of a record; a record with only one of them is used for both."""
-    found = [
+    parts = [
         next((inner for key in keys if (inner := mapping(parsed(record.get(key))))), {})
         for keys in (REQUESTS, RESPONSES)
     ]
-    request, response = (mapping(parsed(part.get("body"))) or part for part in found)
+    request, response = (mapping(parsed(part.get("body"))) or part for part in parts)
     return request or record, response or record
 
 
@@ -100,15 +100,15 @@ class _Chains:
     def __init__(self, source: Source) -> None:
         self._before: dict[str, str] = {}
         self._named: dict[str, str] = {}
-        found = [mapping(item.value) for item in _items(source) if isinstance(item, Record)]
-        self._is_one_list = len(found) == 1 and _is_item_list(found[0])
-        for record in found:
+        records = [mapping(item.value) for item in _items(source) if isinstance(item, Record)]
+        self._is_one_list = len(records) == 1 and _is_item_list(records[0])
+        for record in records:
             own, before = _own(record), _before(record)
             if own and before:
                 self._before.setdefault(own, before)
-        for record in found:
-            if named := _session(record):
-                self._named.setdefault(self._root(record) or named, named)
+        for record in records:
+            if session := _session(record):
+                self._named.setdefault(self._root(record) or session, session)
 
     def key(self, record: Mapping[str, JsonValue]) -> str | None:
         """Return the id of the API's conversation, of the log's session, or of the first response of the chain.
@@ -122,11 +122,11 @@ class _Chains:
 
     def _root(self, record: Mapping[str, JsonValue]) -> str | None:
         at = _own(record) or _before(record)
-        seen = set[str]()
-        while at is not None and at in self._before and at not in seen:
-            seen.add(at)
+        visited = set[str]()
+        while at is not None and at in self._before and at not in visited:
+            visited.add(at)
             at = self._before[at]
-        if at in seen:  # a circle: its responses have one key, so that their order is refused
+        if at in visited:  # a circle: its responses have one key, so that their order is refused
             circle = [at]
             while (before := self._before[circle[-1]]) != at:
                 circle.append(before)
@@ -145,10 +145,10 @@ def _before(record: Mapping[str, JsonValue]) -> str | None:
 
 def _session(record: Mapping[str, JsonValue]) -> str | None:
     request, response = _parts(record)
-    named = response.get("conversation", request.get("conversation"))
+    chat = response.get("conversation", request.get("conversation"))
     places = (record, mapping(record.get("metadata")), mapping(request.get("metadata")))
     session = next((text for place in places for key in _SESSION if (text := text_of(place.get(key)))), None)
-    return text_of(mapping(named).get("id") or (named if isinstance(named, str) else None)) or session
+    return text_of(mapping(chat).get("id") or (chat if isinstance(chat, str) else None)) or session
 
 
 def _time(record: Mapping[str, JsonValue]) -> JsonValue:
@@ -189,8 +189,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             inputs = {key: request.get(key) for key in ("input", "instructions", "tools")}
             part.extend(sent(part, without_nulls(inputs)))
             time = time_of(response)
-            said = replied(part, dict(response))
-            part.extend(m if time is None else {"timestamp": time, **m} for m in said)
+            replies = replied(part, dict(response))
+            part.extend(m if time is None else {"timestamp": time, **m} for m in replies)
         error = response.get("error") or (response.get("status") == "failed" and "the response failed")
         part.fail(f"{NAME} error", text_of(error) if error else None)
         if branch is not None and _own(record) not in branch and _before(record) in branch:

@@ -40,8 +40,8 @@ def read(source: Source) -> Iterator[Found]:
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is a ShareGPT conversation."""
-    found = value.get("conversations")
-    return isinstance(found, list) and (not found or "from" in mapping(found[0]))
+    turns = value.get("conversations")
+    return isinstance(turns, list) and (not turns or "from" in mapping(turns[0]))
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -53,10 +53,10 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread.know_tools(record.get("tools"))
     ordered, thread.n_withdrawn = spoken_in_order(values)
     thread.extend(message for i, value in enumerate(ordered) for message in _messages(value, i))
-    said = thread.fields()
+    fields = thread.fields()
     rest = without_nulls({key: value for key, value in record.items() if key not in _KNOWN})
     name = ids.named(text_of(record.get("id")) or str(number))
-    return {**said, "conversation_id": name, "metadata": {**rest, **mapping(said["metadata"])}}  # type: ignore[arg-type]
+    return {**fields, "conversation_id": name, "metadata": {**rest, **mapping(fields["metadata"])}}  # type: ignore[arg-type]
 
 
 def _messages(value: JsonValue, index: int) -> Iterator[Fields]:
@@ -73,16 +73,18 @@ def _messages(value: JsonValue, index: int) -> Iterator[Fields]:
     if written and not written.lstrip().startswith(("{", "[")):
         yield {"role": "assistant", "content": text}
         return
-    said = parsed(written)
-    calls = [mapping(call) for call in (said if isinstance(said, list) else [said])]
-    named: list[JsonValue] = [{"name": c.get("name"), "arguments": c.get("arguments")} for c in calls]
-    yield {"role": "assistant", "content": thought, "tool_calls": named}
+    value_of_calls = parsed(written)
+    calls = [
+        mapping(call) for call in (value_of_calls if isinstance(value_of_calls, list) else [value_of_calls])
+    ]
+    tool_calls: list[JsonValue] = [{"name": c.get("name"), "arguments": c.get("arguments")} for c in calls]
+    yield {"role": "assistant", "content": thought, "tool_calls": tool_calls}
 
 
 def _thought(text: str) -> tuple[str | None, str]:
     """Split a text into the thought before it, in <think> tags, and the rest."""
-    found = _THOUGHT.match(text)
-    return (found[1].strip() or None, text[found.end() :]) if found else (None, text)
+    thought_match = _THOUGHT.match(text)
+    return (thought_match[1].strip() or None, text[thought_match.end() :]) if thought_match else (None, text)
 
 
 FORMAT = Format(

@@ -68,8 +68,8 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     thread.know_tools(agent.get("tool_definitions"))
     numbered = in_number_order([*enumerate(steps)], lambda pair: mapping(pair[1]).get("step_id"))
     ordered = in_time_order(numbered, lambda pair: mapping(pair[1]).get("timestamp"), _is_instruction)
-    found = [m for i, step in ordered for m in _step(mapping(step), i, agent.get("model_name"))]
-    thread.extend(found if mapping(record.get("extra")).get(OWN) else told_apart(found))
+    messages = [m for i, step in ordered for m in _step(mapping(step), i, agent.get("model_name"))]
+    thread.extend(messages if mapping(record.get("extra")).get(OWN) else told_apart(messages))
     totals = mapping(record.get("final_metrics"))
     extra = mapping(record.get("extra"))
     own = mapping(extra.get(OWN))
@@ -83,20 +83,20 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
             "extra": {key: value for key, value in extra.items() if key != OWN} or None,
         }
     )
-    said = thread.fields()
+    conversation_fields = thread.fields()
     name = text_of(record.get("trajectory_id")) or text_of(record.get("session_id")) or str(number)
-    return {"conversation_id": ids.named(name), **said, **_own(own, said)}
+    return {"conversation_id": ids.named(name), **conversation_fields, **_own(own, conversation_fields)}
 
 
 def _is_instruction(pair: tuple[int, JsonValue]) -> bool:
     return mapping(pair[1]).get("source") == "system"
 
 
-def _own(own: Mapping[str, JsonValue], said: Fields) -> Fields:
+def _own(own: Mapping[str, JsonValue], conversation_fields: Fields) -> Fields:
     """Return the fields that `export` added to the trajectory; their metadata replaces the trajectory's."""
     keys = {"tools": "tools", "metadata": "metadata"}
     return {key: value for key, value in own.items() if key not in ("messages", "source")} | (
-        {} if own else {key: said[key] for key in keys}
+        {} if own else {key: conversation_fields[key] for key in keys}
     )
 
 
@@ -139,12 +139,12 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
 
 
 def _call(call: Mapping[str, JsonValue]) -> Fields:
-    named: Fields = {
+    call_fields: Fields = {
         "id": call.get("tool_call_id"),
         "name": call.get("function_name"),
         "arguments": call.get("arguments"),
     }
-    return {**named, **mapping(mapping(call.get("extra")).get(OWN))}
+    return {**call_fields, **mapping(mapping(call.get("extra")).get(OWN))}
 
 
 FORMAT = Format(

@@ -166,7 +166,7 @@ def _agents(records: Iterable[Record]) -> dict[int, str]:
     chain: dict[str, int] = {}  # session, and uuid, call or agent → component
     of_line: dict[int, int] = {}
     merged: dict[int, int] = {}
-    named: dict[int, str] = {}
+    agent_of_root: dict[int, str] = {}
     last: dict[str, int] = {}
 
     def root(component: int) -> int:
@@ -190,19 +190,19 @@ def _agents(records: Iterable[Record]) -> dict[int, str]:
             ]
             if name is not None
         ]
-        known = {root(chain[link]) for link in links if link in chain}
+        roots = {root(chain[link]) for link in links if link in chain}
         starts = "parentUuid" in line and line["parentUuid"] is None
-        if not known and agent is None and not starts and session in last:
-            known = {root(last[session])}
-        first = min(known, default=record.number)
-        for other in known - {first}:
+        if not roots and agent is None and not starts and session in last:
+            roots = {root(last[session])}
+        first = min(roots, default=record.number)
+        for other in roots - {first}:
             merged[other] = first
-            named.setdefault(first, named[other]) if other in named else None
+            agent_of_root.setdefault(first, agent_of_root[other]) if other in agent_of_root else None
         chain |= dict.fromkeys(links, first)
         of_line[record.number] = last[session] = first
         if agent is not None:
-            named.setdefault(first, agent)
-    names = {component: named.get(root(component)) for component in of_line.values()}
+            agent_of_root.setdefault(first, agent)
+    names = {component: agent_of_root.get(root(component)) for component in of_line.values()}
     unnamed = dict.fromkeys(root(c) for c in of_line.values() if names[c] is None)
     numbers = {c: "subagent" if i == 0 else f"subagent-{i + 1}" for i, c in enumerate(unnamed)}
     return {number: names[c] or numbers[root(c)] for number, c in of_line.items()}
@@ -222,41 +222,41 @@ def _lines(lines: Lines, log: _Log) -> Iterator[Item]:
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
     lines = parents_first(log_in_time_order(lines, lambda line: line.get("timestamp")), _uuid, _parent)
-    kept = _kept(lines)
+    branch_lines = _kept(lines)
     left_out: Counter[str] = Counter()
-    if len(kept) < len(lines):
-        left_out[WITHDRAWN] = sum(map(_is_spoken, lines)) - sum(map(_is_spoken, kept))
-    prompts = _queued(kept, left_out)
+    if len(branch_lines) < len(lines):
+        left_out[WITHDRAWN] = sum(map(_is_spoken, lines)) - sum(map(_is_spoken, branch_lines))
+    prompts = _queued(branch_lines, left_out)
     thread = Thread()
     messages: list[Fields] = []
     of_id: dict[str, Fields] = {}
     last_id: JsonValue = None
-    seen: dict[str, list[JsonValue]] = {}
+    messages_of_line: dict[str, list[JsonValue]] = {}
     superseded = {
         uuid for line in lines for uuid in listed(line.get("supersedesUuids")) if isinstance(uuid, str)
     }
-    for index, line in enumerate(kept):
+    for index, line in enumerate(branch_lines):
         messages += prompts.get(index, ())
         uuid = _uuid(line)
         if not _is_spoken(line) or uuid in superseded:
             continue
         message = mapping(line.get("message"))
-        earlier = seen.setdefault(uuid, []) if uuid else []
+        earlier = messages_of_line.setdefault(uuid, []) if uuid else []
         if message.get("content") in earlier:
             left_out[DELIVERED_TWICE] += 1
             continue
         left_out[ONE_UUID] += bool(earlier)
         earlier.append(message.get("content"))
-        found = _messages(line, message)
+        new_messages = _messages(line, message)
         own_id = text_of(message.get("id"))
-        if own_id is not None and found:
+        if own_id is not None and new_messages:
             if own_id == last_id and messages:
-                found = _joined(messages, found)
-            for new in found:  # each line repeats the usage of the whole message; the last one counts
+                new_messages = _joined(messages, new_messages)
+            for new in new_messages:  # each line repeats the usage of the whole message; the last one counts
                 if new.get("usage") is not None and own_id in of_id:
                     of_id[own_id].pop("usage", None)
-            of_id[own_id] = messages[-1] if not found else found[0]
-        messages += found
+            of_id[own_id] = messages[-1] if not new_messages else new_messages[0]
+        messages += new_messages
         last_id = own_id if message.get("role") == "assistant" else None
         for key in _META:
             if key not in thread.metadata and (text := text_of(line.get(key))) is not None:
@@ -272,8 +272,8 @@ def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     ):  # a copied history keeps the id of its first line
         names = [key, _uuid(first)]
         thread.metadata[SOURCE_SESSIONS] = [name for name in names if name is not None]
-    named: Fields = {"conversation_id": ids.named(key), LEFT_OUT: [*left_out.elements()]}
-    return thread.fields() | named
+    id_and_left_out: Fields = {"conversation_id": ids.named(key), LEFT_OUT: [*left_out.elements()]}
+    return thread.fields() | id_and_left_out
 
 
 def _failure(messages: Sequence[Fields]) -> tuple[str, str] | None:
@@ -307,8 +307,8 @@ def _kept(lines: list[_Line]) -> list[_Line]:
     branch = ended_in(lines, _uuid, _parent, None if last is None else _uuid(last))
     if branch is None or all((uuid := _uuid(line)) is None or uuid in branch for line in lines):
         return lines
-    known = {uuid: line for line in lines if (uuid := _uuid(line)) is not None}
-    on_branch = [known[uuid] for uuid in branch]
+    by_uuid = {uuid: line for line in lines if (uuid := _uuid(line)) is not None}
+    on_branch = [by_uuid[uuid] for uuid in branch]
     own_ids = {text_of(mapping(line.get("message")).get("id")) for line in on_branch} - {None}
     own_calls = {name for line in on_branch for name in _called(line)}
     own_calls |= {
@@ -330,10 +330,10 @@ def _kept(lines: list[_Line]) -> list[_Line]:
         is_own = bool(_answered(line) & own_calls) or (is_result and _parent(line) in branch)
         if is_own or text_of(message.get("id")) in own_ids:
             return True
-        first, seen = line, set[str]()
-        while (parent := _parent(first)) in known and parent not in branch and str(parent) not in seen:
-            seen.add(str(parent))
-            first = known[str(parent)]
+        first, passed = line, set[str]()
+        while (parent := _parent(first)) in by_uuid and parent not in branch and str(parent) not in passed:
+            passed.add(str(parent))
+            first = by_uuid[str(parent)]
         if _parent(first) in branch:
             return False
         is_root = "parentUuid" in first and _parent(first) is None and _is_prompt(first)
@@ -368,10 +368,10 @@ def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fi
     A queued prompt is delivered as an attachment, or as a line of the user, which is read with the others. If neither
     exists, it is delivered when it leaves the queue; if it never leaves it, the agent did not get it.
     """
-    found: dict[int, list[Fields]] = {}
+    by_line: dict[int, list[Fields]] = {}
     if not any(line.get("type") in ("attachment", "queue-operation") for line in lines):
-        return found
-    said = Counter(
+        return by_line
+    message_counts = Counter(
         text.strip()
         for line in lines
         if line.get("type") == "user"
@@ -385,8 +385,8 @@ def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fi
         if is_queued and attachment.get("commandMode", "prompt") == "prompt":
             when, prompt = line.get("timestamp"), attachment.get("prompt")
             new = native_messages([{"role": "user", "content": prompt, "timestamp": when}])
-            found.setdefault(index, []).extend(new)
-            said.update(str(m.get("content")).strip() for m in new)
+            by_line.setdefault(index, []).extend(new)
+            message_counts.update(str(m.get("content")).strip() for m in new)
     for index, line in enumerate(lines):
         text = line.get("content")
         if line.get("type") != "queue-operation":
@@ -395,18 +395,18 @@ def _queued(lines: Sequence[_Line], left_out: Counter[str]) -> dict[int, list[Fi
         if operation == "enqueue" and isinstance(text, str) and text.strip():
             waiting.append(text.strip())
         elif operation == "popAll":
-            left_out[UNSENT] += sum(not said[prompt] for prompt in waiting)
+            left_out[UNSENT] += sum(not message_counts[prompt] for prompt in waiting)
             waiting.clear()
         elif operation in ("dequeue", "remove") and waiting:
             own = text.strip() if isinstance(text, str) else waiting[0]
             prompt = waiting.pop(waiting.index(own) if own in waiting else 0)
-            if said[prompt] > 0:
-                said[prompt] -= 1
+            if message_counts[prompt] > 0:
+                message_counts[prompt] -= 1
             elif not _is_by_program(prompt):
                 when = line.get("timestamp")
-                found.setdefault(index, []).append({"role": "user", "content": prompt, "timestamp": when})
-    left_out[UNSENT] += sum(not said[prompt] for prompt in waiting)
-    return found
+                by_line.setdefault(index, []).append({"role": "user", "content": prompt, "timestamp": when})
+    left_out[UNSENT] += sum(not message_counts[prompt] for prompt in waiting)
+    return by_line
 
 
 def _is_by_program(prompt: str) -> bool:
@@ -424,30 +424,30 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
         "timestamp": line.get("timestamp"),
         "cost_usd": paid(line.get("costUSD")),
     }
-    found = native_messages([timed])
+    messages = native_messages([timed])
     is_of_program = any(
         line.get(key) is True for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
     )
     if is_of_program or mapping(line.get("origin")).get("kind", "human") not in ("human", "channel"):
-        found = [{**m, "role": "developer"} if m["role"] == "user" else m for m in found]
+        messages = [{**m, "role": "developer"} if m["role"] == "user" else m for m in messages]
     if str(line.get("toolUseResult")).startswith("Error: "):
-        found = [{**m, "is_error": True} if m["role"] == "tool" else m for m in found]
+        messages = [{**m, "is_error": True} if m["role"] == "tool" else m for m in messages]
     is_api_error = line.get("isApiErrorMessage") is True
     if is_api_error or message.get("model") == _SYNTHETIC:  # written by the program, not by the model
-        found = [
+        messages = [
             of_program(m, is_error=is_api_error or says_api_error(m.get("content")))
             if m["role"] == "assistant" and not m.get("tool_calls")
             else m
-            for m in found
+            for m in messages
         ]
-    return found
+    return messages
 
 
-def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
+def _joined(before: list[Fields], new_messages: list[Fields]) -> list[Fields]:
     """Merge the blocks of a message that the log splits over several lines into the message of the first line."""
-    first, last = found[0], before[-1]
+    first, last = new_messages[0], before[-1]
     if first["role"] != "assistant" or last["role"] != "assistant":
-        return found
+        return new_messages
     merged = {**first, **last}
     texts = [text for m in (last, first) if isinstance(text := m.get("content"), str) and text]
     merged["content"] = "\n".join(texts) or None
@@ -460,7 +460,7 @@ def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
         if first.get(key) is not None:
             merged[key] = first[key]
     before[-1] = merged
-    return found[1:]
+    return new_messages[1:]
 
 
 def _listed(message: Fields, key: str) -> list[object]:

@@ -169,11 +169,11 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     if names:
         thread.metadata[SOURCE_SESSIONS] = names
     thread.failure = None if error is None else (f"{NAME} error", error)
-    named: Fields = {
+    id_fields: Fields = {
         LEFT_OUT: left_out,
         "conversation_id": ids.named(text_of(group.get("key")) or str(number)),
     }
-    return thread.fields() | named
+    return thread.fields() | id_fields
 
 
 def _names(meta: Mapping[str, JsonValue]) -> list[JsonValue]:

@@ -104,35 +104,35 @@ def _message(value: Mapping[str, JsonValue], index: int, thread: Thread) -> list
     before = thread.messages[-1] if thread.messages else {}
     content = value.get("content")
     extra = mapping(value.get("extra"))
-    known: dict[str, JsonValue] = {key: item for key, item in value.items() if key != "extra"}
+    message_fields: dict[str, JsonValue] = {key: item for key, item in value.items() if key != "extra"}
     if (cost := paid(extra.get("cost"))) is not None:
-        known["cost_usd"] = cost
+        message_fields["cost_usd"] = cost
     if value.get("role") == "user" and before.get("role") == "assistant":
         calls = before.get("tool_calls")
         if not calls:  # the harness says what is wrong with the answer, or the person interrupts
             is_person = str(extra.get("interrupt_type")).startswith("User")
-            return native_messages([{**known, "role": "user" if is_person else "developer"}])
+            return native_messages([{**message_fields, "role": "user" if is_person else "developer"}])
         last = mapping(calls[-1]).get("id") if isinstance(calls, list) else None
-        answer: dict[str, JsonValue] = {**known, "role": "tool", "tool_call_id": last}
+        answer: dict[str, JsonValue] = {**message_fields, "role": "tool", "tool_call_id": last}
         return [m | _failure(content, extra) for m in native_messages([answer])]
-    found = native_messages([known])
+    messages = native_messages([message_fields])
     if value.get("role") == "tool":
-        found = [m | _failure(content, extra) for m in found]
+        messages = [m | _failure(content, extra) for m in messages]
     if value.get("role") == "assistant" and isinstance(content, str) and not value.get("tool_calls"):
         commands = _COMMAND.findall(content)
         calls = [
             {"id": f"m{index}-{i}", "name": "bash", "arguments": {"command": c}}
             for i, c in enumerate(commands)
         ]
-        found = [m | ({"tool_calls": calls} if calls else {}) for m in found]
-    return found
+        messages = [m | ({"tool_calls": calls} if calls else {}) for m in messages]
+    return messages
 
 
 def _failure(content: JsonValue, extra: Mapping[str, JsonValue]) -> Fields:
     """Return `is_error` of an observation by its return code, in `extra` or in its text; empty without one."""
     code = extra.get("returncode")
-    if code is None and isinstance(content, str) and (found := _OUTPUT.match(content)):
-        code = found[1]
+    if code is None and isinstance(content, str) and (output_match := _OUTPUT.match(content)):
+        code = output_match[1]
     return {} if code is None else {"is_error": str(code) != "0"}
 
 

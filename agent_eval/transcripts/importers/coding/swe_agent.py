@@ -115,8 +115,8 @@ def _entry(entry: Mapping[str, JsonValue], index: int, *, is_task: bool) -> Iter
     ):
         yield from native_messages([{**entry, "role": "tool"}])
     else:
-        known = ("role", "content", "tool_calls", "tool_call_ids", "name", "thinking_blocks")
-        yield from native_messages([{key: entry[key] for key in known if key in entry}])
+        message_keys = ("role", "content", "tool_calls", "tool_call_ids", "name", "thinking_blocks")
+        yield from native_messages([{key: entry[key] for key in message_keys if key in entry}])
 
 
 def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
@@ -125,8 +125,8 @@ def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
     call: Fields = {"id": f"step-{index}", "name": action.split(None, 1)[0] if action.strip() else "command"}
     call["arguments"] = {"command": action}
     calls = {"tool_calls": [call]} if action.strip() else {}
-    said: JsonValue = {"role": "assistant", "content": step.get("response") or step.get("thought")}
-    *before, last = native_messages([said])
+    model_message: JsonValue = {"role": "assistant", "content": step.get("response") or step.get("thought")}
+    *before, last = native_messages([model_message])
     yield from [*before, last | calls]
     if step.get("observation") is not None:
         result: JsonValue = {"role": "tool", "tool_call_id": f"step-{index}", "content": step["observation"]}

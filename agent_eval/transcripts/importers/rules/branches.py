@@ -99,7 +99,7 @@ def ended_parts(parts: Sequence[Spoken]) -> tuple[list[int], int]:
     following: dict[
         bytes, dict[bytes, bool]
     ] = {}  # state → next state of later parts → goes on with the user
-    kept: list[int] = []
+    branch_indices: list[int] = []
     spoken: set[bytes] = set()
     replaced: set[bytes] = set()
     for index in range(len(parts) - 1, -1, -1):
@@ -119,9 +119,9 @@ def ended_parts(parts: Sequence[Spoken]) -> tuple[list[int], int]:
         if is_replaced:
             replaced |= own
         else:
-            kept.append(index)
+            branch_indices.append(index)
             spoken |= own
-    return kept[::-1], len(replaced - spoken)
+    return branch_indices[::-1], len(replaced - spoken)
 
 
 class KnownBeginnings:
@@ -175,23 +175,25 @@ def spoken_in_order(values: Sequence[JsonValue], leaf: JsonValue = None) -> tupl
         NotThisFormatError: If times contradict the order and some are missing.
     """
     numbered = in_number_order(values, _number)
-    found = in_time_order(numbered, lambda value: time_of(mapping(value)), _needs_no_time)
-    n_children = sum(_parent(value) is not None for value in found)
+    ordered = in_time_order(numbered, lambda value: time_of(mapping(value)), _needs_no_time)
+    n_children = sum(_parent(value) is not None for value in ordered)
     if n_children == 0:
-        return found, 0
-    if n_children < len(found) - sum(map(_is_root, found)):
-        return found, 0
-    found = parents_first(found, _own, _parent)
-    last = text_of(leaf) if leaf is not None else next((_own(value) for value in reversed(found)), None)
-    branch = ended_in(found, _own, _parent, last)
-    kept = found if branch is None else [value for value in found if _own(value) in branch]
-    return kept, len(found) - len(kept)
+        return ordered, 0
+    if n_children < len(ordered) - sum(map(_is_root, ordered)):
+        return ordered, 0
+    ordered = parents_first(ordered, _own, _parent)
+    last = text_of(leaf) if leaf is not None else next((_own(value) for value in reversed(ordered)), None)
+    branch = ended_in(ordered, _own, _parent, last)
+    branch_values = ordered if branch is None else [value for value in ordered if _own(value) in branch]
+    return branch_values, len(ordered) - len(branch_values)
 
 
 def _number(value: JsonValue) -> JsonValue:
     if _KEYS_OF_NUMBERS.isdisjoint(mapping(value)):
         return None
-    number = next((found for key in _NUMBERS if (found := mapping(value).get(key)) is not None), None)
+    number = next(
+        (value_of_key for key in _NUMBERS if (value_of_key := mapping(value).get(key)) is not None), None
+    )
     return int(number) if isinstance(number, str) and number.isascii() and number.isdecimal() else number
 
 

@@ -91,9 +91,9 @@ def _in_text(text: str) -> int | None:
 
 def failed(value: Mapping[str, JsonValue]) -> bool | None:
     """Return whether a call or a result says that it failed, by its error or its state; None if it says nothing."""
-    said = next((value[key] for key in ("is_error", "isError") if isinstance(value.get(key), bool)), None)
-    if isinstance(said, bool):
-        return said
+    flag = next((value[key] for key in ("is_error", "isError") if isinstance(value.get(key), bool)), None)
+    if isinstance(flag, bool):
+        return flag
     error = value.get("error")
     if isinstance(error, bool):
         return error
@@ -108,9 +108,9 @@ def error_said(value: Mapping[str, JsonValue]) -> str | None:
     """Return the text of an error beside a result, or None."""
     error = value.get("error")
     if isinstance(error, dict):
-        said = next(
+        error_message = next(
             (text for key in ("message", "detail", "text") if isinstance(text := error.get(key), str)), None
         )
         blocks = (mapping(block).get("text") for block in listed(error.get("content")))  # of MCP
-        return said or "\n".join(text for text in blocks if isinstance(text, str)) or text_of(error)
+        return error_message or "\n".join(text for text in blocks if isinstance(text, str)) or text_of(error)
     return error if isinstance(error, str) and error else None

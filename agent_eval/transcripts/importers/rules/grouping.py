@@ -46,12 +46,12 @@ class RunTree:
 
     def around(self, own: str | None) -> list[str]:
         """Return the records that enclose a record, innermost first."""
-        found: dict[str, None] = {}
+        enclosing: dict[str, None] = {}
         at = self._parents.get(own) if own is not None else None
-        while at is not None and at not in found:
-            found[at] = None
+        while at is not None and at not in enclosing:
+            enclosing[at] = None
             at = self._parents.get(at)
-        return [*found]
+        return [*enclosing]
 
     def subagent(self, own: str | None) -> str | None:
         """Return the tool run that runs the subagent to which a record belongs; None for the main agent."""
@@ -80,29 +80,29 @@ class Threads:
     def __init__(self, parts: Iterable[TracePart]) -> None:
         self._parents: dict[str, str] = {}
         self._traces: dict[str, str] = {}
-        named: list[TracePart] = []
+        parts_with_session: list[TracePart] = []
         for part in parts:
             if part.own and part.parent and part.own != part.parent:
                 self._parents.setdefault(part.own, part.parent)
             if part.own and part.trace:
                 self._traces.setdefault(part.own, part.trace)
             if part.thread:
-                named.append(part)
+                parts_with_session.append(part)
         self._threads: dict[str, str] = {}
-        for part in sorted(named, key=lambda part: part.parent is not None):
+        for part in sorted(parts_with_session, key=lambda part: part.parent is not None):
             if trace := self.trace(part):
                 self._threads.setdefault(trace, str(part.thread))
 
     def trace(self, part: TracePart) -> str | None:
         """Return the trace of a record: the one that it names, else that of the record that encloses it."""
-        at, seen = part.own, set[str]()
-        found = part.trace
+        at, visited = part.own, set[str]()
+        trace = part.trace
         parent = part.parent
-        while found is None and parent is not None and parent not in seen:
-            seen.add(parent)
-            at, found = parent, self._traces.get(parent)
+        while trace is None and parent is not None and parent not in visited:
+            visited.add(parent)
+            at, trace = parent, self._traces.get(parent)
             parent = self._parents.get(parent)
-        return found or at
+        return trace or at
 
     def key(self, part: TracePart) -> str | None:
         """Return the thread of a record's trace, else the trace."""

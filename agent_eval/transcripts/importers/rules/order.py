@@ -118,19 +118,19 @@ def parents_first(
         NotThisFormatError: If an item comes after itself.
     """
     names = [own(item) for item in items]
-    known = {*names} - {None}
+    name_set = {*names} - {None}
     waiting: dict[str, list[tuple[_Item, str | None]]] = {}
     done: set[str] = set()
-    found: list[_Item] = []
+    ordered: list[_Item] = []
     for item, name in zip(items, names, strict=True):
         before = parent(item)
-        if before is not None and before in known and before not in done and before != name:
+        if before is not None and before in name_set and before not in done and before != name:
             waiting.setdefault(before, []).append((item, name))
             continue
         ready = [(item, name)]
         while ready:
             following, name = ready.pop(0)
-            found.append(following)
+            ordered.append(following)
             if name is not None:
                 done.add(name)
                 ready = [*waiting.pop(name, ()), *ready]
@@ -139,7 +139,7 @@ def parents_first(
         raise NotThisFormatError(
             f"its order is a circle: each of {names_left} comes after another of them; correct the ids"
         )
-    return found
+    return ordered
 
 
 def in_time_order(
@@ -161,15 +161,15 @@ def in_time_order(
         NotThisFormatError: If a time cannot be read, or if times run backwards and some are missing.
     """
     times = [point_in_time(when(item)) for item in items]
-    known = [time for time in times if time is not None]
-    falls = next((i for i in range(1, len(known)) if known[i] < known[i - 1]), None)
+    entry_times = [time for time in times if time is not None]
+    falls = next((i for i in range(1, len(entry_times)) if entry_times[i] < entry_times[i - 1]), None)
     if falls is None:
         return list(items)
     free = [item for item, time in zip(items, times, strict=True) if time is None and is_free(item)]
-    if len(known) + len(free) < len(items):
+    if len(entry_times) + len(free) < len(items):
         missing = next(i for i, t in enumerate(times) if t is None and not is_free(items[i]))
         raise NotThisFormatError(
-            f"its order is unknown: the times run backwards at {as_text(known[falls])}, and entry {missing + 1} of "
+            f"its order is unknown: the times run backwards at {as_text(entry_times[falls])}, and entry {missing + 1} of "
             f"{len(items)} has no time; give each entry a time, or write the oldest first"
         )
     timed = [(time, item) for item, time in zip(items, times, strict=True) if time is not None]

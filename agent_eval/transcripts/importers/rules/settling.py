@@ -48,9 +48,9 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
         message = _with_named_calls(cast("Fields", value))
         places[index] = len(messages)
         if UNREAD in message:
-            named = unread_of(message)
-            unread += named
-            if named and not any(known for key, known in message.items() if key not in _OWN_KEYS):
+            unread_parts = unread_of(message)
+            unread += unread_parts
+            if unread_parts and not any(field for key, field in message.items() if key not in _OWN_KEYS):
                 continue
             message = {k: v for k, v in message.items() if k != UNREAD}
         message = _timed(message, unread)
@@ -76,11 +76,11 @@ def _with_named_calls(message: Fields) -> Fields:
     calls = message.get("tool_calls")
     if not calls:
         return message
-    known = [call for call in calls if _call_name(call)] if isinstance(calls, list) else calls
-    if not isinstance(calls, list) or not isinstance(known, list) or len(known) == len(calls):
+    complete = [call for call in calls if _call_name(call)] if isinstance(calls, list) else calls
+    if not isinstance(calls, list) or not isinstance(complete, list) or len(complete) == len(calls):
         return message
-    named = [*unread_of(message), *["call without a name"] * (len(calls) - len(known))]
-    return {**message, "tool_calls": known, UNREAD: named}
+    unread_parts = [*unread_of(message), *["call without a name"] * (len(calls) - len(complete))]
+    return {**message, "tool_calls": complete, UNREAD: unread_parts}
 
 
 def _call_name(call: object) -> bool:
@@ -136,7 +136,7 @@ def _in_tags(message: Fields, unread: list[str]) -> list[Fields]:
 
 def _thoughts(messages: list[Fields]) -> list[JsonValue]:
     """Return the thoughts before the answers of the agent, and remove them from the messages."""
-    found: list[JsonValue] = []
+    thoughts: list[JsonValue] = []
     for index, message in enumerate(messages):
         text = message.get("content")
         if message.get("role") != "assistant" or not isinstance(text, str) or "<think" not in text[:200]:
@@ -144,8 +144,8 @@ def _thoughts(messages: list[Fields]) -> list[JsonValue]:
         if match := _THOUGHT.match(text):
             messages[index] = {**message, "content": text[match.end() :] or None}
             if match[2].strip():
-                found.append({"message_index": index, "text": match[2].strip()})
-    return found
+                thoughts.append({"message_index": index, "text": match[2].strip()})
+    return thoughts
 
 
 def _numbered(messages: Sequence[Fields]) -> Iterable[Fields]:

@@ -128,13 +128,13 @@ _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
 _OUTPUT = ("<local-command-stdout>", "<local-command-stderr>")
 
 
-def known_role(named: JsonValue) -> str | None:
+def known_role(source_word: JsonValue) -> str | None:
     """Return the native role for a word that a source uses, or None if it is unknown."""
-    if not isinstance(named, str):
+    if not isinstance(source_word, str):
         return None
-    if (role := ROLES.get(named)) is not None:
+    if (role := ROLES.get(source_word)) is not None:
         return role
-    word = named.strip().lower()
+    word = source_word.strip().lower()
     return ROLES.get(word) or ROLES.get(re.sub(r"[\s_-]+", "_", word))
 
 
@@ -260,8 +260,8 @@ def with_assistant_named(record: dict[str, JsonValue], agent_id: str | None) -> 
 def _with_role(message: dict[str, JsonValue], names: Container[str]) -> JsonValue:
     for key in ("role", "sender", "speaker", "author", "from"):
         value = message.get(key)
-        named = mapping(value).get("name", mapping(value).get("role")) if isinstance(value, dict) else value
-        if isinstance(named, str) and known_role(named) is None and _letters(named) in names:
+        speaker = mapping(value).get("name", mapping(value).get("role")) if isinstance(value, dict) else value
+        if isinstance(speaker, str) and known_role(speaker) is None and _letters(speaker) in names:
             return {**{k: v for k, v in message.items() if k != key}, "role": "assistant"}
     return message
 

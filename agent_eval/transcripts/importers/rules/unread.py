@@ -15,14 +15,14 @@ def unread_of(message: Mapping[str, object]) -> list[str]:
     return [str(text) for text in value] if isinstance(value, list) else []
 
 
-def not_read(what: str, named: object) -> str:
+def not_read(what: str, name: object) -> str:
     """Return the description of a part, e.g. part of type 'chart'."""
-    return f"{what} {str(named)[:60]!r}"
+    return f"{what} {str(name)[:60]!r}"
 
 
-def unknown_entry(what: str, entry: Mapping[str, object], known: Iterable[str]) -> list[dict[str, object]]:
+def unknown_entry(what: str, entry: Mapping[str, object], keys: Iterable[str]) -> list[dict[str, object]]:
     """Return a message that names an entry of a conversation without any of the known keys; empty for other entries."""
-    if any(entry.get(key) is not None for key in known):
+    if any(entry.get(key) is not None for key in keys):
         return []
     texts = [not_read(f"{what} with the keys", ", ".join(sorted(entry)[:4]))]
     return [{"role": "developer", "content": None, UNREAD: texts}]

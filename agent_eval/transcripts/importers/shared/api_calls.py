@@ -47,15 +47,15 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
     for key in _TOOLS:
         thread.know_tools(value.get(key))
     inner = next(
-        (found for key in _MESSAGES if (found := parsed(value.get(key))) not in (None, "", [])), None
+        (messages for key in _MESSAGES if (messages := parsed(value.get(key))) not in (None, "", [])), None
     )
     if isinstance(inner, list | str):
         before = _history(value) if isinstance(inner, str) else []
-        asked = sent(thread, _unnested(inner))
-        return [*(sent(thread, before) if before else []), *asked, *_asked_after(value, asked)]
+        question = sent(thread, _unnested(inner))
+        return [*(sent(thread, before) if before else []), *question, *_asked_after(value, question)]
     prompt = next((value[key] for key in _PROMPTS if value.get(key) is not None), None)
-    known = {*_INSTRUCTIONS, *_TOOLS, *_MESSAGES, *_PROMPTS, *_SETTINGS}
-    if prompt is None and (rest := sorted(value.keys() - known)):
+    keys = {*_INSTRUCTIONS, *_TOOLS, *_MESSAGES, *_PROMPTS, *_SETTINGS}
+    if prompt is None and (rest := sorted(value.keys() - keys)):
         return [_unknown("input", rest)]
     return [] if prompt is None else sent(thread, prompt)
 
@@ -74,7 +74,7 @@ def _said(role: str, value: JsonValue) -> list[Fields]:
 
 def _history(value: Mapping[str, JsonValue]) -> list[JsonValue]:
     """Return the earlier messages that a chain receives beside its question."""
-    return next((found for key in _HISTORIES if (found := listed(parsed(value.get(key))))), [])
+    return next((messages for key in _HISTORIES if (messages := listed(parsed(value.get(key))))), [])
 
 
 def _asked_after(value: Mapping[str, JsonValue], messages: list[Fields]) -> list[Fields]:
@@ -146,13 +146,13 @@ def _reply_item(item: JsonValue) -> list[Fields]:
 def _choice(choice: Mapping[str, JsonValue]) -> list[Fields]:
     message = choice.get("message") or choice.get("content") or choice.get("delta")
     if isinstance(message, dict):
-        found = native_messages([_as_assistant(message)])
+        messages = native_messages([_as_assistant(message)])
     else:
-        found = [{"role": "assistant", "content": text_of(choice.get("text"))}]
+        messages = [{"role": "assistant", "content": text_of(choice.get("text"))}]
     reason = choice.get("finish_reason") or choice.get("finishReason")
-    if isinstance(reason, str) and found:
-        found[-1]["finish_reason"] = reason
-    return found
+    if isinstance(reason, str) and messages:
+        messages[-1]["finish_reason"] = reason
+    return messages
 
 
 def _as_assistant(value: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -191,8 +191,8 @@ def _instruction(value: JsonValue) -> str | None:
             for part in value
             if isinstance(part, dict)
         ]
-        said = [text for text in (*texts, *value) if isinstance(text, str)]
-        return "\n".join(said) or None
+        texts_only = [text for text in (*texts, *value) if isinstance(text, str)]
+        return "\n".join(texts_only) or None
     return value if isinstance(value, str) else None
 
 
@@ -221,5 +221,5 @@ def _without_schemas(thread: Thread, values: list[JsonValue]) -> list[JsonValue]
 
 def tokens(value: JsonValue) -> dict[str, JsonValue] | None:
     """Return token counts as a message's `usage`, or None if there are no numbers."""
-    known = {key: count for key, count in mapping(value).items() if number_of(count) is not None}
-    return known or None
+    counts = {key: count for key, count in mapping(value).items() if number_of(count) is not None}
+    return counts or None

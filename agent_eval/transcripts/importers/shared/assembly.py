@@ -108,7 +108,7 @@ def _in_call_order(thread: Thread, runs: Sequence[ToolRun]) -> list[ToolRun]:
     """
     if len(runs) < 2:
         return list(runs)
-    called = next((listed(found) for m in reversed(thread.messages) if (found := m.get("tool_calls"))), [])  # type: ignore[arg-type]
+    called = next((listed(calls) for m in reversed(thread.messages) if (calls := m.get("tool_calls"))), [])  # type: ignore[arg-type]
     free = dict(enumerate(map(mapping, called)))
     n_uses = Counter(call.get("id") for call in free.values())
     places: dict[int, int] = {}  # position of a run → position of its call
@@ -168,7 +168,7 @@ def _take(thread: Thread, call: ModelCall) -> None:
     reply = _read(replied, thread, call.output, "assistant")
     last = next((m for m in reversed(reply) if m["role"] == "assistant"), None)
     if last is not None:
-        known = {
+        call_fields = {
             "model": call.model,
             "usage": tokens(call.usage),
             "cost_usd": call.cost_usd,
@@ -178,7 +178,7 @@ def _take(thread: Thread, call: ModelCall) -> None:
             "timestamp": call.timestamp,
             "finish_reason": call.finish_reason,
         }
-        for key, value in known.items():
+        for key, value in call_fields.items():
             if value is not None:
                 last.setdefault(key, value)
     thread.merge(history, reply)
@@ -206,7 +206,7 @@ def _is_history(value: JsonValue) -> bool:
     A message of an unknown role is one as well.
     """
     lists = map(parsed, value.values()) if isinstance(value, dict) else [value]
-    entries = [entry for found in lists for entry in listed(found)]
+    entries = [entry for entry_list in lists for entry in listed(entry_list)]
     return any(_is_spoken(entry) or any(map(_is_spoken, listed(entry))) for entry in entries)
 
 

@@ -68,11 +68,11 @@ def _separator(line: str) -> str:
 
 def _keys(names: list[str]) -> list[str]:
     """Return the keys for the columns; the columns of a message's role and text become `role` and `content`."""
-    found: list[str] = []
+    keys: list[str] = []
     for name in names:
         key = SYNONYMS.get(name.lower(), name)
-        found.append(name if key in found else key)
-    return found
+        keys.append(name if key in keys else key)
+    return keys
 
 
 def _cell(name: str, text: str) -> JsonValue:

@@ -202,8 +202,11 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
     if not isinstance(value, dict):
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
     is_text = value.keys() == _PLAIN_TEXT and isinstance(value["content"], str)
-    if is_text and (known := known_role(value["role"])) not in (None, "tool"):  # nothing else is looked for
-        yield {"role": known, "content": value["content"]}
+    if is_text and (own_role := known_role(value["role"])) not in (
+        None,
+        "tool",
+    ):  # nothing else is looked for
+        yield {"role": own_role, "content": value["content"]}
         return
     value = _opened(value)
     kind = _kind(value)
@@ -218,7 +221,7 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         thought = "\n".join(filter(None, map(_plain, parts)))
         if thought := thought or (ENCRYPTED if value.get("encrypted_content") else ""):
             yield _when(value) | {"role": "assistant", "content": None, "reasoning": thought}
-    elif (found := _role(value)) is None:
+    elif (message_role := _role(value)) is None:
         if kind and value.keys().isdisjoint({"role", "content", "parts", "from"}):
             yield {"role": "developer", "content": None, UNREAD: [not_read("item of type", kind)]}
             return
@@ -227,13 +230,13 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
             f"message {index + 1} has the unknown role {str(speaker)[:40]!r}; allowed: {', '.join(SAID_ROLES)}"
         )
     else:
-        for step in steps({**value, "role": found}):
-            yield from _spoken(step, found)
+        for step in steps({**value, "role": message_role}):
+            yield from _spoken(step, message_role)
 
 
 def _when(value: Mapping[str, JsonValue]) -> Fields:
     """Return the field `timestamp` of a message; empty if it has no time."""
-    return {"timestamp": said} if (said := time_of(value)) is not None else {}
+    return {"timestamp": timestamp} if (timestamp := time_of(value)) is not None else {}
 
 
 def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -249,16 +252,16 @@ def with_known_keys(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a message with the keys `role` and `content` for their synonyms; a message that has them is unchanged."""
     if {"role", "content"} <= value.keys() or SYNONYMS.keys().isdisjoint(value):
         return value
-    known = dict(value)
+    renamed = dict(value)
     for key, meant in SYNONYMS.items():
-        is_speaker = meant == "role" and known_role(_speaker(known.get(key))) is not None
-        is_text = meant == "content" and isinstance(known.get(key), str) and "parts" not in known
-        is_text = is_text and ("role" in known or "from" in known)
-        if meant not in known and "from" not in known and is_speaker:
-            known[meant] = _speaker(known.pop(key))
-        elif meant not in known and is_text:
-            known[meant] = known.pop(key)
-    return known
+        is_speaker = meant == "role" and known_role(_speaker(renamed.get(key))) is not None
+        is_text = meant == "content" and isinstance(renamed.get(key), str) and "parts" not in renamed
+        is_text = is_text and ("role" in renamed or "from" in renamed)
+        if meant not in renamed and "from" not in renamed and is_speaker:
+            renamed[meant] = _speaker(renamed.pop(key))
+        elif meant not in renamed and is_text:
+            renamed[meant] = renamed.pop(key)
+    return renamed
 
 
 def _speaker(value: JsonValue) -> JsonValue:
@@ -277,9 +280,9 @@ def _role(value: Mapping[str, JsonValue]) -> str | None:
 
     The message with the result of a call has the role tool, even if the source writes the tool's name as its role.
     """
-    known = known_role(value.get("role") or value.get("from") or value.get("type"))
-    is_result = known is None and isinstance(value.get("role"), str) and value.get("tool_call_id")
-    return "tool" if is_result else known
+    role = known_role(value.get("role") or value.get("from") or value.get("type"))
+    is_result = role is None and isinstance(value.get("role"), str) and value.get("tool_call_id")
+    return "tool" if is_result else role
 
 
 def is_chat_message(value: JsonValue) -> bool:
@@ -305,8 +308,8 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
         own: Fields = {"role": "tool", "content": text, "tool_call_id": call_id, **parts.attached}
         results = parts.results or [own]
         for result in results:
-            named = {"name": name} if name and "name" not in result else {}
-            yield {**named, **measured(value), **result, **_failed(value), **beside}
+            name_field = {"name": name} if name and "name" not in result else {}
+            yield {**name_field, **measured(value), **result, **_failed(value), **beside}
             beside = {}
         return
     message: Fields = {"role": role, "content": parts.text, **parts.attached, **beside}
@@ -331,8 +334,8 @@ def _first_id(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def _failed(value: Mapping[str, JsonValue]) -> Fields:
-    said = failed(value)
-    return {} if said is None else {"is_error": said}
+    has_failed = failed(value)
+    return {} if has_failed is None else {"is_error": has_failed}
 
 
 def thought_of(value: Mapping[str, JsonValue]) -> str | None:
@@ -344,9 +347,9 @@ def thought_of(value: Mapping[str, JsonValue]) -> str | None:
             return text
     blocks = [block for key in _THOUGHT_BLOCKS for block in listed(value.get(key))]
     keys = ("thinking", "text", "summary")
-    said = (_thought(mapping(block).get(key)) for block in blocks for key in keys)
+    thoughts = (_thought(mapping(block).get(key)) for block in blocks for key in keys)
     is_encrypted = any(mapping(block).get("data") for block in blocks)
-    return "\n".join(filter(None, said)) or (ENCRYPTED if is_encrypted else None)
+    return "\n".join(filter(None, thoughts)) or (ENCRYPTED if is_encrypted else None)
 
 
 def _thought(value: JsonValue) -> str | None:
@@ -356,76 +359,76 @@ def _thought(value: JsonValue) -> str | None:
 
 
 def _parts(value: Mapping[str, JsonValue]) -> _Parts:
-    found = _Parts()
+    own_parts = _Parts()
     content = (
         value["parts"] if isinstance(value.get("parts"), list) else value.get("content", value.get("value"))
     )
     parts = flattened(content) if isinstance(content, list) else [content]
     for part in [*parts, *flattened(beside_content(value))]:
         if isinstance(part, str):
-            found.texts.append(part)
+            own_parts.texts.append(part)
         elif isinstance(part, dict):
-            _take(part, found)
+            _take(part, own_parts)
         elif isinstance(part, list):
-            found.unread.append("list of parts within the parts")
+            own_parts.unread.append("list of parts within the parts")
         elif part is not None:
-            found.texts.append(text_of(part) or "")
-    found.attachments += native_attachments(value)
-    if not any(found.texts) and isinstance(refusal := value.get("refusal"), str):
-        found.texts = [refusal]
-    return found
+            own_parts.texts.append(text_of(part) or "")
+    own_parts.attachments += native_attachments(value)
+    if not any(own_parts.texts) and isinstance(refusal := value.get("refusal"), str):
+        own_parts.texts = [refusal]
+    return own_parts
 
 
-def _take(part: dict[str, JsonValue], found: _Parts) -> None:
+def _take(part: dict[str, JsonValue], own_parts: _Parts) -> None:
     kind = _kind(part)
     is_plain = part.keys() <= _KEYS_OF_PARTS.get(kind, frozenset())
     if is_plain and isinstance(text := part.get("text"), str):
-        found.texts.append(text)
+        own_parts.texts.append(text)
     elif is_plain and isinstance(name := part.get("name"), str) and name:
-        found.calls.append(
+        own_parts.calls.append(
             {"id": text_of(part.get("id")) or None, "name": name, "arguments": part.get("input")}
         )
     elif is_plain and kind == "tool_result":
-        _add_result(part, found)
+        _add_result(part, own_parts)
     elif isinstance(thought := part.get("reasoningContent"), dict):  # Bedrock
         text = mapping(thought.get("reasoningText")).get("text")
-        found.reasoning += [text] if isinstance(text, str) else []
+        own_parts.reasoning += [text] if isinstance(text, str) else []
     elif part.get("thought") is True or kind in _REASONING_PARTS:
         texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "thought"))
-        said = [text for text in texts if isinstance(text, str) and text][:1]
-        said = said or ([ENCRYPTED] if part.get("data") else [])
-        found.reasoning += said
+        first_text = [text for text in texts if isinstance(text, str) and text][:1]
+        first_text = first_text or ([ENCRYPTED] if part.get("data") else [])
+        own_parts.reasoning += first_text
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
-        found.unread += [] if said or is_empty else [not_read("part of type", kind or "thought")]
+        own_parts.unread += [] if first_text or is_empty else [not_read("part of type", kind or "thought")]
     elif (attachment := attachment_of(part)) is not None:
-        found.texts.append(attachment.placeholder)
-        found.attachments.append(attachment.model_dump())
+        own_parts.texts.append(attachment.placeholder)
+        own_parts.attachments.append(attachment.model_dump())
     elif isinstance(call := _inner(part, "functionCall", "function_call", "toolUse", "tool_call"), dict):
-        found.calls.append(_call(call))
+        own_parts.calls.append(_call(call))
     elif isinstance(answer := _inner(part, "functionResponse", "function_response", "toolResult"), dict):
-        _add_result(answer, found)
+        _add_result(answer, own_parts)
     elif isinstance(answer := part.get("tool_call_result"), dict):  # Haystack
-        _add_result({**mapping(answer.get("origin")), "is_error": answer.get("error"), **answer}, found)
+        _add_result({**mapping(answer.get("origin")), "is_error": answer.get("error"), **answer}, own_parts)
     elif isinstance(code := _inner(part, "executableCode", "executable_code"), dict):
-        found.calls.append({"id": None, "name": "code_execution", "arguments": dict(code)})
+        own_parts.calls.append({"id": None, "name": "code_execution", "arguments": dict(code)})
     elif isinstance(answer := _inner(part, "codeExecutionResult", "code_execution_result"), dict):
         outcome = str(answer.get("outcome", "OUTCOME_OK"))
-        _add_result({"output": answer.get("output"), "is_error": outcome != "OUTCOME_OK"}, found)
+        _add_result({"output": answer.get("output"), "is_error": outcome != "OUTCOME_OK"}, own_parts)
     elif (kind in _CALL_PARTS or kind.endswith("tool_use")) and _call_name(part):
-        found.calls.append(_call(part))
+        own_parts.calls.append(_call(part))
     elif kind in _RESULT_PARTS or kind.endswith("tool_result"):
-        _add_result(part, found)
+        _add_result(part, own_parts)
     elif kind == "refusal" and isinstance(refusal := part.get("refusal", part.get("text")), str):
-        found.texts.append(refusal)
+        own_parts.texts.append(refusal)
     elif kind in _TEXT_PARTS or (not kind and not _MARKS & part.keys()):
         texts = (part.get(key) for key in ("text", "content"))
-        said = [text for value in texts if (text := _value(value)) is not None][:1]
-        found.texts += said
+        first_text = [text for value in texts if (text := _value(value)) is not None][:1]
+        own_parts.texts += first_text
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
-        if not said and not is_empty:
-            found.unread.append(_unread(part))
+        if not first_text and not is_empty:
+            own_parts.unread.append(_unread(part))
     elif kind not in _MARKS and not _MARKS & part.keys():
-        found.unread.append(not_read("part of type", kind))
+        own_parts.unread.append(not_read("part of type", kind))
 
 
 def _unread(part: JsonValue) -> str:
@@ -448,36 +451,36 @@ def _value(text: JsonValue) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _add_result(value: Mapping[str, JsonValue], found: _Parts) -> None:
+def _add_result(value: Mapping[str, JsonValue], own_parts: _Parts) -> None:
     result = _result(value)
-    found.unread += unread_of(result)
-    found.results.append({key: item for key, item in result.items() if key != UNREAD})
+    own_parts.unread += unread_of(result)
+    own_parts.results.append({key: item for key, item in result.items() if key != UNREAD})
 
 
-def _add_calls(value: Mapping[str, JsonValue], found: _Parts) -> None:
+def _add_calls(value: Mapping[str, JsonValue], own_parts: _Parts) -> None:
     """Add the calls beside the content of a message, also those whose arguments are not JSON."""
     if _OF_CALLS.isdisjoint(value):
         return
     more = mapping(value.get("additional_kwargs"))
     calls = parsed(value.get("tool_calls"))
-    named = listed([calls] if isinstance(calls, dict) else calls)
+    call_list = listed([calls] if isinstance(calls, dict) else calls)
     if isinstance(calls, str) and calls.strip():
-        found.unread.append("tool_calls that are a text")
-    named = [*named, *listed(value.get("invalid_tool_calls"))] or listed(more.get("tool_calls"))
+        own_parts.unread.append("tool_calls that are a text")
+    call_list = [*call_list, *listed(value.get("invalid_tool_calls"))] or listed(more.get("tool_calls"))
     legacy = value.get("function_call") or more.get("function_call")
-    beside = [_call(mapping(parsed(call))) for call in named or ([legacy] if legacy else [])]
-    found.calls = _without_repeated(found.calls, beside)
+    beside = [_call(mapping(parsed(call))) for call in call_list or ([legacy] if legacy else [])]
+    own_parts.calls = _without_repeated(own_parts.calls, beside)
 
 
 def _without_repeated(calls: Iterable[Fields], beside: list[Fields]) -> list[Fields]:
     """Return the calls among a message's parts and those beside them; LangChain lists the calls of Anthropic in both."""
     left = list(beside)
-    found: list[Fields] = []
+    distinct_calls: list[Fields] = []
     for call in calls:
         same = next((other for other in left if _is_same_call(call, other)), call)
         left = [other for other in left if other is not same]
-        found.append(same)
-    return [*found, *left]
+        distinct_calls.append(same)
+    return [*distinct_calls, *left]
 
 
 def _is_same_call(call: Fields, other: Fields) -> bool:
@@ -520,15 +523,15 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
         )
     yield {"role": "assistant", "content": None, "tool_calls": [call]}
     if kind == "image_generation_call" and isinstance(image := value.get("result"), str):
-        made: JsonValue = [{"type": "image", "data": image}]
+        result_parts: JsonValue = [{"type": "image", "data": image}]
         yield {
             "role": "tool",
             "tool_call_id": call["id"],
-            "content": result_text(made),
-            **attached(made),
+            "content": result_text(result_parts),
+            **attached(result_parts),
         }
-    if made := _made(value):
-        yield {"role": "tool", "tool_call_id": call["id"], **result_fields(made)}
+    if result_parts := _made(value):
+        yield {"role": "tool", "tool_call_id": call["id"], **result_fields(result_parts)}
     if kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
         is_error = value.get("error") is not None
         content = error_said(value) if is_error else result_text(value.get("output"))
@@ -537,11 +540,11 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
 
 def _made(value: Mapping[str, JsonValue]) -> list[JsonValue]:
     """Return the results within a call item: the outputs of the code interpreter, or the hits of a search."""
-    found = listed(value.get("outputs")) or listed(value.get("results"))
-    logs = (mapping(part).get("logs") for part in found)
+    parts = listed(value.get("outputs")) or listed(value.get("results"))
+    logs = (mapping(part).get("logs") for part in parts)
     return [
         {"type": "text", "text": log} if isinstance(log, str) else part
-        for log, part in zip(logs, found, strict=True)
+        for log, part in zip(logs, parts, strict=True)
     ]
 
 
@@ -564,8 +567,12 @@ def result_of_call(call_id: str, call: Mapping[str, JsonValue]) -> Fields:
     """Return the result of a call that its source stores beside the call; its error is the result if it failed."""
     is_error = _failed(call) or _failed(mapping(call.get("result")))
     message: Fields = {"role": "tool", "tool_call_id": call_id, **result_fields(call.get("result"))}
-    said = error_said(call) or (text_of(call.get("status")) if is_error.get("is_error") else None)
-    return message | ({"content": said} if message["content"] is None and said else {}) | is_error
+    message_of_error = error_said(call) or (text_of(call.get("status")) if is_error.get("is_error") else None)
+    return (
+        message
+        | ({"content": message_of_error} if message["content"] is None and message_of_error else {})
+        | is_error
+    )
 
 
 def result_fields(value: JsonValue) -> Fields:
@@ -605,8 +612,8 @@ def _is_block(part: JsonValue) -> bool:
 
 def attached(content: JsonValue) -> Fields:
     """Return the field `attachments` of a message with this content; empty if it has none."""
-    found = attachments_of(content)
-    return {"attachments": [attachment.model_dump() for attachment in found]} if found else {}
+    attachments = attachments_of(content)
+    return {"attachments": [attachment.model_dump() for attachment in attachments]} if attachments else {}
 
 
 def _plain(part: JsonValue) -> str | None:
@@ -637,8 +644,8 @@ def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
         return None
     places = (value, mapping(value.get("raw_data")))
     names = ("finish_reason", "stop_reason", "stopReason")
-    found = (place.get(name) for place in places for name in names)
-    return next((reason for reason in found if isinstance(reason, str)), None)
+    candidates = (place.get(name) for place in places for name in names)
+    return next((reason for reason in candidates if isinstance(reason, str)), None)
 
 
 def measured(value: Mapping[str, JsonValue]) -> Fields:
@@ -654,4 +661,4 @@ def measured(value: Mapping[str, JsonValue]) -> Fields:
         "cost_usd": paid(value.get("cost_usd", value.get("cost"))),
         "finish_reason": _finish_reason(value),
     }
-    return {name: known for name, known in fields.items() if known is not None}
+    return {name: stated_value for name, stated_value in fields.items() if stated_value is not None}

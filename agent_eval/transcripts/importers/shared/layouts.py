@@ -118,16 +118,16 @@ class _Group:
         name = next((own for key in _OWN_IDS if isinstance(own := value.get(key), str) and own), None)
         if name is None:
             return False
-        known = self.by_id.setdefault(name, [])
-        if value in known:
+        records = self.by_id.setdefault(name, [])
+        if value in records:
             return True
-        known.append(value)
+        records.append(value)
         return False
 
     @property
     def n_of_one_id(self) -> int:
         """Return the number of records whose id an earlier record has; 0 if the ids do not tell records apart."""
-        return sum(len(known) - 1 for known in self.by_id.values()) if len(self.by_id) > 1 else 0
+        return sum(len(records) - 1 for records in self.by_id.values()) if len(self.by_id) > 1 else 0
 
 
 def grouped(
@@ -154,7 +154,7 @@ def grouped(
     left: Counter[str | None] = Counter(counts)
     left = left if counts is not None else Counter(key(i.value) for i in items() if isinstance(i, Record))
     groups: dict[str, _Group] = {}
-    held = 0
+    n_bytes = 0
     for raw in items():
         item = prepared(raw)
         name = key(raw.value) if isinstance(raw, Record) else None
@@ -168,7 +168,7 @@ def grouped(
         left[name] -= 1
         if not isinstance(item, Record):
             pass
-        elif held + item.size > MOST_HELD:
+        elif n_bytes + item.size > MOST_HELD:
             yield Refusal(source.file, item.number, _TOO_MUCH)
         else:
             group = groups.setdefault(name, _Group(item.number))
@@ -177,10 +177,10 @@ def grouped(
             else:
                 group.values.append(item.value)
                 group.size += item.size
-                held += item.size
+                n_bytes += item.size
         if left[name] == 0 and name in groups:
             group = groups.pop(name)
-            held -= group.size
+            n_bytes -= group.size
             yield from [LeftOut(ONE_ID)] * group.n_of_one_id
             yield Record(group.number, {"key": name, "records": group.values}, group.size)
 

@@ -29,11 +29,11 @@ def chat_messages_with_reasoning(values: JsonValue) -> list[Fields]:
         return []
     if not isinstance(values, list):
         raise NotThisFormatError("messages is missing or not a list")
-    found: list[Fields] = []
+    messages: list[Fields] = []
     for i, value in enumerate(values):
         is_plain = not isinstance(value, dict) or _is_simple(value) or not is_foreign(value)
-        found += [_message(value, i)] if is_plain else native_messages([value])
-    return found
+        messages += [_message(value, i)] if is_plain else native_messages([value])
+    return messages
 
 
 def _is_simple(value: Mapping[str, JsonValue]) -> bool:
@@ -49,7 +49,7 @@ def _message(value: JsonValue, index: int) -> Fields:
         raise NotThisFormatError(f"messages[{index}] is not an object")
     role = value.get("role")
     message: Fields = {"role": "tool" if role == "function" else role}
-    message |= {key: known for key in _PLAIN if (known := value.get(key)) is not None}
+    message |= {key: field for key in _PLAIN if (field := value.get(key)) is not None}
     if _is_simple(value):
         return message | ({"tool_calls": calls} if (calls := _calls(value)) else {}) | _tool_answer(value)
     message |= _beside(value)
@@ -57,24 +57,24 @@ def _message(value: JsonValue, index: int) -> Fields:
     if isinstance(content, dict | int | float):
         message["content"] = text_of(content)
     if parts := beside_content(value):
-        said = [content] if isinstance(content, str) else listed(content)
-        content = [*said, *parts]
+        content_parts = [content] if isinstance(content, str) else listed(content)
+        content = [*content_parts, *parts]
         message["content"] = content
     if native := native_attachments(value):
-        message["attachments"] = [*(found.model_dump() for found in attachments_of(content)), *native]
+        message["attachments"] = [*(file.model_dump() for file in attachments_of(content)), *native]
     if calls := _calls(value):
         message["tool_calls"] = calls
-    if named := unread_of(value):  # of a request or a response, which was converted before
-        message[UNREAD] = named
+    if unread_parts := unread_of(value):  # of a request or a response, which was converted before
+        message[UNREAD] = unread_parts
     return message | _tool_answer(value) | measured(value)
 
 
 def _beside(value: Mapping[str, JsonValue]) -> Fields:
     """Return the model's reasoning and the model's name, if present."""
-    said = thought_of(value)
+    thought = thought_of(value)
     model = value.get("model")
-    known: Fields = {"reasoning": said} if said else {}
-    return known | ({"model": model} if isinstance(model, str) else {})
+    reasoning_field: Fields = {"reasoning": thought} if thought else {}
+    return reasoning_field | ({"model": model} if isinstance(model, str) else {})
 
 
 def _calls(value: Mapping[str, JsonValue]) -> list[Fields]:
@@ -93,9 +93,9 @@ def _tool_answer(value: Mapping[str, JsonValue]) -> Fields:
     if value.get("role") != "tool":
         return {}
     call_id = value.get("tool_call_id", value.get("id"))  # tau2 stores the call's id under `id`
-    said = error_said(value) if value.get("content") is None else None
+    error = error_said(value) if value.get("content") is None else None
     return {
         "tool_call_id": text_of(call_id),
         "is_error": failed(value),
-        **({"content": said} if said else {}),
+        **({"content": error} if error else {}),
     }

@@ -99,8 +99,8 @@ def outputs(attributes: Attributes) -> JsonValue:
     for prefix in ("llm.output_messages", "gen_ai.completion"):
         if messages := unflattened(attributes, prefix):
             return [{"role": "assistant", **mapping(message)} for message in messages]
-    if (found := parsed(first(attributes, _OUTPUTS))) is not None:
-        return found
+    if (output := parsed(first(attributes, _OUTPUTS))) is not None:
+        return output
     text = first(attributes, ("ai.response.text", "ai.response.object"))
     calls = parsed(attributes.get("ai.response.toolCalls"))
     return {"text": text, "toolCalls": calls} if text is not None or calls else None
@@ -111,15 +111,15 @@ def messages_of_events(events: Iterable[tuple[JsonValue, Attributes]]) -> dict[s
     sent: list[JsonValue] = []
     replies: list[JsonValue] = []
     for name, attributes in events:
-        if not isinstance(name, str) or not (found := _MESSAGE_EVENT.fullmatch(name)):
+        if not isinstance(name, str) or not (match := _MESSAGE_EVENT.fullmatch(name)):
             continue
         body = mapping(parsed(attributes.get("gen_ai.event.content"))) or attributes
         message = {**body, **mapping(parsed(body.get("message")))}
         message = {key.removeprefix("message."): value for key, value in message.items() if key != "message"}
-        role = "assistant" if found[1] == "choice" else found[1].removesuffix(".message")
-        (replies if found[1] == "choice" else sent).append({**message, "role": message.get("role") or role})
-    known = {"gen_ai.input.messages": sent, "gen_ai.output.messages": replies}
-    return {key: values for key, values in known.items() if values}
+        role = "assistant" if match[1] == "choice" else match[1].removesuffix(".message")
+        (replies if match[1] == "choice" else sent).append({**message, "role": message.get("role") or role})
+    message_attributes = {"gen_ai.input.messages": sent, "gen_ai.output.messages": replies}
+    return {key: values for key, values in message_attributes.items() if values}
 
 
 def system(attributes: Attributes) -> JsonValue:
@@ -153,8 +153,8 @@ def cost(attributes: Attributes) -> float | None:
 def finish_reason(attributes: Attributes) -> str | None:
     """Return the model's stop reason."""
     reasons = parsed(first(attributes, ("gen_ai.response.finish_reasons", "ai.response.finishReason")))
-    found = next(iter(listed(reasons)), reasons)
-    return found if isinstance(found, str) else None
+    reason = next(iter(listed(reasons)), reasons)
+    return reason if isinstance(reason, str) else None
 
 
 def parsed_number(value: JsonValue) -> float | None:

@@ -58,14 +58,14 @@ def _is_asked_and_answered(record: Mapping[str, JsonValue]) -> bool:
 
 def _is_unanswered(record: Mapping[str, JsonValue]) -> bool:
     """Return whether a log states that a request got no response: `"response": null`."""
-    given = [record[key] for key in RESPONSES if key in record]
-    if not given and any(
+    responses = [record[key] for key in RESPONSES if key in record]
+    if not responses and any(
         key in record and _body(record, (key,)) for key in REQUESTS
     ):  # an empty cell of a CSV file
         return any(record.get(key) for key in ("error", *_ERRORS))
     messages = listed(_body(record, REQUESTS).get("messages", record.get("messages")))
     is_open = not messages or mapping(messages[-1]).get("role") not in ("assistant", "model")
-    return bool(given) and all(value in (None, "", {}) for value in given) and is_open
+    return bool(responses) and all(value in (None, "", {}) for value in responses) and is_open
 
 
 def _has_reply(response: Mapping[str, JsonValue]) -> bool:
@@ -78,8 +78,8 @@ def _reply_beside(record: Mapping[str, JsonValue]) -> str | None:
     messages = listed(record.get("messages"))
     if not messages or mapping(messages[-1]).get("role") not in ("user", "human", "tool", "function"):
         return None
-    given = (key for key in _BESIDE if record.get(key) and isinstance(record[key], str | dict | list))
-    return next((key for key in given if key != "choices" or _are_choices(record[key])), None)
+    reply_keys = (key for key in _BESIDE if record.get(key) and isinstance(record[key], str | dict | list))
+    return next((key for key in reply_keys if key != "choices" or _are_choices(record[key])), None)
 
 
 def _are_choices(value: JsonValue) -> bool:
@@ -110,10 +110,10 @@ def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str
     for key in keys:
         if record.get(key) is None:
             continue
-        found = mapping(parsed(record.get(key)))
-        inner = mapping(parsed(found.get("body", found.get("json"))))
-        if inner or found:
-            return inner or found
+        body = mapping(parsed(record.get(key)))
+        inner = mapping(parsed(body.get("body", body.get("json"))))
+        if inner or body:
+            return inner or body
     return {}
 
 
@@ -172,14 +172,14 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         )
         rest["error"] = next(error for error in own if error)
     model = response.get("model") or request.get("model")
-    known: dict[str, JsonValue] = {
+    chat_fields: dict[str, JsonValue] = {
         "messages": [dict(m) for m in (*history, *reply)],  # type: ignore[arg-type]
         "tools": [*thread.tools.values()] or None,
         "instructions": "\n\n".join(thread.policy) or None,
         "model": model,
         PAIR: True,
     }
-    return {**rest, **{key: value for key, value in known.items() if value is not None}}
+    return {**rest, **{key: value for key, value in chat_fields.items() if value is not None}}
 
 
 def _blocked(response: Mapping[str, JsonValue]) -> str | None:

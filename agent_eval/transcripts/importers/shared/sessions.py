@@ -23,34 +23,34 @@ def session_of(parts: Sequence[Thread]) -> Thread:
     """
     parts = _with_steps(parts)
     spoken = [part.spoken() for part in parts]
-    kept, n_withdrawn = ended_parts(spoken)
-    for index in {*range(len(parts))} - {*kept}:
-        for later in (k for k in kept if k > index):
+    branch_indices, n_withdrawn = ended_parts(spoken)
+    for index in {*range(len(parts))} - {*branch_indices}:
+        for later in (k for k in branch_indices if k > index):
             pairs = zip(spoken[index], spoken[later], strict=False)
             _learn(
                 parts[later], parts[index], sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
             )
-    omitted = [part for index, part in enumerate(parts) if index not in set(kept)]
+    omitted = [part for index, part in enumerate(parts) if index not in set(branch_indices)]
     recovered = [error for part in omitted for error in (*part.recovered, *(part.failure or ())[1:])]
-    known, whole = KnownBeginnings(), Thread(n_withdrawn=n_withdrawn, recovered=recovered)
-    for index in kept:
-        whole.follow(parts[index], known.n_repeated(spoken[index]))
+    beginnings, whole = KnownBeginnings(), Thread(n_withdrawn=n_withdrawn, recovered=recovered)
+    for index in branch_indices:
+        whole.follow(parts[index], beginnings.n_repeated(spoken[index]))
     return whole
 
 
 def _learn(part: Thread, other: Thread, n_common: int) -> None:
     """Add to the first messages of a part, not counting instructions, what another part knows of them."""
-    known = dict(zip(other.keys(), other.messages, strict=True))
+    message_of_key = dict(zip(other.keys(), other.messages, strict=True))
     common = [i for i, message in enumerate(part.messages) if message["role"] not in INSTRUCTING][:n_common]
     keys = part.keys()
     for index in common:
         own = {name: value for name, value in part.messages[index].items() if value is not None}
-        part.messages[index] = {**known.get(keys[index], {}), **own}
+        part.messages[index] = {**message_of_key.get(keys[index], {}), **own}
 
 
 def _with_steps(parts: Sequence[Thread]) -> list[Thread]:
     """Return the parts; those that repeat an earlier part without its steps begin with the whole earlier part."""
-    found: list[Thread] = []
+    completed_parts: list[Thread] = []
     if not any(message["role"] == "tool" for part in parts[:-1] for message in part.messages):
         return [*parts]
     ends: dict[bytes, Thread] = {}  # state of the exchanges of a part → the part
@@ -65,8 +65,8 @@ def _with_steps(parts: Sequence[Thread]) -> list[Thread]:
             part = replace(part, messages=messages, _keys=[], _places={}, _instructions=set())
         if states and part.messages[-1]["role"] == "assistant":
             ends[states[-1][0]] = part
-        found.append(part)
-    return found
+        completed_parts.append(part)
+    return completed_parts
 
 
 def n_said_again(messages: Sequence[Fields], earlier: Sequence[Fields]) -> int:
@@ -108,7 +108,7 @@ def _said(message: Fields) -> bytes:
 def _leaves_out(repeated: Sequence[Fields], earlier: Sequence[Fields]) -> bool:
     """Return whether messages repeat some of the earlier ones, in their order, and no others."""
     mine, theirs = (
-        [_said(m) for m in found if m["role"] not in INSTRUCTING] for found in (repeated, earlier)
+        [_said(m) for m in messages if m["role"] not in INSTRUCTING] for messages in (repeated, earlier)
     )
     rest = iter(theirs)
     return len(mine) < len(theirs) and all(key in rest for key in mine)

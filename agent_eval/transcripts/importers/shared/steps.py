@@ -31,14 +31,14 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
     if not any(isinstance(message.get(key), list) for key in _KEYS_OF_LISTS.intersection(message)):
         return [dict(message)]
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
-    given = listed(message[key]) if key else []
+    block_list = listed(message[key]) if key else []
     if message.get("role") != "assistant" and key != "blocks":
         return [dict(message)]
     invoked = listed(message.get("toolInvocations")) if key != "parts" else []
-    said = message.get("content")
-    parts = [new for part in (*invoked, *given) for new in _expanded(part)]
-    if invoked and isinstance(said, str) and said:
-        parts.append({"type": "text", "text": said})
+    content = message.get("content")
+    parts = [new for part in (*invoked, *block_list) for new in _expanded(part)]
+    if invoked and isinstance(content, str) and content:
+        parts.append({"type": "text", "text": content})
     rest = {k: v for k, v in message.items() if k not in _LISTS}
     if message.get("role") != "assistant":
         return [{**rest, "content": parts}]
@@ -47,7 +47,7 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
         if cut[-1] and _is_result(cut[-1][-1]) and not _is_result(part):
             cut.append([])
         cut[-1].append(part)
-    is_one = len(cut) == 1 and key != "blocks" and parts == given
+    is_one = len(cut) == 1 and key != "blocks" and parts == block_list
     return [dict(message)] if is_one else [{**rest, "content": step} for step in cut]
 
 

@@ -107,7 +107,7 @@ class Thread:
         """
         pairs = zip(values, self._given, strict=False)
         n = next(
-            (i for i, (value, known) in enumerate(pairs) if value != known),
+            (i for i, (value, earlier_value) in enumerate(pairs) if value != earlier_value),
             min(len(values), len(self._given)),
         )
         new = [native_messages([value], first=i) for i, value in enumerate(values[n:], n)]
@@ -130,17 +130,17 @@ class Thread:
         at = 0
         fresh: list[Fields] = []
         for message in history:
-            known = self._places.get(message_key(message), [])
-            later = bisect_left(known, at)
-            if later < len(known):
-                at = known[later] + 1
+            places = self._places.get(message_key(message), [])
+            later = bisect_left(places, at)
+            if later < len(places):
+                at = places[later] + 1
                 fresh = [m for m in fresh if m["role"] == "tool" and at == len(self.messages)]
-            elif known and message["role"] == "tool" and self._is_in_last_results(known[-1], at):
+            elif places and message["role"] == "tool" and self._is_in_last_results(places[-1], at):
                 continue
             elif message["role"] == "assistant" and self._is_reply(at):
                 at += 1
                 fresh.clear()
-            elif message["role"] not in INSTRUCTING or not known:
+            elif message["role"] not in INSTRUCTING or not places:
                 fresh.append(message)
         return fresh
 
@@ -167,13 +167,13 @@ class Thread:
         if call_id is None or call_id not in self._called:
             waiting = [c for c in self._waiting.get(name or "", ()) if not self._is_answered(c)]
             exact = (c for c in waiting if parsed(c.get("arguments")) == parsed(arguments))
-            found = next(exact, waiting[0] if waiting else None)
-            if found is None:
+            open_call = next(exact, waiting[0] if waiting else None)
+            if open_call is None:
                 call: Fields = {"id": call_id, "name": name or "tool", "arguments": arguments}
                 self.extend([{"role": "assistant", "content": None, "tool_calls": [call]}])
             else:
-                call_id = found.get("id")
-                self._waiting[name or ""] = [c for c in waiting if c is not found]
+                call_id = open_call.get("id")
+                self._waiting[name or ""] = [c for c in waiting if c is not open_call]
         self.extend([{**message, "tool_call_id": call_id}])
 
     def _is_answered(self, call: dict[str, JsonValue]) -> bool:
@@ -197,12 +197,12 @@ class Thread:
         Parallel calls end in any order, and a later request may list their results in another one.
         """
         pairs = zip(self.keys(), self.messages, strict=True)
-        said = [(key, str(m["role"])) for key, m in pairs if m["role"] not in INSTRUCTING]
-        for is_result, group in groupby(range(len(said)), lambda i: said[i][1] == "tool"):
+        messages = [(key, str(m["role"])) for key, m in pairs if m["role"] not in INSTRUCTING]
+        for is_result, group in groupby(range(len(messages)), lambda i: messages[i][1] == "tool"):
             places = [*group] if is_result else []
             if len(places) > 1:
-                said[places[0] : places[-1] + 1] = sorted(said[i] for i in places)
-        return said
+                messages[places[0] : places[-1] + 1] = sorted(messages[i] for i in places)
+        return messages
 
     def fail(self, place: str, error: str | None) -> None:
         """Note the error that the conversation ends in so far, or None; it went on after one that was noted earlier."""
@@ -314,6 +314,8 @@ def message_key(message: Fields) -> bytes:
         return canonical(["tool", message["tool_call_id"]])
     text = content.strip() if isinstance(content, str) else content or message.get(UNREAD) or ""
     calls = message.get("tool_calls")
-    named = [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
+    call_keys = (
+        [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
+    )
     attached = message.get("attachments")
-    return canonical([role, text, named, attached] if attached else [role, text, named])
+    return canonical([role, text, call_keys, attached] if attached else [role, text, call_keys])

@@ -46,10 +46,10 @@ def with_messages(value: JsonValue) -> JsonValue:
             instructed = {} if system is None else {"instructions": system}
             return {**rest, **instructed, "messages": messages}
     for key in _HOLDERS:
-        held = mapping(record.get(key))
-        if _is_chat(held.get("messages")):
+        wrapper = mapping(record.get(key))
+        if _is_chat(wrapper.get("messages")):
             rest = {name: inner for name, inner in record.items() if name != key}
-            return {**rest, "messages": held["messages"]}
+            return {**rest, "messages": wrapper["messages"]}
     return value
 
 
@@ -92,11 +92,11 @@ def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) ->
     for item in grouped(source, read, key):
         if isinstance(item, Record):
             group = mapping(item.value)
-            named = {"conversation_id": group["key"]} if has_names and group.get("key") else {}
+            name_field = {"conversation_id": group["key"]} if has_names and group.get("key") else {}
             if has_names and not group.get("key"):
                 yield Refusal(source.file, item.number, _NO_NAME)
                 continue
-            chat: dict[str, JsonValue] = {**named, "messages": listed(group.get("records"))}
+            chat: dict[str, JsonValue] = {**name_field, "messages": listed(group.get("records"))}
             chat = with_assistant_named(chat, source.agent_id)
             if (role := _unknown_role(chat)) is None:
                 yield Record(item.number, chat, item.size)
@@ -118,12 +118,12 @@ def _lines_of_roles(
     read: Callable[[], Iterator[Record | Refusal]], key: Callable[[JsonValue], str | None]
 ) -> dict[tuple[str | None, str], int]:
     """Return the number of the first record with each unknown role, by the key of its conversation and the role."""
-    found: dict[tuple[str | None, str], int] = {}
+    line_of_role: dict[tuple[str | None, str], int] = {}
     for item in read():
         role = mapping(item.value).get("role") if isinstance(item, Record) else None
         if isinstance(item, Record) and isinstance(role, str) and known_role(role) is None:
-            found.setdefault((key(item.value), role), item.number)
-    return found
+            line_of_role.setdefault((key(item.value), role), item.number)
+    return line_of_role
 
 
 def _each(items: Iterator[Record | Refusal]) -> Iterator[Item]:
@@ -152,8 +152,8 @@ def _wrapped(value: JsonValue) -> list[JsonValue]:
     if "messages" in record:
         return []
     lists = (listed(record.get(key)) for key in _LISTS)
-    found = next((chats for chats in lists if chats and is_chat(with_messages(chats[0]))), [])
-    return [with_messages(chat) for chat in found]
+    chat_list = next((chats for chats in lists if chats and is_chat(with_messages(chats[0]))), [])
+    return [with_messages(chat) for chat in chat_list]
 
 
 def _separated(value: JsonValue) -> list[JsonValue]:

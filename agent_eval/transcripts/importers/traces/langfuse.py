@@ -100,8 +100,8 @@ def _in_camel_case(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     if "trace_id" not in value or "traceId" in value:
         return value
     words = {key: key.split("_") for key in value}
-    found = {first + "".join(map(str.capitalize, rest)): value[key] for key, (first, *rest) in words.items()}
-    return {"model": found.get("providedModelName"), **found}
+    fields = {first + "".join(map(str.capitalize, rest)): value[key] for key, (first, *rest) in words.items()}
+    return {"model": fields.get("providedModelName"), **fields}
 
 
 def _page(value: Mapping[str, JsonValue]) -> list[JsonValue]:
@@ -151,9 +151,9 @@ def _agents(record: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
         yield dict(record)
         return
     for agent, own in of_agent.items():
-        named: dict[str, JsonValue] = {"id": subagent_key(text_of(trace.get("id")), agent)}
-        named = {**trace} if agent is None else named
-        yield {**record, "trace": named, "observations": own}
+        trace_fields: dict[str, JsonValue] = {"id": subagent_key(text_of(trace.get("id")), agent)}
+        trace_fields = {**trace} if agent is None else trace_fields
+        yield {**record, "trace": trace_fields, "observations": own}
 
 
 def _is_flat(source: Source) -> bool:
@@ -168,9 +168,9 @@ def grouped_observations(source: Source) -> Iterator[Item]:
     for item in grouped(source, lambda: _unpaged(source), lambda v: text_of(mapping(v).get("traceId"))):
         if isinstance(item, Record):
             group = mapping(item.value)
-            found = [mapping(value) for value in listed(group.get("records"))]
-            found.sort(key=lambda observation: observation.get("parentObservationId") is not None)
-            session = next((name for o in found if (name := o.get("sessionId"))), None)
+            observations = [mapping(value) for value in listed(group.get("records"))]
+            observations.sort(key=lambda observation: observation.get("parentObservationId") is not None)
+            session = next((name for o in observations if (name := o.get("sessionId"))), None)
             trace = without_nulls({"id": group.get("key"), "sessionId": session})
             yield Record(item.number, {"trace": trace, "observations": group.get("records")}, item.size)
         else:
@@ -196,7 +196,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     parts: list[Thread] = []
     names: list[str] = []
     left_out: list[str] = []
-    known: dict[str, list[Mapping[str, JsonValue]]] = {}
+    by_id: dict[str, list[Mapping[str, JsonValue]]] = {}
     for record in in_time_order([*map(mapping, listed(group.get("records")))], _time):
         observations = record.get("observations")
         if not isinstance(observations, list):
@@ -206,7 +206,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         own = []
         for observation in map(mapping, observations):
             same_id = (
-                known.setdefault(f"{trace.get('id')} {name}", []) if (name := observation.get("id")) else []
+                by_id.setdefault(f"{trace.get('id')} {name}", []) if (name := observation.get("id")) else []
             )
             if observation in same_id:
                 left_out.append(DELIVERED_TWICE)
@@ -230,28 +230,28 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
 def _time(record: Mapping[str, JsonValue]) -> JsonValue:
     """Return the time of a trace, or of its first observation."""
     starts = [mapping(o).get("startTime") for o in listed(record.get("observations"))]
-    known = sorted((start for start in starts if start), key=sortable)
-    return mapping(record.get("trace")).get("timestamp") or next(iter(known), None)
+    start_times = sorted((start for start in starts if start), key=sortable)
+    return mapping(record.get("trace")).get("timestamp") or next(iter(start_times), None)
 
 
 def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, JsonValue]]) -> Thread:
     inner = {text_of(o.get("parentObservationId")) for o in observations if o.get("type") == "GENERATION"}
-    found = Trace()
+    own_trace = Trace()
     for observation in observations:
         if observation.get("type") == "GENERATION" and text_of(observation.get("id")) not in inner:
-            found.calls.append(_call(observation))
+            own_trace.calls.append(_call(observation))
         elif observation.get("type") == "TOOL" or _is_tool(observation):
-            found.runs.append(_run(observation))
+            own_trace.runs.append(_run(observation))
     unknown = Counter(str(o.get("type")) for o in observations if str(o.get("type")) not in _KINDS)
     roots = [o for o in observations if o.get("parentObservationId") is None]
     opening = _opening(trace, roots)
-    if not found.calls:
+    if not own_trace.calls:
         outer = next((o for o in (trace, *roots) if o.get("input") or o.get("output")), {})
-        found.calls += as_one_exchange(_call(outer))
+        own_trace.calls += as_one_exchange(_call(outer))
     steps = ("GENERATION", "TOOL")
     whole = [root for root in roots if root.get("type") not in steps and not _is_tool(root)]
-    found.error = next((error for root in whole if (error := _error(root))), None)
-    thread = thread_of_trace(found)
+    own_trace.error = next((error for root in whole if (error := _error(root))), None)
+    thread = thread_of_trace(own_trace)
     if opening is not None and not any(m["role"] == "user" for m in thread.messages):
         before = thread_of_trace(Trace(calls=[opening]))
         before.follow(thread)
@@ -260,9 +260,9 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
         system = mapping(parsed(root.get("input"))).get("system")
         thread.instruct(system if isinstance(system, str) else None)
         values = map(mapping, listed(parsed(parsed(root.get("input")))))
-        given = [dict(value) for value in values if value.get("role") in ("system", "developer")]
-        held = {m.get("content") for m in thread.messages}
-        for text in (m["content"] for m in native_messages(given) if m.get("content") not in held):
+        instructions = [dict(value) for value in values if value.get("role") in ("system", "developer")]
+        contents = {m.get("content") for m in thread.messages}
+        for text in (m["content"] for m in native_messages(instructions) if m.get("content") not in contents):
             thread.instruct(text if isinstance(text, str) else None)
     scores: list[JsonValue] = [
         without_nulls({key: mapping(score).get(key) for key in _SCORE})
@@ -294,8 +294,8 @@ def _error(observation: Mapping[str, JsonValue]) -> str | None:
 
 def _is_tool(observation: Mapping[str, JsonValue]) -> bool:
     attributes = mapping(_metadata(observation).get("attributes"))
-    named = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name")
-    return observation.get("type") == "SPAN" and any(key in attributes for key in named)
+    name_keys = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name")
+    return observation.get("type") == "SPAN" and any(key in attributes for key in name_keys)
 
 
 def _metadata(observation: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -326,16 +326,16 @@ def _call(observation: Mapping[str, JsonValue]) -> ModelCall:
 
 
 def _milliseconds(start: JsonValue, end: JsonValue, latency_s: JsonValue) -> float | None:
-    if (known := number_of(latency_s)) is not None:
-        return round(known * 1000, 3)
+    if (seconds := number_of(latency_s)) is not None:
+        return round(seconds * 1000, 3)
     took = (sortable(end) - sortable(start)) * 1000
     return round(took, 3) if 0 <= took < float("inf") else None
 
 
 def _run(observation: Mapping[str, JsonValue]) -> ToolRun:
     attributes = mapping(_metadata(observation).get("attributes"))
-    given = parsed(observation.get("input"))
-    inner = mapping(given).get("input")
+    tool_input = parsed(observation.get("input"))
+    inner = mapping(tool_input).get("input")
     names = (attributes.get(key) for key in ("gen_ai.tool.name", "ai.toolCall.name", "tool.name"))
     ids = (attributes.get(key) for key in ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id"))
     result = parsed(observation.get("output"))
@@ -343,7 +343,7 @@ def _run(observation: Mapping[str, JsonValue]) -> ToolRun:
     return ToolRun(
         start=seconds_of(observation.get("startTime")),
         name=next((name for name in names if isinstance(name, str)), _tool_name(observation)),
-        arguments=inner if isinstance(inner, dict) else given,
+        arguments=inner if isinstance(inner, dict) else tool_input,
         result=content if isinstance(content, list | str) else result,
         call_id=next((i for i in ids if isinstance(i, str)), text_of(mapping(result).get("tool_call_id"))),
         error=_error(observation),

@@ -98,9 +98,9 @@ def _metadata(run: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 def _part(run: Mapping[str, JsonValue]) -> TracePart:
     """Return where a run belongs; the field `session_id` of a run is its project, not a session."""
-    named = (*(text_of(_metadata(run).get(key)) for key in _THREAD), text_of(run.get("thread_id")))
+    thread_ids = (*(text_of(_metadata(run).get(key)) for key in _THREAD), text_of(run.get("thread_id")))
     own, parent = text_of(run.get("id")), text_of(run.get("parent_run_id"))
-    return TracePart(own, parent, text_of(run.get("trace_id")), next(filter(None, named), None))
+    return TracePart(own, parent, text_of(run.get("trace_id")), next(filter(None, thread_ids), None))
 
 
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -118,18 +118,18 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
 def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
     kinds = {text_of(run.get("id")): run.get("run_type") for run in runs}
     around = {text_of(run.get("parent_run_id")) for run in runs if run.get("run_type") == "llm"}
-    found = Trace()
+    own_trace = Trace()
     for run in runs:
         if run.get("run_type") == "llm" and text_of(run.get("id")) not in around:
-            found.calls.append(_call(run))
+            own_trace.calls.append(_call(run))
         elif run.get("run_type") == "tool":
-            found.runs.append(_tool(run))
+            own_trace.runs.append(_tool(run))
     roots = [run for run in runs if text_of(run.get("parent_run_id")) not in kinds]
-    if not found.calls:
-        found.calls += [part for run in roots[:1] for part in as_one_exchange(_call(run))]
+    if not own_trace.calls:
+        own_trace.calls += [part for run in roots[:1] for part in as_one_exchange(_call(run))]
     whole = [run for run in roots if run.get("run_type") not in ("llm", "tool")]
-    found.error = next((error for run in whole if (error := _error(run))), None)
-    thread = thread_of_trace(found)
+    own_trace.error = next((error for run in whole if (error := _error(run))), None)
+    thread = thread_of_trace(own_trace)
     thread.not_read(
         "run of type", Counter(k for run in runs if (k := str(run.get("run_type"))) not in _KINDS)
     )
@@ -168,13 +168,13 @@ def _call(run: Mapping[str, JsonValue]) -> ModelCall:
 
 def _usage(run: Mapping[str, JsonValue], outputs: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """Return the token counts of a run, else those of LangChain's reply or of its whole output."""
-    counted = {
+    token_counts = {
         key: run.get(key) for key in ("prompt_tokens", "completion_tokens") if run.get(key) is not None
     }
     message = mapping(_output(outputs, n_given=0))
     more = mapping(message.get("kwargs")) or mapping(message.get("data")) or message
     whole = mapping(mapping(outputs.get("llm_output")).get("token_usage"))
-    return counted or mapping(more.get("usage_metadata")) or whole
+    return token_counts or mapping(more.get("usage_metadata")) or whole
 
 
 def _n_messages(inputs: Mapping[str, JsonValue]) -> int:
@@ -207,12 +207,12 @@ def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
     outputs = mapping(parsed(run.get("outputs")))
     output = outputs.get("output", _only(outputs))
     message = mapping(mapping(output).get("kwargs")) or mapping(output)
-    given = _literal(parsed(inputs.get("input"))) if set(inputs) == {"input"} else dict(inputs)
+    tool_input = _literal(parsed(inputs.get("input"))) if set(inputs) == {"input"} else dict(inputs)
     call_id = message.get("tool_call_id")
     return ToolRun(
         start=seconds_of(run.get("start_time")),
         name=text_of(run.get("name")),
-        arguments=given,
+        arguments=tool_input,
         result=message.get("content", output),
         call_id=call_id if isinstance(call_id, str) else None,
         is_error=True if "error" in (mapping(output).get("status"), message.get("status")) else None,
@@ -225,8 +225,8 @@ def _literal(value: JsonValue) -> JsonValue:
     if not isinstance(value, str) or not value.startswith("{") or len(value) > _LONGEST_LITERAL:
         return value
     try:
-        found = ast.literal_eval(value)
-        return loads(dumps(found)) if isinstance(found, dict) else value
+        literal = ast.literal_eval(value)
+        return loads(dumps(literal)) if isinstance(literal, dict) else value
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return value
 

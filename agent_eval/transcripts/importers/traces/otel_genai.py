@@ -101,15 +101,15 @@ def _spans(source: Source, sessions: dict[str, str], errors: dict[str, str], tre
         if isinstance(record, Refusal):
             yield record
             continue
-        found = list(_in(record.value))
-        for span in found:
+        spans = list(_in(record.value))
+        for span in spans:
             fields = _plain(span, record.number)
             attributes = mapping(fields["attributes"])
             if session := text_of(otel.first(attributes, otel.SESSIONS)):
                 sessions.setdefault(str(fields["trace"]), session)
             if fields["parent"] is None and fields["is_error"] and not otel.is_tool_run(attributes):
                 errors.setdefault(str(fields["trace"]), str(fields.get("error")))
-            size = record.size // max(1, len(found))
+            size = record.size // max(1, len(spans))
             is_tool, is_call = otel.is_tool_run(attributes), otel.holds_messages(attributes)
             is_told = is_tool or is_call
             own, parent = text_of(fields["span"]), text_of(fields["parent"])
@@ -125,7 +125,7 @@ def _in(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
         yield record
         return
     for resource in map(mapping, resources):
-        scopes = next((found for key in _LISTS if (found := listed(resource.get(key)))), [])
+        scopes = next((scope_list for key in _LISTS if (scope_list := listed(resource.get(key)))), [])
         for scope in map(mapping, scopes):
             yield from map(mapping, listed(scope.get("spans")))
 
@@ -164,7 +164,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
     is_error = status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR") or status.get("status_code") == "ERROR"
     is_error = is_error or bool(attributes.get("error.type"))
     keys = ("exception.message", "error.message", "exception.type", "error.type")
-    said = (status.get("message"), status.get("description"), *(attributes.get(key) for key in keys))
+    error_texts = (status.get("message"), status.get("description"), *(attributes.get(key) for key in keys))
     return {
         "trace": text_of(trace) or f"record {number}",
         "span": text_of(identity),
@@ -174,7 +174,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
         "attributes": cast("JsonValue", attributes),
         "is_error": is_error or None,
     } | (
-        {"error": next((text for text in said if isinstance(text, str) and text), NO_MESSAGE)}
+        {"error": next((text for text in error_texts if isinstance(text, str) and text), NO_MESSAGE)}
         if is_error
         else {}
     )
@@ -249,8 +249,8 @@ def _conversation(
     for span in map(mapping, listed(group.get("records"))):
         traces.setdefault(str(span.get("trace")), []).append(span)
     order = sorted(traces, key=lambda trace: min(_start(span) for span in traces[trace]))
-    found = [_trace(traces[trace], errors.get(trace), tree) for trace in order]
-    thread = session_thread(found)
+    traces_in_order = [_trace(traces[trace], errors.get(trace), tree) for trace in order]
+    thread = session_thread(traces_in_order)
     if not thread.messages:
         raise NotThisFormatError("the trace's model calls contain no messages")
     name = text_of(group.get("key")) or str(number)
