@@ -21,7 +21,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from benchmarks import warm_client
 from benchmarks.warm_client import SIZE
@@ -56,35 +56,38 @@ _OF_A_PROJECT = ("agent_eval.defs", "agent_eval.definitions", "agent_eval.comman
 def command() -> list[str]:
     """Return how to start `agent-eval` in a fork; the waiting process ends with this one.
 
-    The workers of one run of pytest share a waiting process, which ends with the process that started the workers.
+    The workers of one run of pytest share a waiting process; the one that started it ends it after the others ended.
     """
     test_run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     folder = Path(tempfile.gettempdir(), f"warm-{test_run}") if test_run else Path(tempfile.mkdtemp())
     folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / "socket"
+    path, uses = folder / "socket", (folder / "uses").open("w")
+    _USES.append(uses)  # open as long as this process lives
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(uses, fcntl.LOCK_SH)
         if not path.exists():
-            _start(path, lives_with=os.getppid() if test_run else os.getpid())
+            server = _start(path, lives_with=os.getppid() if test_run else os.getpid())
+            atexit.register(_stop, server, folder, uses)
     return [sys.executable, "-S", "-E", warm_client.__file__, str(path)]
 
 
-_STARTED: list[subprocess.Popen[str]] = []
+_USES: list[TextIO] = []
 
 
-def _start(path: Path, *, lives_with: int) -> None:
+def _start(path: Path, *, lives_with: int) -> "subprocess.Popen[str]":
     """Start the waiting process, and wait until it has imported everything."""
     started = [sys.executable, "-c", f"from benchmarks.warm import serve; serve({str(path)!r}, {lives_with})"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_EVAL_")}
     server = subprocess.Popen(started, cwd=_REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
-    _STARTED.append(server)
-    if lives_with == os.getpid():
-        atexit.register(_stop, server, path.parent)
+    return server
 
 
-def _stop(server: "subprocess.Popen[str]", folder: Path) -> None:
+def _stop(server: "subprocess.Popen[str]", folder: Path, uses: TextIO) -> None:
+    """End the waiting process once no other process uses it, so that its time counts as that of this one."""
+    fcntl.flock(uses, fcntl.LOCK_EX)
     server.kill()
     server.wait()
     shutil.rmtree(folder)

@@ -37,7 +37,7 @@ def test_the_run_after_a_broken_one_does_the_rest(
 ) -> None:
     program = PYTHON if sign is signal.SIGKILL else command()
     left, err = disturbed(root, sign, random.Random(11), 1.5, program)
-    assert left in {code, 0}  # 0: it was done before
+    assert left in {code, 0}, err  # 0: it was done before
     lines = [
         line for line in err.splitlines() if not re.match(r"\d+ s: ", line)
     ]  # progress of a slow machine
