@@ -162,6 +162,19 @@ def test_a_folder_with_files_of_others_is_left_alone(tmp_path: Path, mine: str) 
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_an_empty_folder_becomes_a_report_also_where_an_earlier_attempt_left_one(
+    tmp_path: Path, *, left_behind: bool
+) -> None:
+    (tmp_path / "out").mkdir()
+    if left_behind:
+        (tmp_path / ".out.old").mkdir()
+    with replacing(tmp_path / "out") as fresh:
+        (fresh / "index.html").write_text("x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
 @pytest.mark.parametrize("mine", ["notes.txt", "sub/notes.txt", "empty", "link"])
 def test_what_was_put_into_an_earlier_report_is_named_and_kept(tmp_path: Path, mine: str) -> None:
     folder, elsewhere = tmp_path / "out", tmp_path / "elsewhere"

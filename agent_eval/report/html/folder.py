@@ -88,12 +88,14 @@ def _manifest(files: list[str]) -> str:
 
 
 def _remove_report(folder: Path) -> None:
-    """Remove a report folder that a killed run left behind.
+    """Remove a report folder that a killed run left behind, or an empty folder.
 
     Raises:
-        ReportFolderError: If the folder is not a report.
+        ReportFolderError: If the folder is neither.
     """
     if (folder / MARKER).is_file():
         shutil.rmtree(folder)
+    elif folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
     elif folder.exists():
         raise ReportFolderError(folder, "it is not a report of agent_eval; move it elsewhere")
