@@ -519,7 +519,7 @@ def _cut(text: str, most: int) -> str:
 def _legend(rows: pl.DataFrame) -> str:
     n = rows["cluster_id"].n_unique()
     lines = [
-        f"{count_of(n, 'cluster')}. per 100: turns with the error per 100 turns that people or models judged; –: no turns were judged."
+        f"{count_of(n, 'cluster')} listed. per 100: turns with the error per 100 turns that people or models judged; –: no turns were judged."
     ]
     if rows["trend"].null_count() < rows.height:
         lines.append(

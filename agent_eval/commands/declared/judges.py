@@ -153,7 +153,7 @@ def labels_import(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import labels into data/ratings, and print the agreement between judges and people.
+    """Import labels into data/ratings, and print how far labels by judges of other tools agree with people.
 
     Labels are matched to conversations by the ids in their source. Labels from people count as ratings. Labels from
     judges are stored as judge `import:NAME` and do not affect scores. A CSV file has the columns conversation, turn,
