@@ -68,6 +68,9 @@ def main() -> None:
         _end(f"{error.strerror or error}: {error.filename or 'unknown file'}", error)
     except Exception as error:
         # a usage error, whose class is defined by click or by typer, depending on typer's version
+        if type(error).__name__ == "Abort":  # a question that standard input did not answer
+            sys.stderr.write("Nothing was changed: the question was not answered.\n")
+            raise SystemExit(1) from error
         if (sentence := getattr(error, "format_message", None)) is None:
             raise
         if not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":

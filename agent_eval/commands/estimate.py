@@ -64,10 +64,11 @@ def estimate_run(
 
     The number of calls is exact if no call has to be repeated. Prompt tokens are estimated at four characters each. The
     cost is given without the provider's prompt cache and, if the model's cached tokens cost less, also with it. A missing
-    API key or an unknown model is named, since only a run needs it.
+    API key is named, since only a run needs it.
 
     Raises:
         NoJudgeError: If no judge model is set.
+        UnusableJudgeError: If calls are needed and a judge model is unknown.
         EditedVersionError: If a requested version was edited after it was frozen; a run would reject it.
     """
     project.registry.refuse_edited(versions or project.registry.frozen)
@@ -85,6 +86,8 @@ def estimate_run(
         }
         for what, work in planned_work(project, project.some_agents(agents), versions).items()
     ]
+    if rows[-1]["n_calls"] and (problems := project.judge_problems(needs_key=False)):
+        raise UnusableJudgeError(problems)
     frame = pl.DataFrame(rows)
     if as_json:
         print_json(frame)

@@ -361,11 +361,14 @@ class Project:
             concurrency=s.agent_concurrency,
         )
 
-    def judge_problems(self) -> list[str]:
-        """Return one sentence for each judge model in the settings whose calls cannot succeed, with the reason."""
+    def judge_problems(self, *, needs_key: bool = True) -> list[str]:
+        """Return one sentence for each judge model in the settings whose calls cannot succeed, with the reason.
+
+        If `needs_key` is False, a missing API key is no reason.
+        """
         s = self.settings
         is_priced = s.judge_price_in is not None and s.judge_price_out is not None
-        problems = [problem_of(model, is_listed=is_priced) for model in s.judge_models]
+        problems = [problem_of(model, is_listed=is_priced, needs_key=needs_key) for model in s.judge_models]
         return [problem for problem in problems if problem]
 
     @cached_property

@@ -1,12 +1,14 @@
 """Every command, by walking what is declared: what an addition has to bring, and that reading it stays fast."""
 
 import ast
+import io
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
 from agent_eval import cli
@@ -74,3 +76,18 @@ def test_reading_every_declaration_imports_nothing_large() -> None:
     code = f"import sys, agent_eval.cli; print(sorted({{*{SLOW!r}}} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_question_that_is_not_answered_ends_the_command_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(*, standalone_mode: bool) -> None:
+        assert not standalone_mode
+        typer.confirm("Remove this conversation?")
+
+    monkeypatch.setattr(cli, "app", ask)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert "Nothing was changed" in capsys.readouterr().err

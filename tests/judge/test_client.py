@@ -415,6 +415,8 @@ def test_a_model_that_cannot_be_called_is_named_before_the_first_call(
         monkeypatch.setenv(name, value)
     problem = problem_of(model)
     assert problem is None if said is None else problem is not None and said in problem
+    needs_only_a_key = said == "OPENAI_API_KEY"
+    assert (problem_of(model, needs_key=False) is None) == (problem is None or needs_only_a_key)
     if environment.get("OPENAI_API_KEY"):  # a model with a price in the settings exists
         assert problem_of(model, is_listed=True) is None
 

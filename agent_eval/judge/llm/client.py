@@ -338,11 +338,11 @@ def _caches_marked_blocks(model: str) -> bool:
     return provider == "anthropic" or (provider in hosts and "claude" in str(name).lower())
 
 
-def problem_of(model: str, *, is_listed: bool = False) -> str | None:
+def problem_of(model: str, *, is_listed: bool = False, needs_key: bool = True) -> str | None:
     """Return the reason why calls to a model cannot succeed, or None if no problem is found.
 
-    The reasons are a reserved name, an unknown provider, a missing API key, and a model on OpenAI's or Anthropic's own servers that
-    litellm does not list, unless `is_listed` is set.
+    The reasons are a reserved name, an unknown provider, a missing API key if calls need one (`needs_key`), and a model
+    on OpenAI's or Anthropic's own servers that litellm does not list, unless `is_listed` is set.
     """
     if is_imported(model):
         return f"Judge model {model!r}: names that begin with {IMPORTED!r} are of other tools' judges. Write provider/model"
@@ -350,13 +350,14 @@ def problem_of(model: str, *, is_listed: bool = False) -> str | None:
         "problem",
         model,
         is_listed,
-        ask=lambda: _asked_problem(model, is_listed=is_listed),
+        needs_key,
+        ask=lambda: _asked_problem(model, is_listed=is_listed, needs_key=needs_key),
         is_lasting=lambda reason: reason is None,
     )
     return problem
 
 
-def _asked_problem(model: str, *, is_listed: bool) -> str | None:
+def _asked_problem(model: str, *, is_listed: bool, needs_key: bool) -> str | None:
     litellm = imported()
     try:
         name, provider, *_ = litellm.get_llm_provider(model)
@@ -367,7 +368,7 @@ def _asked_problem(model: str, *, is_listed: bool) -> str | None:
     own_key = f"{provider.upper()}_API_KEY"
     if os.environ.get(own_key) == "":  # litellm accepts an empty key
         keys.append(own_key)
-    if keys:
+    if keys and needs_key:
         return f"Judge model {model!r} needs an API key: set the environment variable {' or '.join(keys)}"
     servers = _SERVERS.get(provider)
     is_own = servers is not None and not any(os.environ.get(variable) for variable in servers)
