@@ -364,7 +364,7 @@ class Project:
     def judge_problems(self, *, needs_key: bool = True) -> list[str]:
         """Return one sentence for each judge model in the settings whose calls cannot succeed, with the reason.
 
-        If `needs_key` is False, a missing API key is no reason.
+        If `needs_key` is False, missing API keys are ignored.
         """
         s = self.settings
         is_priced = s.judge_price_in is not None and s.judge_price_out is not None
