@@ -54,7 +54,7 @@ def scripted(patch: pytest.MonkeyPatch) -> Model:
     model = Model()
     patch.setattr("agent_eval.project.project.LiteLLMClient", model.client)
     patch.setattr("agent_eval.project.project.price_of", lambda _: None)
-    patch.setattr("agent_eval.project.project.problem_of", lambda _model, is_listed: None)
+    patch.setattr("agent_eval.project.project.problem_of", lambda *_, **__: None)
     patch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0001)
     patch.setenv("OPENAI_API_KEY", KEY)
     return model
