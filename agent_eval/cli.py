@@ -1,8 +1,12 @@
 """Collect the commands of `agent-eval`, run one, and convert errors to one line and an exit code."""
 
+import _thread
+import contextlib
 import gc
+import logging
 import os
 import sys
+import threading
 from typing import Annotated, NoReturn
 
 import typer
@@ -46,6 +50,30 @@ def main_options(
     """Turn agent transcripts into leaderboards you can defend."""
 
 
+def keep_interrupts_quiet() -> None:
+    """Make Ctrl-C end the process without a traceback wherever it arrives.
+
+    Libraries log the interrupt that meets them while they close a connection, and Python drops one that meets a
+    finalizer: the first is not printed, the second is raised again.
+    """
+    printer, drop = logging.lastResort, sys.unraisablehook
+
+    def is_no_interrupt(record: logging.LogRecord) -> bool:
+        kind = record.exc_info[0] if record.exc_info else None
+        return kind is None or issubclass(kind, Exception)
+
+    def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            drop(unraisable)
+            return
+        with contextlib.suppress(RuntimeError):  # the process is about to end
+            threading.Timer(0.01, _thread.interrupt_main).start()  # not here: it would be dropped again
+
+    if printer is not None:
+        printer.addFilter(is_no_interrupt)
+    sys.unraisablehook = raise_again
+
+
 def main() -> None:
     """Run a command.
 
@@ -57,6 +85,7 @@ def main() -> None:
         raise SystemExit(2)
     os.umask(0o077)
     gc.set_threshold(NEW_OBJECTS)
+    keep_interrupts_quiet()
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:

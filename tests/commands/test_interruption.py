@@ -6,6 +6,8 @@ Files that cannot grow: tests/storage/test_durability.py, and `python -m benchma
 import random
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,58 @@ def test_the_run_after_a_broken_one_does_the_rest(
     assert process.returncode == 0, err
     assert_same_tables(root, two_agents_today)
     assert runs_under_way(root) == []
+
+
+INTERRUPTED_AT = {
+    "a library logs what met it while it closed a connection": """
+import logging
+try:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        logging.getLogger("sqlalchemy.pool").error("Exception closing connection", exc_info=True)
+        raise
+except KeyboardInterrupt:
+    print("ended")
+""",
+    "Python drops what met a finalizer": """
+import time
+class Closes:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+try:
+    Closes()
+    time.sleep(10)
+    print("went on")
+except KeyboardInterrupt:
+    print("ended")
+""",
+}
+
+
+@pytest.mark.parametrize("moment", INTERRUPTED_AT)
+def test_ctrl_c_ends_the_process_without_a_traceback_wherever_it_arrives(moment: str) -> None:
+    script = "import signal\nfrom agent_eval.cli import keep_interrupts_quiet\nkeep_interrupts_quiet()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script + INTERRUPTED_AT[moment]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("ended\n", "")
+
+
+def test_an_error_of_a_library_is_still_printed() -> None:
+    script = (
+        "import logging\nfrom agent_eval.cli import keep_interrupts_quiet\nkeep_interrupts_quiet()\n"
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    logging.getLogger('pool').error('broken', exc_info=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "broken" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
 
 
 def test_two_runs_at_once_take_turns(two_agents_today: Path, root: Path) -> None:
