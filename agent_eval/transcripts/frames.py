@@ -156,6 +156,7 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "n_turns": len(turns),
         "n_user_messages": roles.count("user"),
         "n_agent_messages": roles.count("assistant"),
+        "n_requests": c.n_requests,
         "n_replies": c.n_replies,
         "n_tool_calls": sum(len(turn.tool_calls) for turn in turns),
         "knowledge": dumps(c.knowledge),

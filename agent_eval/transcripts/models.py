@@ -383,6 +383,11 @@ class Conversation(Frozen):
         return tuple(_with_joined_answers(placed, {*moved.values()}))
 
     @property
+    def n_requests(self) -> int:
+        """Return the number of user messages with a word or symbol, a call or an attachment."""
+        return sum(m.role == "user" and m.says_something for m in self.messages)
+
+    @property
     def n_replies(self) -> int:
         """Return the number of replies: messages of the agent with a word or symbol, a call or an attachment.
 

@@ -119,6 +119,20 @@ def test_one_longer_conversation_makes_the_session_multi_turn(slot: str | None, 
         assert found.u3_scope is None
 
 
+@pytest.mark.parametrize(
+    ("n_requests", "scope"), [(1, "single_message"), (2, "multi_turn"), (None, "multi_turn")]
+)
+def test_a_user_message_that_says_nothing_makes_no_session_multi_turn(
+    n_requests: int | None, scope: str
+) -> None:
+    """None: an earlier release stored the row; all its user messages count."""
+    conversations = [row | {"n_requests": n_requests} for row in spoken("a")]
+    held = [r | {"n_user_messages": 2} for r in transcripts()]
+    for claim in ("single_message", "multi_turn"):
+        found = checked(held=held, declared=[session(u3_scope=claim)], conversations=conversations)
+        assert found.u3_scope == (claim if claim == scope else None)
+
+
 def test_each_session_is_checked_for_itself() -> None:
     made = runs(2)
     made["held"] = [r | {"n_user_messages": 1 if r["session_id"] == "s2" else 2} for r in made["held"]]

@@ -81,3 +81,23 @@ def test_an_empty_message_that_is_marked_as_an_error_ends_the_conversation() -> 
 )
 def test_a_message_is_cut_off_when_the_token_limit_ended_it(reason: str | None, expected: bool) -> None:
     assert Message(role="assistant", content="The order", finish_reason=reason).is_cut_off == expected
+
+
+@pytest.mark.parametrize(
+    ("second", "n_requests"),
+    [
+        ({"content": "And B-2?"}, 2),
+        ({"content": "👍"}, 2),
+        ({"content": None, "tool_calls": [{"id": "2", "name": "restart_phone"}]}, 2),
+        ({"content": ""}, 1),
+        ({"content": " \n"}, 1),
+        ({"content": "\u200b\u2063"}, 1),
+        ({"content": "<!-- and B-2? -->"}, 1),
+        ({"content": "…"}, 1),
+    ],
+)
+def test_only_user_messages_that_say_something_are_requests(second: Raw, n_requests: int) -> None:
+    conversation = Conversation.model_validate(
+        {"conversation_id": "c", "messages": [U, A, {"role": "user"} | second, A]}
+    )
+    assert conversation.n_requests == n_requests

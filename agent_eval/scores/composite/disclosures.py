@@ -37,7 +37,9 @@ class SessionFacts(NamedTuple):
     session_id: str
     u3_scope: str | None
     repeatability_tested: bool | None
-    longest: int  # most user messages in one of its conversations: U3 is judged on all of them
+    longest: (
+        int  # most user messages that say something in one of its conversations: U3 is judged on all of them
+    )
     gaps: tuple[str, ...]  # required tests and slots without a conversation in the session
     empty: tuple[
         tuple[str, str], ...
@@ -85,7 +87,7 @@ def disclosed(
     copies another one prevents publication under every version.
     """
     counting = counted(transcripts, sessions)
-    facts = _session_facts(counting, sessions, methodologies)
+    facts = _session_facts(counting, sessions, conversations, methodologies)
     spoken = _spoken(transcripts, counting, sessions, conversations, methodologies)
     evidence = _session_evidence(spoken, sessions, facts)
     days = {key: day for key, (day, _) in _whens(sessions).items()}
@@ -215,14 +217,23 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
 
 
 def _session_facts(
-    counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
+    counting: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, list[SessionFacts]]:
     """Return the sessions of each pair, sorted by id. Gaps list required tests first, then slots."""
     claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
     links = linked(sessions).rename({"scenario": "slot"})
     is_test = pl.col("slot").is_in(SCENARIOS).not_()
-    counting = counting.join(links, on=["agent_id", "session_id", "slot"], how="left").with_columns(
-        named=pl.when(is_test).then("slot").otherwise("linked")
+    requests = conversations.select("agent_id", "conversation_id", "n_requests")
+    counting = (
+        counting.join(links, on=["agent_id", "session_id", "slot"], how="left")
+        .join(requests, on=["agent_id", "conversation_id"], how="left")
+        .with_columns(
+            pl.coalesce("n_requests", "n_user_messages"),
+            named=pl.when(is_test).then("slot").otherwise("linked"),
+        )
     )
     facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
@@ -232,7 +243,7 @@ def _session_facts(
             counting.filter(of_version)
             .group_by("agent_id", "session_id")
             .agg(
-                pl.col("n_user_messages").max().fill_null(0).alias("longest"),
+                pl.col("n_requests").max().fill_null(0).alias("longest"),
                 pl.struct("named", "conversation_id").filter(_is_named_only()).alias("empty"),
                 *(_serves(part).any().alias(f"serves {part}") for part in needed),
             )
