@@ -20,7 +20,7 @@ DATA = Path(__file__).parents[1] / "data"
 def measure(agents: int = AGENTS) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        _project(root / "data", agents)
+        make_project(root / "data", agents)
         shutil.copy(SETTINGS, root)
         env = {"AGENT_EVAL_HOME": folder, "DAGSTER_HOME": str(root / ".dagster")}
         command = [sys.executable, "-m", "agent_eval", "run"]
@@ -41,7 +41,7 @@ def measure(agents: int = AGENTS) -> Iterator[str]:
         yield f"nothing new: {cost(command, env=env)} (bar 5 s)"
 
 
-def _project(data: Path, agents: int) -> None:
+def make_project(data: Path, agents: int) -> None:
     """One sample session per agent, under names of its own."""
     shutil.copytree(DATA / "verdicts", data / "verdicts")
     source = DATA / "sessions" / "harbor-desk"

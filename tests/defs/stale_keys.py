@@ -32,7 +32,7 @@ def stale() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 
 
 def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:
-    """Asset → the partitions that the UI marks as stale."""
+    """Asset → the partitions that the UI marks as stale or not materialised."""
     graph = defs.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
     stale: dict[str, list[str]] = {}
@@ -41,7 +41,7 @@ def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:
         if shape is None:
             continue  # no change makes the report or an audit: the night, the week and people do
         for partition in shape.get_partition_keys(dynamic_partitions_store=instance):
-            if resolver.get_status(key, partition) == StaleStatus.STALE:
+            if resolver.get_status(key, partition) != StaleStatus.FRESH:
                 stale.setdefault(key.path[-1], []).append(partition)
     return stale
 
