@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.commands.run import run
+from agent_eval.commands.run import run, what_is_stale
 from agent_eval.project import Project, UnknownAgentError
 from agent_eval.scores.statistics.exact import from_text
+from tests.defs.test_live import edit_a_session
 
 AGENT_LABELS = {
     "repetition", "failure to ask for clarification", "lack of specific information", "disobey user request",
@@ -222,3 +223,14 @@ def test_reliability_counts_trials_over_sessions(command: CliRunner) -> None:
     asked = ["reliability", "--agent", "lumen-support", "-k", "3", "--json"]
     rows = json.loads(command.invoke(app, asked).stdout)
     assert [(row["k"], row["n_tasks"], row["n_trials"]) for row in rows] == [(3, 8, 24)]
+
+
+def test_the_current_version_alone_is_computed_when_only_its_board_is_wanted(
+    two_agents_copy: Path,
+) -> None:
+    edit_a_session(two_agents_copy)
+    both = CliRunner().invoke(app, ["run", "--current-only", "--methodology", "1.2.0"])
+    assert both.exit_code == 2
+    assert CliRunner().invoke(app, ["run", "--current-only"]).exit_code == 0
+    _, stale = what_is_stale(Project.open(), ["quill-help"], [])
+    assert {*stale["methodology_version"].drop_nulls()} == {"1.0.0", "1.1.0", "1.2.0"}

@@ -59,6 +59,13 @@ def run(
         list[str] | None,
         typer.Option("--methodology", help="Include only this version (repeatable). Default: all."),
     ] = None,
+    is_current_only: Annotated[
+        bool,
+        typer.Option(
+            "--current-only",
+            help="Compute only the current version; the command without it completes the others.",
+        ),
+    ] = False,
     boards: Annotated[
         bool,
         typer.Option(
@@ -122,6 +129,9 @@ def run(
         max_calls=max_calls,
         keep_answers=keep_answers or None,
     )
+    if is_current_only and methodology:
+        raise typer.BadParameter("--current-only and --methodology exclude each other.")
+    methodology = [project.registry.current.version] if is_current_only else methodology
     out, err = consoles()
     if dry_run:
         estimate_run(project, out, agent or (), methodology or (), as_json=as_json)
