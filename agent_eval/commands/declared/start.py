@@ -63,7 +63,7 @@ def run(
         bool,
         typer.Option(
             "--current-only",
-            help="Compute only the current version; the command without it completes the others.",
+            help="Compute only the current version, not the others.",
         ),
     ] = False,
     boards: Annotated[
