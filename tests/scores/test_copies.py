@@ -21,6 +21,7 @@ from agent_eval.scores.composite.leaderboard import leaderboard, pairwise_compar
 from agent_eval.tables import table
 from agent_eval.transcripts.content_hash import own_words_hash
 from agent_eval.transcripts.models import Conversation as Talk
+from agent_eval.transcripts.models import Message
 from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, containment
 from tests.scores.sessions import Conversation, asked, complete, only, rated, scored, write
 
@@ -257,12 +258,26 @@ def test_trials_of_one_question_that_are_answered_otherwise_are_no_copies(tmp_pa
     assert [m for m in row["missing"] if "Green" in m or "repeated reply" in m] == []
 
 
-@pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
+SHOWN_AS_NOTHING = (
+    "<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b", "<p><br></p>", "&nbsp;", "```\n```", "<|endoftext|>", "[DONE]",
+    "(no content)", "Loading...", '{"content": ""}', "{{reply}}", "assistant:",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", SHOWN_AS_NOTHING)
 def test_what_is_shown_as_nothing_is_no_reply(tmp_path: Path, reply: str) -> None:
     write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])
     row = only(scored(tmp_path, rated("ada", "s")))
     assert row["status"] == "provisional"
     assert "the agent never replied" in row["missing"][0]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["7 EUR", "None.", "<br>", "<div class='a'></div>", "(no output)", '{"orders": []}', "👍", "```\n1\n```"],
+)
+def test_a_short_answer_is_a_reply(reply: str) -> None:
+    assert Message(role="assistant", content=reply).says_something
 
 
 def board(
