@@ -35,6 +35,7 @@ _LATIN = re.compile(
 )
 """Names of Latin letters in another form, such as ø, ɡ and ɐ."""
 _AFTER_LATIN = "\uabff"
+_IOTA_BELOW = "\u0345"  # an accent that is a letter without case
 _OVERRIDE = re.compile("\u202e([^\u202c\n]*)\u202c?")
 """A text that is shown from right to left, so that a reversed text looks as usual."""
 _SIGNS_IN_WORDS = re.compile(r"(?<=[^\W\d_])[@$](?=[^\W\d_])")
@@ -42,8 +43,8 @@ _SIGN_AS_LETTER = {"@": "a", "$": "s"}
 _LEET = str.maketrans("0134578", "oleastb")
 DIGITS_AS_LETTERS = str.maketrans("01i", "oll")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}){4,}")
-_ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4}){4,}")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}){2,}")
+_ESCAPES = re.compile(r"(?:\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})){2,}")
 _HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n[ \t]*(?=[^\W\d_])")
 _SYMBOLS_IN_WORDS = re.compile("(?<=[^\\W\\d_])[\u2600-\u27bf\U0001f000-\U0001faff]+(?=[^\\W\\d_])")
 LONGEST_WORD = 30  # letters; longer ones are several words that were joined, or no words
@@ -73,7 +74,7 @@ def folded_words(text: str) -> list[str]:
         text = _TAG.sub("", text)
     if text.isascii():
         return text.translate(_ASCII_FOLDED).split()
-    text = unicodedata.normalize("NFKD", text).casefold()
+    text = unicodedata.normalize("NFKD", text).replace(_IOTA_BELOW, "").casefold()
     for sign in set(text):
         if (letter := _folded_sign(sign)) != sign:
             text = text.replace(sign, letter)
@@ -90,8 +91,10 @@ def shown_words(text: str) -> list[str]:
         text = _COMMENT.sub("", text)
     if "%" in text:
         text = _PERCENT.sub(lambda match: unquote(match[0]), text)
-    if "\\u" in text:
-        text = _ESCAPES.sub(lambda match: "".join(chr(int(c, 16)) for c in match[0].split("\\u")[1:]), text)
+    if "\\u" in text or "\\x" in text:
+        text = _ESCAPES.sub(
+            lambda match: "".join(chr(int(c[1:], 16)) for c in match[0].split("\\")[1:]), text
+        )
     if "-\n" in text:
         text = _HYPHENATED.sub("", text)
     if not text.isascii():

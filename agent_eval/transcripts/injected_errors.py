@@ -19,10 +19,10 @@ _WORDS = """
     happened enabled disabled active applied
     conversation conversations session sessions run test tests case scenario slot errorinjection injectederror
     applicable available provided given specified described documented recorded known unknown undefined unspecified
-    missing empty todo tbd regular normal see above below transcript transcripts
+    missing empty todo tbd regular normal usual same ditto one success successful see above below transcript transcripts
     es wurde wurden eingefugt injiziert geen fout fouten nessun errore nenhum erro
     нет ошибка ошибки ошибок без なし 無し エラーなし 无 没有错误 无错误
-    foo bar baz xxx xx lorem ipsum asdf placeholder dummy
+    foo bar baz xxx xx lorem ipsum dolor sit amet asdf placeholder dummy
     kein keine keiner keinen nichts ohne fehler ningun ninguno ninguna aucun aucune sin sans erreur
 """
 _SAYS_NOTHING = frozenset(folded_words(_WORDS))
@@ -37,12 +37,17 @@ _DENIAL = re.compile(
     | ^\W*(?:nothing|no\ {_WHAT})\ (?:at\ all\ )?(?:went\ wrong|goes\ wrong|occurred|failed|broke|to\ report)
     | ^\W*(?:all|everything)\ (?:\w+\ ){{0,2}}(?:fine|ok|okay|well|good|normal|smoothly|worked|works)\b
     | \bno\ injected\ {_WHAT}\b | \bwithout\ (?:an?\ |any\ )?inject
+    | ^\W*(?:to\ be|will\ be|not\ yet)\ (?:\w+\ )?(?:added|completed|defined|described|determined|documented|done|filled|written)\b
+    | ^\W*see\ (?:\w+\ ){{0,2}}\S+$
+    | (?:\bnot|\bnever|n['’]t)\ (?:been\ )?(?:given|sent|shown)\ (?:an?|any)\ {_WHAT}\b
     | \b(?:nothing|none)\ (?:\w+\ ){{0,2}}{_DONE}\b | (?:\bnot|\bnever|n['’]t)\ (?:been\ )?{_DONE}\b
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _STATUS = re.compile(r"[45]\d\d")
 """A text of digits that says what was wrong, as the status of HTTP."""
+_FINE = range(100, 400)
+"""Numbers that as the status of HTTP say that nothing was wrong."""
 _MEASURE = re.compile(r"(?:status|code|errno|http)$|^(?:latency|delay|timeout)", re.IGNORECASE)
 """Keys of a number that says what was wrong."""
 _OF_A_PLACE = frozenset(
@@ -85,7 +90,9 @@ def _denies(flag: JsonValue) -> bool:
 
 
 def _is_code(key: str, value: JsonValue) -> bool:
-    return type(value) in (int, float) and bool(value) and bool(_MEASURE.search(key))
+    measured = _MEASURE.search(key)
+    is_fine = "status" in key.casefold() and value in _FINE
+    return type(value) in (int, float) and bool(value) and measured is not None and not is_fine
 
 
 def _is_named(key: str, value: JsonValue) -> bool:

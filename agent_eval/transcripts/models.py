@@ -6,6 +6,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from html import unescape
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -54,9 +55,24 @@ _IGNORABLE = re.compile(  # Default_Ignorable_Code_Point characters of other Uni
 REASONING_TAGS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 """Reasoning of a model within its text."""
 _NO_WORDS = re.compile(
-    r"\s*(?:(?:null|undefined|\[object object\])\s*$|traceback \(most recent call last\):)", re.IGNORECASE
+    r"""
+    \s*(?:
+        traceback\ \(most\ recent\ call\ last\):
+        | (?: null | undefined | \[object\ object\] | \[(?:done|end|stop)\] | \#\#\#\s?stop\s?\#\#\# | </?s> | assistant:
+            | [\[(<]\s*(?:empty|blank|no)\ (?:content|text|message|reply|response)\s*[\])>]
+            | (?:loading|thinking|typing|processing|generating)\s?(?:\.{3}|…)
+            | \{\{\s*(?:content|text|message|reply|response)\s*\}\}
+            | \{\s*(?:"role":\s*"assistant",\s*)?"(?:content|text|message|reply|response)":\s*(?:""|null|\[\])\s*\}
+        )\s*$
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 """A text that a program wrote instead of a reply."""
+_EMPTY_MARKUP = re.compile(
+    r"<(p|div|span)>(?:\s|<br\s*/?>)*</\1> | ```\w*\s*``` | <\|[^<>|]*\|>", re.IGNORECASE | re.VERBOSE
+)
+"""Elements of HTML and blocks of code that hold nothing, and special tokens of models."""
 _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
 
 
@@ -216,9 +232,11 @@ class Message(Frozen):
     def says_something(self) -> bool:
         """Return whether the message has a call, an attachment, or a letter, digit or symbol other than punctuation.
 
-        Reasoning in tags, comments of HTML, letters that are shown as nothing, an empty value written as a word, e.g. null, and a traceback say nothing.
+        Reasoning in tags, comments of HTML, markup that holds nothing, letters that are shown as nothing, an empty value
+        written as a word, e.g. null, and a text of a program, e.g. a traceback or "(no content)", say nothing.
         """
         signs = _COMMENT.sub("", REASONING_TAGS.sub("", self.content or ""))
+        signs = _EMPTY_MARKUP.sub("", unescape(signs) if "&" in signs else signs)
         signs = "" if _NO_WORDS.match(signs) else signs
         is_text = any((c.isalnum() or unicodedata.category(c)[0] == "S") and c not in _FILLERS for c in signs)
         return bool(self.tool_calls or self.attachments) or is_text
@@ -384,8 +402,15 @@ class Conversation(Frozen):
 
     @property
     def n_requests(self) -> int:
-        """Return the number of user messages with a word or symbol, a call or an attachment."""
-        return sum(m.role == "user" and m.says_something for m in self.messages)
+        """Return the number of user messages with a word or symbol, a call or an attachment.
+
+        A message that the user sends again before the agent has said or done anything counts once.
+        """
+        spoken = [m for m in self.messages if m.role not in OPERATOR and m.says_something]
+        return sum(
+            m.role == "user" and not (before and before.role == "user" and before.content == m.content)
+            for before, m in zip([None, *spoken], spoken, strict=False)
+        )
 
     @property
     def n_replies(self) -> int:

@@ -194,7 +194,10 @@ class _SessionReader:
             session = read_session_file(folder)
         except YamlError as error:
             reason = shorten(f"{error.reason}; the whole session is omitted")
-            self.refuse(folder.name, Refusal(f"{folder.name}/{SESSION}", error.line, reason))
+            line = error.line or int(
+                (folder / CONVERSATIONS).is_file()
+            )  # conversations are a record that is lost
+            self.refuse(folder.name, Refusal(f"{folder.name}/{SESSION}", line, reason))
             return
         self.sessions.add(_session_row(self.agent_id, folder.name, session))
         for refusal in self._conversations(folder, session.task_set):

@@ -166,7 +166,7 @@ def _highest(hashes: Sequence[int]) -> int:
 def text_sketch(conversation: Conversation) -> str | None:
     """Return the sketch of the agent's texts in a conversation, as a text; None if they are too short.
 
-    Long texts in the arguments of its calls belong to them, because a text can be sent by a call.
+    Long texts in the arguments of its calls belong to them, because a text can be sent by a call, as a whole or in lines.
     """
     contents = (text for m in conversation.messages if m.role == "assistant" for text in _said(m))
     visible_texts = (REASONING_TAGS.sub(" ", text) if "<" in text else text for text in contents)
@@ -184,10 +184,11 @@ def _said(message: Message) -> Iterator[str]:
         if isinstance(value, str):
             if value.count(" ") >= _LEAST_SPACES:
                 yield value
-        elif isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list | tuple):
-            waiting += value
+        elif isinstance(value, dict | list | tuple):
+            parts = list(value.values() if isinstance(value, dict) else value)
+            lines = [p for p in parts if isinstance(p, str) and 0 < p.count(" ") < _LEAST_SPACES]
+            waiting.append(" ".join(lines))  # a text may be given line by line
+            waiting += (part for part in parts if part not in lines)
 
 
 def _sources(conversation: Conversation) -> Iterator[str]:

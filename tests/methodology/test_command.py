@@ -198,6 +198,13 @@ def test_the_command_prints_one_template_of_any_version(version: str, template: 
         assert all(slug in str(refused.value) for slug in others)
 
 
+def test_without_a_version_the_current_one_is_shown() -> None:
+    command, template = ["methodology", "show"], ["--template", "research_v1"]
+    current = Registry.read().current.version
+    assert invoke(*command, *template).stdout == invoke(*command, current, *template).stdout
+    assert f"methodology {current}" in invoke(*command).stdout
+
+
 def test_weights_that_do_not_give_the_worked_example_are_invalid(failures: Failures) -> None:
     m = Registry.read().get("1.3.0")
     broken = m.model_copy(update={"weights": m.weights.model_copy(update={"domain": "0.50"})})

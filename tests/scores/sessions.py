@@ -88,7 +88,7 @@ def scored(
     *,
     n_rejected: int = 0,
 ) -> pl.DataFrame:
-    """composite_scores of all agents with a folder in `root`; every hallucination test was passed."""
+    """composite_scores of all agents with a folder in `root`; hallucination tests with `correct` or a reply were passed."""
     methodologies = {version: load(version) for version in versions}
     names = sorted(path.name for path in root.iterdir())
     read = [read_sessions(name, root / name) for name in names]
@@ -107,10 +107,15 @@ def scored(
         methodologies=methodologies,
         lookup=lambda _: table("judge_cache").empty(),
     )
-    passed = {"metric": "hallucination_passed", "judge": "rule", "value": 1.0, "status": "scored"}
+    passed = {"metric": "hallucination_passed", "judge": "rule", "status": "scored"}
     is_test = pl.col("tests").list.contains("hallucination")
-    keys = made["transcripts"].filter(is_test).select("methodology_version", "agent_id", "conversation_id")
-    judged = [row | passed | {"is_effective": True} for row in keys.iter_rows(named=True)]
+    shown = made["conversations"].select("agent_id", "conversation_id", "n_replies", "outcome_correct")
+    said_to_pass = (
+        pl.col("outcome_correct").fill_null(pl.col("n_replies") > 0).cast(pl.Float64).alias("value")
+    )
+    held = made["transcripts"].filter(is_test).join(shown, on=["agent_id", "conversation_id"])
+    keys = held.select("methodology_version", "agent_id", "conversation_id", said_to_pass)
+    judged = [passed | row | {"is_effective": True} for row in keys.iter_rows(named=True)]
     tables = CompositeTables(
         universal_scores=universal_scores(rubric, methodologies),
         domain_scores=domain_scores(rubric, made["transcripts"], methodologies),

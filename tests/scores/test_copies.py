@@ -21,6 +21,7 @@ from agent_eval.scores.composite.leaderboard import leaderboard, pairwise_compar
 from agent_eval.tables import table
 from agent_eval.transcripts.content_hash import own_words_hash
 from agent_eval.transcripts.models import Conversation as Talk
+from agent_eval.transcripts.models import Message
 from agent_eval.transcripts.text_sketch import ENOUGH_WORDS, TextSketch, containment
 from tests.scores.sessions import Conversation, asked, complete, only, rated, scored, write
 
@@ -74,6 +75,8 @@ DISGUISES: dict[str, Disguise] = {
     "comments in words": lambda said, _: " ".join(f"{word[:2]}<!-- x -->{word[2:]}" for word in said.split()),
     "hyphens at the end of lines": lambda said, _: " ".join(f"{w[:2]}-\n{w[2:]}" for w in said.split()),
     "escapes": lambda said, _: "".join(f"\\u{ord(c):04x}" for c in said),
+    "escapes of bytes": lambda said, _: "".join(f"\\x{ord(c):02x}" if c.isalpha() else c for c in said),
+    "an accent that folds to i": lambda said, _: re.sub("[aeo]", "\\g<0>\u0345", said),
     "percent signs": lambda said, _: "".join(f"%{ord(c):02x}" for c in said),
     "reversed": lambda said, _: f"\u202e{said[::-1]}\u202c",
     "twice as long": lambda said, slot: f"{said} {text(slot, 45)}",
@@ -257,12 +260,26 @@ def test_trials_of_one_question_that_are_answered_otherwise_are_no_copies(tmp_pa
     assert [m for m in row["missing"] if "Green" in m or "repeated reply" in m] == []
 
 
-@pytest.mark.parametrize("reply", ["<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b"])
+SHOWN_AS_NOTHING = (
+    "<!-- It is sent. -->", "\u3164", "\u2800\u2800", "\u200b", "<p><br></p>", "&nbsp;", "```\n```", "<|endoftext|>", "[DONE]",
+    "(no content)", "Loading...", '{"content": ""}', "{{reply}}", "assistant:",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", SHOWN_AS_NOTHING)
 def test_what_is_shown_as_nothing_is_no_reply(tmp_path: Path, reply: str) -> None:
     write(tmp_path, "ada", "s", [asked(c["scenario"], reply, reply) for c in complete()])
     row = only(scored(tmp_path, rated("ada", "s")))
     assert row["status"] == "provisional"
     assert "the agent never replied" in row["missing"][0]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["7 EUR", "None.", "<br>", "<div class='a'></div>", "(no output)", '{"orders": []}', "👍", "```\n1\n```"],
+)
+def test_a_short_answer_is_a_reply(reply: str) -> None:
+    assert Message(role="assistant", content=reply).says_something
 
 
 def board(
@@ -412,13 +429,30 @@ def test_a_session_of_another_agent_in_slightly_other_words_earns_no_rank(
     assert ranks == ({"a": None, "a-copy": None} if n >= 7 else {"a": 1, "a-copy": 1})
 
 
-def test_a_text_moved_into_the_arguments_of_a_call_is_still_said(tmp_path: Path) -> None:
+def in_one_text(said: str) -> Any:
+    return {"to": {"user": {"texts": [said]}}}
+
+
+def in_lines(said: str) -> Any:
+    words = said.split()
+    return {"lines": [" ".join(words[i : i + 9]) for i in range(0, len(words), 9)]}
+
+
+def under_keys(said: str) -> Any:
+    words = said.split()
+    return {f"line{i}": " ".join(words[i : i + 7]) for i in range(0, len(words), 7)}
+
+
+@pytest.mark.parametrize("arguments_of", [in_one_text, in_lines, under_keys])
+def test_a_text_moved_into_the_arguments_of_a_call_is_still_said(
+    tmp_path: Path, arguments_of: Callable[[str], Any]
+) -> None:
     for name in ("a", "a-copy"):
         slots = session_of("a")
         for c in slots if name == "a-copy" else ():
             for i, message in enumerate(c["messages"]):
                 if message["role"] == "assistant":
-                    arguments = {"to": {"user": {"texts": [message["content"]]}}}
+                    arguments = arguments_of(message["content"])
                     c["messages"][i] = message | {
                         "content": "Sent.",
                         "tool_calls": [{"id": str(i), "name": "say", "arguments": arguments}],
@@ -619,6 +653,22 @@ def test_a_session_of_parts_of_two_agents_and_of_a_superseded_run_is_a_copy(tmp_
         "cat": (None, [f"copied session: s and ann's session old, bob's session s {same}: 6 of 8 conversations share 100% of it"]),
         "dan": (1, []),
     }  # fmt: skip
+
+
+def test_one_conversation_in_common_with_a_copied_session_costs_no_rank(tmp_path: Path) -> None:
+    """Dan says the same in one of eight conversations, e.g. the right code; three make a part of a copy."""
+    write(tmp_path, "ann", "s", session_of("ann"))
+    write(tmp_path, "bob", "s", session_of("ann"))
+    for name, n in (("dan", 1), ("eve", 3)):
+        write(tmp_path, name, "s", [*session_of("ann")[:n], *session_of(name)[n:]])
+    found = ranks_and_reasons(tmp_path)
+    assert {name: rank for name, (rank, _) in found.items()} == {
+        "ann": None,
+        "bob": None,
+        "dan": 1,
+        "eve": None,
+    }
+    assert found["dan"] == (1, [])
 
 
 def test_conversations_of_ones_own_beside_a_copy_do_not_hide_it(tmp_path: Path) -> None:

@@ -148,6 +148,18 @@ def test_a_test_without_any_reply_bounds_its_dimension(tmp_path: Path, target: s
     assert only(scored(tmp_path, rated("ada", "s", **{target: 1})))["status"] == "published"
 
 
+@pytest.mark.parametrize("messages", [SILENT[0], SILENT[-1]])
+def test_a_hallucination_test_without_any_reply_is_not_passed(
+    tmp_path: Path, messages: list[dict[str, str]]
+) -> None:
+    said = "hallucination: passed, but the agent never replied in conversation s-hallucination"
+    for correct, found in ((True, ("provisional", None, [said])), (False, ("published", False, []))):
+        chat = asked("hallucination", messages=messages, outcome={"correct": correct})
+        write(tmp_path / str(correct), "ada", "s", complete(hallucination=chat))
+        row = only(scored(tmp_path / str(correct), rated("ada", "s")))
+        assert (row["status"], row["hallucination_passed"], row["missing"]) == found
+
+
 # Which run counts
 
 
@@ -186,8 +198,14 @@ def test_a_bad_run_or_conversation_that_is_rejected_at_import_is_named(tmp_path:
     write(
         tmp_path, "bob", "s", [*complete(), *(c | {"conversation_id": f"b{i}"} for i, c in enumerate(broken))]
     )
-    found = scored(tmp_path, [*rated("ada", "good", 5), *rated("bob", "s", 5)], n_rejected=3)
-    assert only(found)["dropped_runs"] == ["session bad: 1 record rejected at import"]
+    write(tmp_path, "ada", "bad2", complete(), date="2026-06-01")
+    (tmp_path / "ada/bad2/session.yaml").unlink()
+    (tmp_path / "ada/empty").mkdir()  # a folder without conversations is no run
+    found = scored(tmp_path, [*rated("ada", "good", 5), *rated("bob", "s", 5)], n_rejected=5)
+    assert only(found)["dropped_runs"] == [
+        "session bad: 1 record rejected at import",
+        "session bad2: 1 record rejected at import",
+    ]
     assert only(found, "bob")["dropped_runs"] == ["session s: 2 records rejected at import"]
 
 

@@ -19,8 +19,13 @@ NOTHING: tuple[Any, ...] = (
     "Es wurde kein Fehler eingefügt.", "нет ошибки", "エラーなし", "没有错误", "geen",
     "1", "42", "none was needed", "Nothing is wrong", "see transcript", "See above.", "xxx", "foo", "Lorem ipsum",
     "Nothing went wrong", "No problems occurred.", "Everything worked fine",
+    "To be filled in by Mira", "will be added", "see the ticket", "See session notes.", "ditto", "the usual one", {"status": 200},
+    {"http_status": 302.0}, {"status": "ok", "message": "success"}, "The agent was not given any error",
+    {"note": "The user was never shown an error."}, "lorem ipsum dolor sit amet",
 )  # fmt: skip
 DESCRIBED: tuple[Any, ...] = (
+    "The log file is missing", "unknown ticket", "the same order twice", {"errno": 110}, {"latency_ms": 300}, {"status": 418},
+    "The agent was not given the date", "None of the three ids exist", "true where a date is expected", "An unknown order",
     "Nothing happens after the call", "All calls time out", "Everything the tool returns is null",
     "503", {"status": "404"}, "Nothing was returned by the tool", "empty message", "x", "a broken date", "timeout", "The order number is impossible.", "The date does not exist.", "Order not found",
     "No such file error was injected into read_file", "No response from the API", "None of the tools responds",

@@ -94,10 +94,23 @@ def test_a_message_is_cut_off_when_the_token_limit_ended_it(reason: str | None, 
         ({"content": "\u200b\u2063"}, 1),
         ({"content": "<!-- and B-2? -->"}, 1),
         ({"content": "…"}, 1),
+        ({"content": "&#8203;"}, 1),
+        ({"content": "###STOP###"}, 1),
+        ({"content": "<p>And B-2?</p>"}, 2),
     ],
 )
 def test_only_user_messages_that_say_something_are_requests(second: Raw, n_requests: int) -> None:
     conversation = Conversation.model_validate(
         {"conversation_id": "c", "messages": [U, A, {"role": "user"} | second, A]}
     )
+    assert conversation.n_requests == n_requests
+
+
+@pytest.mark.parametrize(
+    ("messages", "n_requests"), [([U, U, A], 1), ([U, U, A, U, A], 2), ([U, A, U, A], 2)]
+)
+def test_a_message_that_the_user_sends_again_before_any_reply_is_one_request(
+    messages: list[Raw], n_requests: int
+) -> None:
+    conversation = Conversation.model_validate({"conversation_id": "c", "messages": messages})
     assert conversation.n_requests == n_requests

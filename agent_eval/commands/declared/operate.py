@@ -47,7 +47,9 @@ def methodology_list(as_json: AsJson = False) -> None:
 
 @methodology_app.command("show")
 def methodology_show(
-    version: Annotated[str, typer.Argument(help="Version to show, e.g. 1.3.0.")],
+    version: Annotated[
+        str | None, typer.Argument(help="Version to show, e.g. 1.3.0. Default: the current one.")
+    ] = None,
     template: Annotated[
         str | None, typer.Option(help="Show only this domain template, e.g. research_v1.")
     ] = None,
@@ -56,7 +58,8 @@ def methodology_show(
     """Show the weights, anchors, templates, tests and rules of one version, or one of its templates."""
     from agent_eval.commands.methodology import show
 
-    show(project_or_packaged().registry, version, consoles()[0], as_json=as_json, template=template)
+    registry = project_or_packaged().registry
+    show(registry, version or registry.current.version, consoles()[0], as_json=as_json, template=template)
 
 
 @methodology_app.command("diff")

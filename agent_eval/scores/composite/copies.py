@@ -249,8 +249,9 @@ def with_copies_between_agents(composite_scores: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the status that they have on a board: published only if no session is shared with another agent.
 
     If at least half of a session's conversations are near-duplicates of conversations of other agents, or a session is
-    alike as a whole (see `WHOLE`), the session and those of the others are named in `missing`, with the share, and all these agents become `provisional`. Which of them
-    copied is not decided: the dates and ids are written by those who submit the sessions.
+    alike as a whole (see `WHOLE`), the session and those of the others with which it shares at least a quarter of theirs are
+    named in `missing`, with the share, and all these agents become `provisional`. Which of them copied is not decided: the
+    dates and ids are written by those who submit the sessions.
     """
     if "text_sketches" not in composite_scores.columns:
         return composite_scores
@@ -314,7 +315,9 @@ def _copies(spoken: Sequence[_Spoken]) -> Iterator[tuple[str, str]]:
         neighbours = sorted(
             p
             for p, units in partners.items()
-            if p in whole or (units and not is_half.isdisjoint({session, p}))
+            if p in whole
+            or (units and session in is_half)
+            or (p in is_half and 4 * size(units) >= sizes[session])
         )
         if neighbours:
             with_named = {

@@ -29,6 +29,7 @@ from agent_eval.transcripts.content_hash import NOTHING_OWN
 from agent_eval.transcripts.text_sketch import TextSketch
 
 NOT_JUDGED = "present, not judged"
+SAID_TO_PASS = "passed, but the agent never replied in conversation"
 
 
 class SessionFacts(NamedTuple):
@@ -83,7 +84,7 @@ def disclosed(
     """Return the required tests and disclosures of every pair in `transcripts`, checked session by session.
 
     Every session that counts must contain each required test. `hallucination_passed` is true if every
-    hallucination conversation was judged and passed, false if any failed, and null otherwise. A session that
+    hallucination conversation was judged and passed, with a reply, false if any failed, and null otherwise. A session that
     copies another one prevents publication under every version.
     """
     counting = counted(transcripts, sessions)
@@ -91,7 +92,7 @@ def disclosed(
     spoken = _spoken(transcripts, counting, sessions, conversations, methodologies)
     evidence = _session_evidence(spoken, sessions, facts)
     days = {key: day for key, (day, _) in _whens(sessions).items()}
-    results = _hallucination_results(counting, conversation_judgments)
+    results = _hallucination_results(counting, conversations, conversation_judgments)
     return {
         pair: _disclosed(
             methodology_of(pair.methodology_version, methodologies),
@@ -428,30 +429,36 @@ def _serves(part: str) -> pl.Expr:
 
 def is_present(text: str) -> bool:
     """Return whether an entry of `missing` names a required test that was run but has no result."""
-    return text.endswith(NOT_JUDGED) or f": {DISPUTED} (" in text
+    return text.endswith(NOT_JUDGED) or f": {DISPUTED} (" in text or SAID_TO_PASS in text
 
 
 def _hallucination_results(
-    counting: pl.DataFrame, conversation_judgments: pl.DataFrame
+    counting: pl.DataFrame, conversations: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, tuple[bool | None, str | None]]:
     passed = conversation_judgments.filter("is_effective", pl.col("metric") == "hallucination_passed")
     value = pl.when(pl.col("status") == "scored").then("value").alias("value")
     differ = pl.when(pl.col("status") == DISPUTED).then("unscored_reason").alias("differ")
     key = [*PAIR, "conversation_id"]
+    silent = conversations.filter(pl.col("n_replies") == 0).select("agent_id", "conversation_id", silent=True)
+    is_contradicted = (pl.col("value") == 1) & pl.col("silent").fill_null(value=False)
     per_pair = (
         counting.filter(pl.col("tests").list.contains("hallucination"))
         .join(passed.select(*key, value, differ), on=key, how="left")
+        .join(silent, on=["agent_id", "conversation_id"], how="left")
         .group_by(PAIR)
         .agg(
             n_unjudged=pl.col("value").is_null().sum(),
             n_failed=(pl.col("value") < 1).sum(),
             differ=pl.col("differ").drop_nulls().sort(),
+            silent=pl.col("conversation_id").filter(is_contradicted).sort(),
         )
     )
     results: dict[AgentVersion, tuple[bool | None, str | None]] = {}
-    for version, agent, n_unjudged, n_failed, differ in per_pair.iter_rows():
-        result = False if n_failed else None if n_unjudged else True
+    for version, agent, n_unjudged, n_failed, differ, silent_ids in per_pair.iter_rows():
+        result = False if n_failed else None if n_unjudged or silent_ids else True
         why = f"{DISPUTED} ({'; '.join(differ)})" if differ else NOT_JUDGED if n_unjudged else None
+        if silent_ids:
+            why = f"{SAID_TO_PASS} {', '.join(silent_ids)}"
         pair = AgentVersion.of(agent_id=agent, methodology_version=version)
         results[pair] = (result, why)
     return results
