@@ -155,6 +155,11 @@ def chat_of(said: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
     return [{"role": role, "content": text} for role, text in said]
 
 
+WITH_DURATIONS = {
+    "messages": [
+        {"role": r, "content": v, "time": t} for (r, v), t in zip(PAIR, ("0:09", "2 s"), strict=True)
+    ]
+}
 WITH_STEPS = [
     *chat_of(PAIR[:1]),
     {"role": A, "tool_calls": [call("f")]},
@@ -470,6 +475,21 @@ CASES = {
             "toolCalls": [{"args": {}}, {"name": "f", "args": {}, "error": "boom"}]}]}]}]}],
         [[("user", "q1"), (A, None), (T, None), (T, "boom"), ("assistant", "a1")]], ("call without a name",), ("boom",),
     ),
+    "day-and-clock-in-two-columns": Case(
+        [{"chat_id": "c", "role": r, "content": v, "date": d, "time": t}
+         for r, v, d, t in ((A, "a2", "2026-11-02", "00:01"), (U, "q2", "2026-11-01", "23:59"), (A, "a1", "2026-11-01", "9:01:30"),
+                            (U, "q1", "2026-11-01", "9:01:00"))],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
+    "days-of-unknown-form": Case(
+        [{"chat_id": "c", "role": r, "content": v, "time": t} for r, v, t in ((A, "a1", "11/30/2026 9:01 AM"), (U, "q1", "11/30/2026 9:00 AM"))],
+        [], ("'11/30/2026 9:01 AM' is not a known form of a time",),
+    ),
+    "day-of-unknown-form-in-a-message": Case(
+        [{"conversations": [{"from": "gpt", "value": "a1", "date": "30-11-26"}, {"from": "human", "value": "q1", "date": "29-11-26"}]}],
+        [], ("'30-11-26' is not a known form of a time",),
+    ),
+    "times-that-are-durations": Case([WITH_DURATIONS], [PAIR]),
     "text-under-another-key": Case([{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": None, "text": "a1"}]}], [PAIR]),
     "unknown-parts-of-a-request": Case(
         [{"request": {"input": {"novel": "q1"}}, "response": {"id": "r", "object": "response", "output": [
