@@ -196,12 +196,13 @@ def _shown(text: str | None) -> str:
 
 def _first_turn(reports: Sequence[FileReport]) -> str | None:
     """Return the first turn of the import as it was understood, or None if there is none."""
-    first = next((one.report.first for one in reports if one.report and one.report.first), None)
-    turn = next((turn for turn in first.turns() if turn.user_message), None) if first else None
+    talks = (one.report.first for one in reports if one.report and one.report.first)
+    turn = next((turn for talk in talks for turn in talk.turns() if turn.user_message), None)
     if turn is None:
         return None
     calls = f", after {_n(len(turn.tool_calls), 'call')}" if turn.tool_calls else ""
-    return f"First turn: user: {_shown(turn.user_message)!r} – agent{calls}: {_shown(turn.agent_message)!r}"
+    reply = repr(_shown(turn.agent_message)) if (turn.agent_message or "").strip() else "no reply"
+    return f"First turn: user: {_shown(turn.user_message)!r} – agent{calls}: {reply}"
 
 
 @contextmanager

@@ -289,3 +289,15 @@ def test_ids_that_look_the_same_are_one_id(chat: Path, sessions: Path) -> None:
     other = chat.with_name("other.jsonl")
     other.write_bytes(lines([{**CHAT[0], "id": DECOMPOSED}]))
     assert "already in session" in take(other, sessions).refusals[0].reason
+
+
+def test_the_conversation_that_an_import_shows_is_the_first_with_a_question(
+    tmp_path: Path, sessions: Path
+) -> None:
+    path = tmp_path / "in.jsonl"
+    lost = {"task_id": "t0", "error": "RateLimitError: 429"}
+    for records, shown in (([lost, *CHAT], "t1"), ([lost], "t0")):
+        path.write_bytes(lines(records))
+        report = take(path, sessions)
+        assert report.first is not None
+        assert report.first.task_id == shown

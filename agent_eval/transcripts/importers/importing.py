@@ -89,7 +89,9 @@ class ImportReport:
     n_removed: int = 0  # conversations of `n_before` that were removed, matched by conversation_id
     n_known: int = 0  # conversations that other sessions of the agent already contain
     continued: tuple[str, ...] = ()  # sessions whose conversations the file continues
-    first: Conversation | None = None  # the first conversation as it was understood
+    first: Conversation | None = (
+        None  # the first conversation with a question as it was understood, else the first
+    )
 
 
 @dataclass(frozen=True)
@@ -331,6 +333,10 @@ def _with_parts(items: Iterator[Found], before: SessionParts) -> Iterator[Found]
         yield before.put(item.conversation_id, item) if is_part and isinstance(item, Conversation) else item
 
 
+def _asks(conversation: Conversation) -> bool:
+    return any(message.role == "user" and message.content for message in conversation.messages)
+
+
 @dataclass
 class _Seen:
     """Count the conversations of an import as they are read.
@@ -361,7 +367,8 @@ class _Seen:
                 self.left_out[item.reason] += 1
                 continue
             if isinstance(item, Conversation):
-                self.first = self.first or item
+                if self.first is None or (not _asks(self.first) and _asks(item)):
+                    self.first = item
                 self.not_seen.discard(item.conversation_id)
                 self.ids[item.conversation_id] = KnownConversation.of(item)
                 if (reason := item.metadata.get(DEFINITION_REFUSED)) is not None:

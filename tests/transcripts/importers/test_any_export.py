@@ -155,6 +155,11 @@ def chat_of(said: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
     return [{"role": role, "content": text} for role, text in said]
 
 
+WITH_DURATIONS = {
+    "messages": [
+        {"role": r, "content": v, "time": t} for (r, v), t in zip(PAIR, ("0:09", "2 s"), strict=True)
+    ]
+}
 WITH_STEPS = [
     *chat_of(PAIR[:1]),
     {"role": A, "tool_calls": [call("f")]},
@@ -470,7 +475,110 @@ CASES = {
             "toolCalls": [{"args": {}}, {"name": "f", "args": {}, "error": "boom"}]}]}]}]}],
         [[("user", "q1"), (A, None), (T, None), (T, "boom"), ("assistant", "a1")]], ("call without a name",), ("boom",),
     ),
+    "day-and-clock-in-two-columns": Case(
+        [{"chat_id": "c", "role": r, "content": v, "date": d, "time": t}
+         for r, v, d, t in ((A, "a2", "2026-11-02", "00:01"), (U, "q2", "2026-11-01", "23:59"), (A, "a1", "2026-11-01", "9:01:30"),
+                            (U, "q1", "2026-11-01", "9:01:00"))],
+        [[*PAIR, (U, "q2"), (A, "a2")]],
+    ),
+    "days-of-unknown-form": Case(
+        [{"chat_id": "c", "role": r, "content": v, "time": t} for r, v, t in ((A, "a1", "11/30/2026 9:01 AM"), (U, "q1", "11/30/2026 9:00 AM"))],
+        [], ("'11/30/2026 9:01 AM' is not a known form of a time",),
+    ),
+    "day-of-unknown-form-in-a-message": Case(
+        [{"conversations": [{"from": "gpt", "value": "a1", "date": "30-11-26"}, {"from": "human", "value": "q1", "date": "29-11-26"}]}],
+        [], ("'30-11-26' is not a known form of a time",),
+    ),
+    "times-that-are-durations": Case([WITH_DURATIONS], [PAIR]),
+    "text-under-another-key": Case([{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": None, "text": "a1"}]}], [PAIR]),
+    "unknown-parts-of-a-request": Case(
+        [{"request": {"input": {"novel": "q1"}}, "response": {"id": "r", "object": "response", "output": [
+            {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}}],
+        [PAIR[1:]], ("input with the keys 'novel'",),
+    ),
+    "thought-in-parts": Case(
+        [spoken_by(A, content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "a1"}])],
+        [PAIR],
+    ),
+    "thought-of-unknown-form": Case(
+        [spoken_by(A, content="a1", reasoning_content=[{"novel": "Hm."}])], [PAIR], ("reasoning of an unknown form",),
+    ),
+    "bedrock-result-as-json": Case(
+        [{"messages": [{"role": U, "content": [{"text": "q1"}]}, {"role": A, "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]},
+                       {"role": U, "content": [{"toolResult": {"toolUseId": "c", "status": "error", "content": [{"json": {"k": 1}}]}}]},
+                       {"role": A, "content": [{"text": "a1"}]}]}],
+        [[PAIR[0], (A, None), (T, '{"k": 1}'), PAIR[1]]], (), ('{"k": 1}',),
+    ),
+    "result-as-a-part": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "tool_calls": [call("f")]},
+                       {"role": T, "tool_call_id": "c1", "content": {"type": "text", "text": "r"}}, {"role": A, "content": "a1"}]}],
+        [[PAIR[0], (A, None), (T, "r"), PAIR[1]]],
+    ),
+    "text-beside-a-result": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "tool_calls": [call("f")]},
+                       {"role": T, "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "r"}, "hint"]},
+                       {"role": A, "content": "a1"}]}],
+        [[PAIR[0], (A, None), (T, "r"), PAIR[1]]], ("part beside a tool's result",),
+    ),
+    "question-in-parts": Case(
+        [{"question": [{"type": "text", "text": "q1"}], "mistake_agent": "x", "history": [
+            {"role": A, "name": "Coder", "content": "a1"},
+            {"role": U, "name": "Computer_terminal", "content": "exitcode: 1 (execution failed)"}]}],
+        [[*PAIR, (T, "exitcode: 1 (execution failed)")]], (), ("exitcode: 1 (execution failed)",),
+    ),
+    "new-message-before-known-ones": Case(
+        [{"trace": {"id": "t"}, "observations": [
+            observation("g", "GENERATION", None, 1, input=chat_of(PAIR[:1]), output=chat_of(PAIR[1:])[0]),
+            observation("h", "GENERATION", None, 2, input=chat_of([(U, "note"), *PAIR, (U, "q2")]), output=chat_of([(A, "a2")])[0])]}],
+        [[*PAIR, (U, "q2"), (A, "a2")]], ("messages stand before known ones",),
+    ),
     # errors
+    "error-beside-a-result-in-a-chat": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "tool_calls": [call("f")]},
+                       {"role": T, "tool_call_id": "c1", "content": "half", "error": {"type": "timeout", "message": "too late"}},
+                       {"role": A, "content": "a1"}]}],
+        [[PAIR[0], (A, None), (T, "half\ntoo late"), PAIR[1]]], (), ("half\ntoo late",),
+    ),
+    "error-beside-a-result-in-agentest": Case(
+        [{"runId": "r", "startedAt": "x", "scenarios": [{"scenarioName": "s", "conversations": [{"turns": [{
+            "userMessage": "q1", "agentMessage": "a1", "toolCalls": [{"name": "f", "args": {}, "result": "half", "error": "too late"}]}]}]}]}],
+        [[PAIR[0], (A, None), (T, "half\ntoo late"), PAIR[1]]], (), ("half\ntoo late",),
+    ),
+    "error-beside-a-result-of-mcp": Case(
+        [{"object": "response", "id": "1", "input": "q1", "output": [
+            {"type": "mcp_call", "id": "c", "name": "f", "arguments": "{}", "output": "half", "error": "too late"},
+            {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}],
+        [[PAIR[0], (A, None), (T, "half\ntoo late"), PAIR[1]]], (), ("half\ntoo late",),
+    ),
+    "calls-that-failed-without-a-result": Case(
+        [{"object": "response", "id": "1", "input": "q1", "output": [
+            {"type": "web_search_call", "id": "c", "status": "failed", "action": {"query": "x"}},
+            {"type": "mcp_call", "id": "d", "name": "f", "arguments": "{}", "status": "failed"},
+            {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}],
+        [[PAIR[0], (A, None), (T, "failed"), (A, None), (T, "failed"), PAIR[1]]], (), ("failed", "failed"),
+    ),
+    "codex-search-that-failed": Case(
+        [codex("session_meta", id="x"), said(U, "q1"),
+         codex("response_item", type="web_search_call", status="failed", action={"query": "x"}), said(A, "a1", 1)],
+        [[PAIR[0], (A, None), (T, "failed"), PAIR[1]]], (), ("failed",),
+    ),
+    "ai-sdk-outputs": Case(
+        [{"messages": [
+            {"role": U, "content": "q1"},
+            {"role": A, "content": [{"type": "tool-call", "toolCallId": f"c{n}", "toolName": "f", "input": {}} for n in range(3)]},
+            {"role": T, "content": [
+                {"type": "tool-result", "toolCallId": f"c{n}", "toolName": "f", "output": output} for n, output in enumerate((
+                    {"type": "content", "value": [{"type": "text", "text": "r"}]},
+                    {"type": "error-text", "value": "bad"}, {"type": "execution-denied", "reason": "no"}))]},
+            {"role": A, "content": "a1"}]}],
+        [[PAIR[0], (A, None), (T, "r"), (T, "bad"), (T, "no"), PAIR[1]]], (), ("bad", "no"),
+    ),
+    "ai-sdk-call-that-a-person-denied": Case(
+        [{"messages": [{"role": U, "parts": [{"type": "text", "text": "q1"}]}, {"role": A, "parts": [
+            {"type": "tool-f", "toolCallId": "c", "state": "output-denied", "input": {}, "approval": {"approved": False, "reason": "no"}},
+            {"type": "text", "text": "a1"}]}]}],
+        [[PAIR[0], (A, None), (T, "no"), PAIR[1]]], (), ("no",),
+    ),
     "codex-says-success-false-and-an-event-says-an-exit-code": Case(
         [codex("session_meta", id="x"), said(U, "q1"),
          codex("response_item", type="function_call", call_id="c", name="f", arguments="{}"),
@@ -967,6 +1075,48 @@ def test_an_entry_of_unknown_form_is_named_wherever_it_is(name: str, tmp_path: P
         is_named = len(found) - len(talks) > n_named
         assert is_named or any("mark7x" in talk.model_dump_json() for talk in talks), (n, content)
         assert not any("mark7x" in (m.content or "") for talk in talks for m in talk.messages if m.role != T)
+
+
+TEXTS = (
+    "content",
+    "text",
+    "value",
+    "message",
+    "query",
+    "assistant",
+    "userMessage",
+    "agentMessage",
+    "output",
+    "result",
+)
+"""Keys of what was said or returned."""
+NOT_SAID = {"base_instructions", "inputs", "outputs", "observations", "choices", "kwargs", "summary"}
+"""Keys of values that repeat what was said, or that may be absent."""
+
+
+def texts_in(value: Any, key: str = "") -> list[tuple[dict[str, Any], str]]:
+    """The texts in a value, at any depth, each as the object that holds it and its key."""
+    inner = value.items() if isinstance(value, dict) else ((key, v) for v in listed(value))
+    own = (
+        [(value, k) for k in value if k in TEXTS and value[k] and isinstance(value[k], str)]
+        if isinstance(value, dict)
+        else []
+    )
+    return own + [found for k, v in inner if k not in NOT_SAID for found in texts_in(v, k)]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_text_under_an_unknown_key_is_named(name: str, tmp_path: Path) -> None:
+    sample = SAMPLES[name]
+    n_named = sum(not isinstance(item, Conversation) for item in read(sample.to_bytes(), tmp_path))
+    for n in range(len(texts_in(sample.content))):
+        content = json.loads(json.dumps(sample.content))
+        holder, key = texts_in(content)[n]
+        holder["novel"] = "mark7x"
+        del holder[key]
+        found = read(sample._replace(content=content).to_bytes(), tmp_path)
+        is_named = sum(not isinstance(item, Conversation) for item in found) > n_named
+        assert is_named or any("mark7x" in item.model_dump_json() for item in found), (n, holder)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

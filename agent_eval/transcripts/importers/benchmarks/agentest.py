@@ -27,12 +27,14 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import spoken_in_order
-from agent_eval.transcripts.importers.rules.unread import unknown_entry
+from agent_eval.transcripts.importers.rules.unread import unknown_entry, without
 from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
 NAME = "agentest"
 EXPECTED = 'a JSON object with "scenarios": [{"name", "conversations": [{"turns": […]}]}]'
+_BESIDE = ("turnIndex", "toolCalls", "evaluation", "metrics", "timestamp", "error")
+"""Keys of a turn that say nothing of what was said, or are read."""
 _STARTS = ("runId", "startedAt")
 _NAMES = ("scenarioName", "name", "scenarioId")
 
@@ -111,6 +113,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
+    yield from without("turn", turn, ("userMessage", "agentMessage"), _BESIDE)
     yield from native_messages([{"role": "user", "content": turn.get("userMessage")}])
     calls = [mapping(call) for call in listed(turn.get("toolCalls"))]
     complete_calls = [

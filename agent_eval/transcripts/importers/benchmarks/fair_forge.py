@@ -20,13 +20,15 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import spoken_in_order
-from agent_eval.transcripts.importers.rules.unread import unknown_entry
+from agent_eval.transcripts.importers.rules.unread import unknown_entry, without
 from agent_eval.transcripts.importers.shared.dialects import native_messages, result_of_call
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "fair-forge"
 EXPECTED = '{"session_id", "assistant_id", "conversation": [{"query", "assistant"}]}, in a JSON array or one per line'
+_BESIDE = ("qa_id", "agentic", "ground_truth_assistant", "ground_truth_agentic", "observation", "logprobs")
+"""Keys of a turn that say nothing of what was said, or are read."""
 _KEPT = ("assistant_id", "language")
 
 
@@ -65,6 +67,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
+    yield from without("turn", turn, ("query", "assistant"), _BESIDE)
     yield from native_messages([{"role": "user", "content": turn.get("query")}])
     used = _in_steps(mapping(turn.get("agentic")).get("tools_used"))
     calls = [

@@ -163,9 +163,7 @@ def _message(value: JsonValue) -> JsonValue:
     message = mapping(value)
     if message.get("role") != "tool":
         return value
-    error = mapping(message.get("error"))
-    content = message.get("content") or text_of(error.get("message"))
-    return {**message, "content": content, "name": message.get("function"), "id": None}
+    return {**message, "name": message.get("function"), "id": None}
 
 
 def _measured(messages: list[JsonValue], record: Mapping[str, JsonValue]) -> list[JsonValue]:

@@ -63,7 +63,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         thread.instruct(f"{agent}:\n{text_of(prompt)}")
     steps = [_messages(mapping(value)) for value in history]
     if question and not any(message["role"] == "user" for step in steps for message in step):
-        thread.extend([{"role": "user", "content": question}])
+        thread.extend(native_messages([{"role": "user", "content": record["question"]}]))
     starts = []  # index of the first message of each step
     for step in steps:
         starts.append(len(thread.messages))

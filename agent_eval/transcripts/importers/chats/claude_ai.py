@@ -21,12 +21,18 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.branches import spoken_in_order
+from agent_eval.transcripts.importers.rules.unread import without
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "claude-ai"
 EXPECTED = '{"uuid": …, "chat_messages": […]}, as in conversations.json of an export'
+_BESIDE = (
+    *("uuid", "sender", "created_at", "updated_at", "attachments", "files", "files_v2"),
+    *("parent_message_uuid", "index", "truncated"),
+)
+"""Keys of a message that say nothing of what was said, or are read."""
 _EMPTY = "chats contain no messages and are omitted"
 
 
@@ -53,7 +59,9 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
         raise NotThisFormatError(f"chat_messages is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     ordered, thread.n_withdrawn = spoken_in_order(messages, record.get("current_leaf_message_uuid"))
-    thread.extend(native_messages([_message(mapping(value)) for value in ordered]))
+    for message in map(mapping, ordered):
+        text = "content" if "content" in message else "text"
+        thread.extend([*without("message", message, (text,), _BESIDE), *native_messages([_message(message)])])
     thread.metadata = without_nulls({"title": record.get("name") or None})
     return thread.fields() | {"conversation_id": ids.named(text_of(record.get("uuid")) or str(number))}
 

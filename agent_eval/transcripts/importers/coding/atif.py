@@ -25,7 +25,7 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.order import in_number_order, in_time_order
 from agent_eval.transcripts.importers.rules.speakers import told_apart
-from agent_eval.transcripts.importers.rules.unread import unknown_entry
+from agent_eval.transcripts.importers.rules.unread import unknown_entry, without
 from agent_eval.transcripts.importers.shared.dialects import native_messages
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -34,6 +34,11 @@ NAME = "atif"
 EXPECTED = 'an ATIF trajectory: {"schema_version": "ATIF-v…", "agent": {…}, "steps": […]}'
 OWN = "agent_eval"
 """Key of the root's `extra`: native fields that ATIF lacks, written by `export`."""
+_BESIDE = (
+    *("step_id", "timestamp", "source", "model_name", "reasoning_effort", "reasoning_content", "tool_calls"),
+    *("observation", "metrics", "extra", "source_call_id", "subagent_trajectory_ref"),
+)
+"""Keys of a step or a result that say nothing of what was said, or are read."""
 _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
@@ -106,6 +111,7 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
         raise NotThisFormatError(
             f"steps[{index}].source is {step.get('source')!r}; allowed: agent, system, user"
         )
+    yield from without("step", step, ("message",), _BESIDE)
     metrics = mapping(step.get("metrics"))
     usage = {
         key: value
@@ -134,6 +140,7 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
             "tool_call_id": result.get("source_call_id"),
         }
         own = dict(mapping(mapping(result.get("extra")).get(OWN)))
+        yield from without("result", result, ("content",), _BESIDE)
         unknown = unknown_entry("result", result, ("content", "source_call_id"))
         yield from unknown or (message | own for message in native_messages([answer]))
 

@@ -21,6 +21,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.importers.rules.speakers import told_apart
+from agent_eval.transcripts.importers.rules.unread import without
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -28,6 +29,11 @@ from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "swe-agent"
 EXPECTED = 'a SWE-agent trajectory: {"trajectory": […], "history": […], "info": {…}}'
+_BESIDE = (
+    *("role", "agent", "message_type", "action", "thought", "response", "tool_calls", "tool_call_ids"),
+    *("thinking_blocks", "cache_control", "tags"),
+)
+"""Keys of an entry that say nothing of what was said, or are read."""
 LIMITS = frozenset(
     {
         *("exit_cost", "exit_context", "exit_calls", "exit_format", "exit_command_timeout"),
@@ -105,6 +111,7 @@ def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
 
 def _entry(entry: Mapping[str, JsonValue], index: int, *, is_task: bool) -> Iterator[Fields]:
     """Yield the messages of a history entry; a command's output, which follows a command, is a tool result."""
+    yield from without("entry of the history", entry, ("content",), _BESIDE)
     calls = listed(entry.get("tool_calls"))
     if entry.get("role") == "assistant" and not calls and isinstance(entry.get("action"), str):
         yield from _step({**entry, "response": entry.get("content"), "observation": None}, index)

@@ -14,7 +14,7 @@ _WRAPPERS, _WRAPPERS_DEEP = ("Ok", "result", "output"), 3
 """Keys of a result that contain the result itself, such as those of Codex: {"result": {"Ok": {"isError": true}}}."""
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
 _HEAD = re.compile(
-    r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit code:?|Exit status:?|exit_code:)"
+    r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit ?code:?|Exit status:?|exit_code:)"
     r"\s*(-?\d{1,10})\b",
     re.IGNORECASE,
 )
@@ -31,6 +31,8 @@ _LINES = 6
 _LONGEST_JSON = 1_000_000
 _FAILED = frozenset({"error", "failed", "failure", "errored"})
 """States of a call or a result that say that it failed."""
+_FAILED_OUTPUTS = ("error-text", "error-json", "execution-denied")
+"""Types of a result of the AI SDK that say that its call failed."""
 
 
 def exit_failed(content: JsonValue) -> bool | None:
@@ -101,6 +103,7 @@ def failed(value: Mapping[str, JsonValue]) -> bool | None:
         return True
     state = value.get("status", value.get("state"))
     is_failed = isinstance(state, str) and state.lower() in _FAILED
+    is_failed = is_failed or value.get("type") in _FAILED_OUTPUTS
     return True if _is_error(value) or is_failed else None
 
 
@@ -114,3 +117,10 @@ def error_said(value: Mapping[str, JsonValue]) -> str | None:
         blocks = (mapping(block).get("text") for block in listed(error.get("content")))  # of MCP
         return error_message or "\n".join(text for text in blocks if isinstance(text, str)) or text_of(error)
     return error if isinstance(error, str) and error else None
+
+
+def with_error(content: object, error: str | None) -> object:
+    """Return a result with the text of the error that its source states beside it."""
+    if not error or (isinstance(content, str) and error in content):
+        return content
+    return f"{content}\n{error}" if isinstance(content, str) and content.strip() else content or error

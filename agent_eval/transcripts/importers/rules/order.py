@@ -25,7 +25,10 @@ TIME_KEYS = (
 """Keys of a message or a record that contain its time; the first one that is present counts."""
 _KEYS = frozenset(TIME_KEYS)
 _VAGUE = frozenset({"created", "time", "date", "ts"})
-"""Keys that may hold something else than a point in time, such as a duration; such a value is ignored."""
+"""Keys that may hold something else than a point in time, such as a duration; a value without a day is ignored."""
+_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}")
+_HOUR = re.compile(r"(?<=[ T])(\d):")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?")
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ ,T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
 _DIGITS = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _SCALES = ((1e16, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0, 1))
@@ -61,7 +64,7 @@ def _point_of_number(number: float) -> datetime.datetime:
 
 @lru_cache(maxsize=1024)  # the time of a line is read for the line, its message and their order
 def _point_of_text(value: str) -> datetime.datetime:
-    text = value.strip()
+    text = _HOUR.sub(r"0\1:", value.strip())
     try:
         if _DIGITS.fullmatch(text):
             return _point_of_number(float(text))
@@ -102,11 +105,14 @@ def time_of(record: Mapping[str, JsonValue]) -> JsonValue:
     key = next((key for key in TIME_KEYS if record.get(key) not in (None, "")), None)
     if key is None:
         return None
+    value, day = record[key], record.get("date")
+    if isinstance(value, str) and isinstance(day, str) and _CLOCK.fullmatch(value.strip()):
+        value = f"{day.strip()} {value.strip()}"  # two columns of a table
     try:
-        point_in_time(record[key])
+        point_in_time(value)
     except NotThisFormatError:
-        return None if key in _VAGUE else record[key]
-    return record[key]
+        return None if key in _VAGUE and not _DAY.search(str(value)) else value
+    return value
 
 
 def parents_first(

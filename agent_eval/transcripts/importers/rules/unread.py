@@ -1,7 +1,7 @@
 """Name the parts of a source that an importer cannot read, so that nothing vanishes and nothing is invented."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from agent_eval.formats.refusals import NOT_READ
 
@@ -20,12 +20,30 @@ def not_read(what: str, name: object) -> str:
     return f"{what} {str(name)[:60]!r}"
 
 
+def unknown_keys(what: str, entry: Mapping[str, object], known: Container[str]) -> list[str]:
+    """Return a description of the keys of an entry that are not known and have a text, list or object; else nothing."""
+    keys = sorted(
+        key
+        for key, value in entry.items()
+        if key not in known and value and isinstance(value, str | list | dict)
+    )
+    return [not_read(f"{what} with the keys", ", ".join(keys[:4]))] if keys else []
+
+
 def unknown_entry(what: str, entry: Mapping[str, object], keys: Iterable[str]) -> list[dict[str, object]]:
     """Return a message that names an entry of a conversation without any of the known keys; empty for other entries."""
     if any(entry.get(key) is not None for key in keys):
         return []
     texts = [not_read(f"{what} with the keys", ", ".join(sorted(entry)[:4]))]
     return [{"role": "developer", "content": None, UNREAD: texts}]
+
+
+def without(
+    what: str, entry: Mapping[str, object], needed: Collection[str], known: Iterable[str]
+) -> list[dict[str, object]]:
+    """Return a message that names the unknown keys of an entry that lacks a needed key; empty for other entries."""
+    texts = [] if all(key in entry for key in needed) else unknown_keys(what, entry, {*needed, *known})
+    return [{"role": "developer", "content": None, UNREAD: texts}] if texts else []
 
 
 def described(texts: Iterable[str]) -> list[str]:

@@ -53,6 +53,8 @@ def sent(thread: Thread, value: JsonValue) -> list[Fields]:
         before = _history(value) if isinstance(inner, str) else []
         question = sent(thread, _unnested(inner))
         return [*(sent(thread, before) if before else []), *question, *_asked_after(value, question)]
+    if isinstance(inner, dict):
+        return sent(thread, inner)
     prompt = next((value[key] for key in _PROMPTS if value.get(key) is not None), None)
     keys = {*_INSTRUCTIONS, *_TOOLS, *_MESSAGES, *_PROMPTS, *_SETTINGS}
     if prompt is None and (rest := sorted(value.keys() - keys)):

@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping
-from agent_eval.transcripts.importers.rules.failures import failed
+from agent_eval.transcripts.importers.rules.failures import failed, with_error
 from agent_eval.transcripts.importers.rules.unread import UNREAD
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import is_message, parsed, result_fields
@@ -137,19 +137,12 @@ def _answer(thread: Thread, step: ToolRun) -> None:
         "tool_call_id": step.call_id,
         **result_fields(parsed(step.result)),
     }
-    answer |= {"content": _with_error(answer["content"], step.error)} if step.error else {}
+    error = None if step.error == NO_MESSAGE and answer["content"] is not None else step.error
+    answer["content"] = with_error(answer["content"], error)
     answer |= {"name": step.name} if step.name else {}
     answer |= {"is_error": True} if step.error or failed(mapping(parsed(step.result))) else {}
     answer |= {} if step.is_error is None else {"is_error": step.is_error}
     thread.answer(step.name, step.arguments, answer)
-
-
-def _with_error(content: object, error: str) -> object:
-    """Return a result with the message of its error, which a run may state beside its output."""
-    if content is None:
-        return error
-    is_told = error == NO_MESSAGE or not isinstance(content, str) or error in content
-    return content if is_told else f"{content}\n{error}"
 
 
 def as_one_exchange(whole: ModelCall) -> list[ModelCall]:

@@ -30,11 +30,11 @@ from agent_eval.transcripts.importers.base import (
     paid,
     text_of,
 )
-from agent_eval.transcripts.importers.rules.failures import error_said, failed
+from agent_eval.transcripts.importers.rules.failures import error_said, failed, with_error
 from agent_eval.transcripts.importers.rules.order import TIME_KEYS, time_of
 from agent_eval.transcripts.importers.rules.settling import FAILED
 from agent_eval.transcripts.importers.rules.speakers import SAID_ROLES, known_role
-from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unread_of
+from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read, unknown_keys, unread_of
 from agent_eval.transcripts.importers.shared.steps import is_stepped, steps
 
 SYNONYMS: Mapping[str, str] = {
@@ -127,6 +127,32 @@ _KEYS_OF_PARTS = {
     "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
 }
 """Type of a part → its keys, if it has no others; nothing else is looked for in such a part."""
+_CONTENTS = frozenset(
+    {
+        *("content", "parts", "value", "blocks", "toolInvocations", "refusal", "audio", "attachments"),
+        *_OF_CALLS,
+    }
+)
+"""Keys of a message that contain what was said or done."""
+_BESIDE_CONTENT = frozenset(
+    {
+        *("role", "from", "type", "name", "id", "uuid", "model", "object", "status", "tool_call_id"),
+        *("tool_call_ids", "metadata", "message_type", "agent", "source"),
+        *_CONTENTS,
+        *_OF_THOUGHTS,
+        *_OF_MEASURES,
+    }
+)
+"""Keys of a message that say nothing without its content, or are read."""
+_BESIDE_RESULT = frozenset(
+    {
+        *_BESIDE_CONTENT,
+        *("call_id", "tool_use_id", "toolCallId", "toolUseId", "toolName", "tool_name", "source_call_id"),
+        *("is_error", "isError", "error", "success", "state", "cache_control", "text", "arguments", "args"),
+        *("parameters", "input", "step"),
+    }
+)
+"""Keys of a result, or of a call with its result, that say nothing of the result."""
 _MARKS = frozenset({"step-start", "cachePoint"})
 """Types or keys of parts that only mark a place."""
 
@@ -172,7 +198,8 @@ def is_foreign(message: Mapping[str, JsonValue]) -> bool:
     is_other = isinstance(content, list) and not all(map(_is_plain, content))
     role = message.get("role")
     is_other = is_other or (isinstance(content, dict) and role not in ("tool", "function"))
-    is_other = is_other or ("content" not in message and not SYNONYMS.keys().isdisjoint(message))
+    is_other = is_other or (message.get("content") is None and not SYNONYMS.keys().isdisjoint(message))
+    is_other = is_other or (known_role(message.get("role")) is not None and _CONTENTS.isdisjoint(message))
     is_other = is_other or bool(message.get("invalid_tool_calls"))
     is_other = is_other or (not content and isinstance(message.get("refusal"), str))
     is_other = is_other or not isinstance(message.get("tool_calls") or [], list)
@@ -250,7 +277,7 @@ def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 def with_known_keys(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a message with the keys `role` and `content` for their synonyms; a message that has them is unchanged."""
-    if {"role", "content"} <= value.keys() or SYNONYMS.keys().isdisjoint(value):
+    if ("role" in value and value.get("content") is not None) or SYNONYMS.keys().isdisjoint(value):
         return value
     renamed = dict(value)
     for key, meant in SYNONYMS.items():
@@ -259,7 +286,7 @@ def with_known_keys(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         is_text = is_text and ("role" in renamed or "from" in renamed)
         if meant not in renamed and "from" not in renamed and is_speaker:
             renamed[meant] = _speaker(renamed.pop(key))
-        elif meant not in renamed and is_text:
+        elif renamed.get(meant) is None and is_text:
             renamed[meant] = renamed.pop(key)
     return renamed
 
@@ -294,8 +321,6 @@ def is_chat_message(value: JsonValue) -> bool:
 def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     """Yield the tool results in a message with a role, then the message itself."""
     parts = _parts(value)
-    _add_calls(value, parts)
-    parts.reasoning += [thought] if (thought := thought_of(value)) else []
     name = value.get("name") if isinstance(value.get("name"), str) else None
     beside: Fields = {UNREAD: parts.unread} if parts.unread else {}
     if role == "tool":
@@ -304,9 +329,12 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
             name = speaker
         more = mapping(value.get("additional_kwargs")).get("tool_call_id")
         call_id = text_of(value.get("tool_call_id") or value.get("id") or more) or _first_id(value)
-        text = error_said(value) if parts.text is None else parts.text
+        text = with_error(parts.text, error_said(value))
         own: Fields = {"role": "tool", "content": text, "tool_call_id": call_id, **parts.attached}
         results = parts.results or [own]
+        beside_results = [*parts.texts, *parts.calls] if parts.results else parts.calls
+        if unread := [*parts.unread, *["part beside a tool's result"] * len(beside_results)]:
+            beside = {UNREAD: unread}
         for result in results:
             name_field = {"name": name} if name and "name" not in result else {}
             yield {**name_field, **measured(value), **result, **_failed(value), **beside}
@@ -352,9 +380,19 @@ def thought_of(value: Mapping[str, JsonValue]) -> str | None:
     return "\n".join(filter(None, thoughts)) or (ENCRYPTED if is_encrypted else None)
 
 
+def unread_beside(value: Mapping[str, JsonValue], thought: str | None) -> list[str]:
+    """Return a description of the reasoning beside the content of a message if it has a form that is not read."""
+    is_unread = thought is None and any(isinstance(value.get(k), list | dict) and value[k] for k in _THOUGHTS)
+    return ["reasoning of an unknown form"] if is_unread else []
+
+
 def _thought(value: JsonValue) -> str | None:
+    """Return the text of a thought, which is a text, an object or a list of these."""
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(_thought, value))) or None
     if isinstance(value, dict):
-        value = value.get("content", value.get("text"))
+        value = next((value[key] for key in ("content", "text", "thinking") if value.get(key)), None)
+        return value if isinstance(value, str) else None
     return value if isinstance(value, str) and value.strip() else None
 
 
@@ -376,6 +414,12 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
     own_parts.attachments += native_attachments(value)
     if not any(own_parts.texts) and isinstance(refusal := value.get("refusal"), str):
         own_parts.texts = [refusal]
+    _add_calls(value, own_parts)
+    thought = thought_of(value)
+    own_parts.reasoning += [] if thought is None else [thought]
+    own_parts.unread += unread_beside(value, thought)
+    if own_parts == _Parts() and _CONTENTS.isdisjoint(value):
+        own_parts.unread += unknown_keys("message", value, _BESIDE_CONTENT)
     return own_parts
 
 
@@ -394,8 +438,8 @@ def _take(part: dict[str, JsonValue], own_parts: _Parts) -> None:
         text = mapping(thought.get("reasoningText")).get("text")
         own_parts.reasoning += [text] if isinstance(text, str) else []
     elif part.get("thought") is True or kind in _REASONING_PARTS:
-        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "thought"))
-        first_text = [text for text in texts if isinstance(text, str) and text][:1]
+        keys = ("thinking", "text", "reasoning", "content", "thought", "summary")
+        first_text = [text for key in keys if (text := _thought(part.get(key))) is not None][:1]
         first_text = first_text or ([ENCRYPTED] if part.get("data") else [])
         own_parts.reasoning += first_text
         is_empty = not any(value for key, value in part.items() if key not in _BESIDE_TEXT)
@@ -532,10 +576,17 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
         }
     if result_parts := _made(value):
         yield {"role": "tool", "tool_call_id": call["id"], **result_fields(result_parts)}
-    if kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
+    elif kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
         is_error = value.get("error") is not None
-        content = error_said(value) if is_error else result_text(value.get("output"))
+        content = with_error(result_text(value.get("output")), error_said(value))
         yield {"role": "tool", "tool_call_id": call["id"], "content": content, "is_error": is_error}
+    elif FAILED in call and (kind == "mcp_call" or kind in _OTHER_CALL_ITEMS):  # no result follows these
+        yield {
+            "role": "tool",
+            "tool_call_id": call["id"],
+            "content": text_of(value["status"]),
+            "is_error": True,
+        }
 
 
 def _made(value: Mapping[str, JsonValue]) -> list[JsonValue]:
@@ -551,6 +602,7 @@ def _made(value: Mapping[str, JsonValue]) -> list[JsonValue]:
 def _result(value: Mapping[str, JsonValue]) -> Fields:
     keys = ("content", "response", "output", "result", "tools")
     content = next((value[key] for key in keys if value.get(key) is not None), value.get("text"))
+    unread = [] if any(key in value for key in keys) else unknown_keys("result", value, _BESIDE_RESULT)
     if isinstance(content, dict) and {"content", "success"} == content.keys():  # Codex
         return _result({**value, **content, "output": None})
     name = value.get("name") or value.get("toolName")
@@ -558,25 +610,32 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
     is_error = _failed(value) or _failed(mapping(content))
     if "error_code" in mapping(content):  # a server-side tool of Anthropic
         is_error = {"is_error": True}
-    if message["content"] is None and is_error:
-        message["content"] = error_said(value) or text_of(value.get("status"))
-    return message | ({"name": name} if isinstance(name, str) else {}) | is_error
+    return {
+        **(_with_its_error(message, value, is_error) | ({"name": name} if isinstance(name, str) else {})),
+        **({UNREAD: unread} if unread else {}),
+    }
+
+
+def _with_its_error(message: Fields, value: Mapping[str, JsonValue], is_error: Fields) -> Fields:
+    """Return a result with the text of its error, or else with its state if it has no text."""
+    content = with_error(message["content"], error_said(value))
+    if content is None and is_error.get("is_error"):
+        content = text_of(value.get("status"))
+    return {**message, "content": content, **is_error}
 
 
 def result_of_call(call_id: str, call: Mapping[str, JsonValue]) -> Fields:
     """Return the result of a call that its source stores beside the call; its error is the result if it failed."""
     is_error = _failed(call) or _failed(mapping(call.get("result")))
     message: Fields = {"role": "tool", "tool_call_id": call_id, **result_fields(call.get("result"))}
-    message_of_error = error_said(call) or (text_of(call.get("status")) if is_error.get("is_error") else None)
-    return (
-        message
-        | ({"content": message_of_error} if message["content"] is None and message_of_error else {})
-        | is_error
-    )
+    unread = [] if "result" in call or is_error else unknown_keys("call", call, _BESIDE_RESULT)
+    return _with_its_error(message, call, is_error) | ({UNREAD: unread} if unread else {})
 
 
 def result_fields(value: JsonValue) -> Fields:
     """Return the fields of a message with a tool result: content, attachments, and parts that were not read."""
+    if mapping(value).get("type") in ("content", "execution-denied"):  # of the AI SDK
+        value = mapping(value).get("value", mapping(value).get("reason"))
     unread = [_unread(part) for part in _blocks(value) if _plain(part) is None]
     return {"content": result_text(value), **attached(value), **({UNREAD: unread} if unread else {})}
 
@@ -607,7 +666,8 @@ def result_text(value: JsonValue) -> str | None:
 
 def _is_block(part: JsonValue) -> bool:
     """Return whether a value is a content part, which has a type, text or an attachment."""
-    return bool({"type", "text"} & set(mapping(part))) or attachment_of(part) is not None
+    fields = mapping(part).keys()
+    return bool({"type", "text"} & fields) or fields == {"json"} or attachment_of(part) is not None
 
 
 def attached(content: JsonValue) -> Fields:
@@ -623,6 +683,8 @@ def _plain(part: JsonValue) -> str | None:
     if (attachment := attachment_of(part)) is not None:
         return attachment.placeholder
     fields = mapping(part)
+    if "json" in fields and "type" not in fields:  # Bedrock
+        return text_of(fields["json"])
     texts = (_value(fields.get(key)) for key in ("text", "content"))
     cited = [text for key in ("title", "url") if isinstance(text := fields.get(key), str)]
     return next((text for text in texts if text is not None), "\n".join(cited) or None)

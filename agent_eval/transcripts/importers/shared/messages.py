@@ -6,9 +6,16 @@ from pydantic import JsonValue
 
 from agent_eval.transcripts.attachments import attachments_of, beside_content, native_attachments
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
-from agent_eval.transcripts.importers.rules.failures import error_said, failed
+from agent_eval.transcripts.importers.rules.failures import error_said, failed, with_error
 from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
-from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages, thought_of
+from agent_eval.transcripts.importers.shared.dialects import (
+    is_foreign,
+    measured,
+    native_messages,
+    result_fields,
+    thought_of,
+    unread_beside,
+)
 
 _PLAIN = ("content", "name", "tool_call_id")
 _SIMPLE = frozenset({"role", "tool_calls", *_PLAIN})
@@ -51,10 +58,16 @@ def _message(value: JsonValue, index: int) -> Fields:
     message: Fields = {"role": "tool" if role == "function" else role}
     message |= {key: field for key in _PLAIN if (field := value.get(key)) is not None}
     if _is_simple(value):
-        return message | ({"tool_calls": calls} if (calls := _calls(value)) else {}) | _tool_answer(value)
+        return (
+            message
+            | ({"tool_calls": calls} if (calls := _calls(value)) else {})
+            | _tool_answer(value, value.get("content"))
+        )
     message |= _beside(value)
     content = value.get("content")
-    if isinstance(content, dict | int | float):
+    if isinstance(content, dict):  # the result of a tool
+        message |= result_fields(content)
+    elif isinstance(content, int | float):
         message["content"] = text_of(content)
     if parts := beside_content(value):
         content_parts = [content] if isinstance(content, str) else listed(content)
@@ -66,7 +79,7 @@ def _message(value: JsonValue, index: int) -> Fields:
         message["tool_calls"] = calls
     if unread_parts := unread_of(value):  # of a request or a response, which was converted before
         message[UNREAD] = unread_parts
-    return message | _tool_answer(value) | measured(value)
+    return message | _tool_answer(value, message.get("content")) | measured(value)
 
 
 def _beside(value: Mapping[str, JsonValue]) -> Fields:
@@ -74,6 +87,7 @@ def _beside(value: Mapping[str, JsonValue]) -> Fields:
     thought = thought_of(value)
     model = value.get("model")
     reasoning_field: Fields = {"reasoning": thought} if thought else {}
+    reasoning_field |= {UNREAD: unread} if (unread := unread_beside(value, thought)) else {}
     return reasoning_field | ({"model": model} if isinstance(model, str) else {})
 
 
@@ -89,13 +103,13 @@ def _call(value: JsonValue) -> Fields:
     return {"id": text_of(call.get("id")), "name": function.get("name"), "arguments": arguments}
 
 
-def _tool_answer(value: Mapping[str, JsonValue]) -> Fields:
+def _tool_answer(value: Mapping[str, JsonValue], text: object) -> Fields:
     if value.get("role") != "tool":
         return {}
     call_id = value.get("tool_call_id", value.get("id"))  # tau2 stores the call's id under `id`
-    error = error_said(value) if value.get("content") is None else None
+    error = error_said(value)
     return {
         "tool_call_id": text_of(call_id),
         "is_error": failed(value),
-        **({"content": error} if error else {}),
+        **({"content": with_error(text, error)} if error and isinstance(text, str | None) else {}),
     }

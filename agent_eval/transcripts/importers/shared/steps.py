@@ -13,6 +13,8 @@ from agent_eval.transcripts.importers.base import listed, mapping
 _LISTS = ("parts", "content", "blocks", "toolInvocations")
 """Keys of a message that may contain several steps."""
 _KEYS_OF_LISTS = frozenset(_LISTS)
+_DENIED = "output-denied"
+"""State of a call of the AI SDK that a person did not allow."""
 _RESULTS = ("tool_result", "tool-result", "web_search_tool_result", "mcp_tool_result", "toolResult")
 _BARE = ("toolUse", "toolResult", "functionCall", "functionResponse", "tool_call", "tool_call_result")
 """Keys of content parts without a type: Bedrock, Gemini, Haystack."""
@@ -74,8 +76,10 @@ def _expanded(part: JsonValue) -> list[JsonValue]:
     arguments = inner.get("input", inner.get("args"))
     call: JsonValue = {"type": "tool-call", "toolCallId": call_id, "toolName": name, "args": arguments}
     failed = inner.get("errorText")
+    if inner.get("state") == _DENIED:
+        failed = mapping(inner.get("approval")).get("reason") or "the call was denied"
     result = failed if failed is not None else inner.get("output", inner.get("result"))
-    if inner.get("state") not in ("result", "output-available", "output-error"):
+    if inner.get("state") not in ("result", "output-available", "output-error", _DENIED):
         return [call]
     answer: dict[str, JsonValue] = {
         "type": "tool-result",

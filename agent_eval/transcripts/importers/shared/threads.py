@@ -33,6 +33,7 @@ INSTRUCTING = ("system", "developer")
 """Roles of instructions, which a part may repeat anywhere."""
 REASONING = "reasoning"
 """Key of `metadata`: the model's reasoning, a list of {message_index, text}; not shown to judges."""
+OUT_OF_PLACE = "messages stand before known ones in the history of a later model call only, and are omitted"
 RECOVERED = "recovered_errors"
 """Key of `metadata`: the errors after which the conversation went on."""
 
@@ -51,6 +52,7 @@ class Thread:
     )
     recovered: list[str] = field(default_factory=list[str])  # errors after which the conversation went on
     n_withdrawn: int = 0  # messages of branches that the person went back from
+    n_out_of_place: int = 0  # new messages that a later model call has before known ones
     _keys: list[bytes] = field(default_factory=list[bytes])
     _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # positions of each key
     _instructions: set[bytes] = field(default_factory=set[bytes])  # keys of system and developer messages
@@ -134,15 +136,27 @@ class Thread:
             later = bisect_left(places, at)
             if later < len(places):
                 at = places[later] + 1
-                fresh = [m for m in fresh if m["role"] == "tool" and at == len(self.messages)]
+                fresh = self._in_place(fresh, is_end=at == len(self.messages))
             elif places and message["role"] == "tool" and self._is_in_last_results(places[-1], at):
                 continue
             elif message["role"] == "assistant" and self._is_reply(at):
                 at += 1
-                fresh.clear()
+                fresh = self._in_place(fresh, is_end=False)
             elif message["role"] not in INSTRUCTING or not places:
                 fresh.append(message)
         return fresh
+
+    def _in_place(self, fresh: Sequence[Fields], *, is_end: bool) -> list[Fields]:
+        """Return the new messages before a known one that are read: results at the end, and names of unread parts.
+
+        When the others were said is unknown, so they are omitted and counted.
+        """
+        kept = [
+            m for m in fresh if (is_end and m["role"] == "tool") or (UNREAD in m and not m.get("content"))
+        ]
+        spoken = [m for m in fresh if m["role"] not in INSTRUCTING]
+        self.n_out_of_place += len(spoken) - sum(m["role"] not in INSTRUCTING for m in kept)
+        return kept
 
     def _is_in_last_results(self, place: int, end: int) -> bool:
         """Return whether only results of calls are between a place and the end, which excludes itself."""
@@ -228,6 +242,7 @@ class Thread:
         for text in other.policy:
             self.instruct(text)
         self.n_withdrawn += other.n_withdrawn
+        self.n_out_of_place += other.n_out_of_place
         self.fail(*(other.failure or ("", None)))
         self.recovered += other.recovered
         self.tools |= other.tools
@@ -255,7 +270,8 @@ class Thread:
             RECOVERED: self._errors_recovered_from() or None,
         }
         tools = list(self.tools.values()) or None
-        more: Fields = {LEFT_OUT: [WITHDRAWN] * self.n_withdrawn} if self.n_withdrawn else {}
+        left_out = [WITHDRAWN] * self.n_withdrawn + [OUT_OF_PLACE] * self.n_out_of_place
+        more: Fields = {LEFT_OUT: left_out} if left_out else {}
         if self.failure is not None:
             place, error = self.failure
             more["outcome"] = {
