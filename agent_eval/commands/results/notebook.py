@@ -13,8 +13,10 @@ from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.errors import ArgumentError
 from agent_eval.formats.plain_text import one_line
 from agent_eval.project import Project
+from agent_eval.project.report import reader
 from agent_eval.report.asset_pages.clusters import most_severe_first, severities_plot
 from agent_eval.report.board import composite
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.conclusions import leader, successes, worst_finding
 from agent_eval.report.svg import IntervalBar, spans
 from agent_eval.scores.composite.leaderboard import in_reading_order
@@ -106,6 +108,7 @@ class NotebookProject(Project):
         """
         pairs = self._pairs(agents, methodology)
         rows = most_severe_first(self.store.read(table("error_clusters"), pairs), "n_turns")
+        rows = with_own_words(reader(self), rows)
         worst = worst_clusters(rows, 1)
         failures = failures_to_quote(
             self.store.read(table("failures"), worst.select(*pairs.columns, "cluster_id"))

@@ -14,8 +14,10 @@ from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.plain_text import count_of, one_line, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
+from agent_eval.project.report import reader
 from agent_eval.report.board import NOT_CALIBRATED, calibration
 from agent_eval.report.calibration import outcome_checks
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.conclusions import successes
 from agent_eval.report.quality import (
     DIRECTION,
@@ -70,6 +72,7 @@ def summary(
         return
     out.print(successes(rows), markup=False)
     errors = top_errors(project.store.read(table("error_clusters"), pairs), TOP)
+    errors = with_own_words(reader(project), errors)
     for agent in pairs["agent_id"]:
         of_agent = rows.filter(agent_id=agent)
         if of_agent.is_empty():
@@ -181,6 +184,7 @@ def findings_of(project: Project, version: str, agents: Sequence[str]) -> pl.Dat
     """Return the three worst findings over all agents, each with a quote (see `worst_findings`)."""
     pairs = pairs_of(project, version, agents)
     clusters = worst_clusters(project.store.read(table("error_clusters"), pairs), FINDINGS)
+    clusters = with_own_words(reader(project), clusters)
     failures = failures_to_quote(project.store.read(table("failures"), clusters.select(CLUSTER)))
     conversations = failures.select("methodology_version", "agent_id", "conversation_id").unique()
     return worst_findings(clusters, failures, project.store.read(table("turn_judgments"), conversations))

@@ -14,6 +14,7 @@ from agent_eval.methodology.models import in_version_order
 from agent_eval.report import about
 from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
 from agent_eval.report.calibration import calibration_page
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.conclusions import failing_tools, with_first_day
 from agent_eval.report.downloads import csv_text, json_text
 from agent_eval.report.html import agent, methodology
@@ -290,7 +291,8 @@ def _board_pages(
 def _worst(site: Site, version: str) -> pl.DataFrame:
     """Return the worst error cluster of a version, with its first day; no row without errors."""
     clusters = site.read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
-    return with_first_day(site.read, worst_clusters(clusters, 1), clusters)
+    worst = with_own_words(site.read, worst_clusters(clusters, 1))
+    return with_first_day(site.read, worst, clusters)
 
 
 def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], version: str) -> Page:
@@ -383,6 +385,7 @@ def _batches(site: Site, agents: pl.DataFrame) -> Iterator[pl.DataFrame]:
 def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the stored rows of the given agents by table, and the counts of their judgments."""
     rows = {name: site.read(name, keys) for name in _PER_AGENT}
+    rows["error_clusters"] = with_own_words(site.read, rows["error_clusters"])
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     rows["board_history"] = site.read("board_history", keys, columns=_HISTORY)
     answers = pl.concat(site.count(name, keys, columns=agent.ANSWERS) for name in _JUDGMENTS)
