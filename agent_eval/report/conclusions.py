@@ -12,6 +12,7 @@ from agent_eval.report.quality import headline, headline_interval, value_of
 from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.quality import COST
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
+from agent_eval.tables import table
 from agent_eval.transcripts.days import CONVERSATION, days_of
 
 UNSCORED = ("incomplete", "invalid")
@@ -49,6 +50,47 @@ def leader(board: pl.DataFrame, logs: pl.DataFrame) -> str:
     if logs.height:
         return _success(logs)
     return "No agent is ranked yet." if board.height else "There is no result yet. Next: agent-eval run"
+
+
+def board_answer(name: str, rows: pl.DataFrame) -> str:
+    """Return who leads a board of one version, and what a conversation costs; for reliability, who is first per task set.
+
+    Args:
+        name: leaderboard, log_leaderboard or reliability_leaderboard.
+        rows: The rows of this table, the board's in reading order.
+    """
+    if name == "reliability_leaderboard":
+        return reliability_answer(rows)
+    of_boards = {other: table(other).empty() for other in ("leaderboard", "log_leaderboard")} | {name: rows}
+    says = leader(of_boards["leaderboard"], of_boards["log_leaderboard"])
+    return " ".join(filter(None, [says, prices(rows)]))
+
+
+def prices(rows: pl.DataFrame) -> str:
+    """Return what a conversation of each agent costs, that of the leader first; empty without agents."""
+    of_ranked = rows.clear()
+    if "rank" in rows.columns:
+        size = pl.len().over("template")
+        of_ranked = rows.drop_nulls("rank").sort(size, "template", "rank", descending=[True, False, False])
+    of_agent = [
+        f"{_name(row)} {'unknown' if cost is None else f'${cost:.4f}'}"
+        for row in (rows if of_ranked.is_empty() else of_ranked).to_dicts()
+        for cost in (row["cost_usd_per_conversation"],)
+    ]
+    return f"Cost of a conversation: {_listed(of_agent)}." if of_agent else ""
+
+
+def reliability_answer(rows: pl.DataFrame) -> str:
+    """Return which agent is first by pass^k in each task set, at the largest k with a rank, from rows of a board of reliability."""
+    ranked = rows.filter(pl.col("rank") == 1).sort("k", "agent_id", descending=[True, False])
+    firsts = ranked.unique("task_set", keep="first", maintain_order=True).sort("task_set")
+    answers = []
+    for row in firsts.to_dicts():
+        low, high = row["pass_hat_k_low"], row["pass_hat_k_high"]
+        bounds = "" if low is None else f" ({low:.3f} to {high:.3f})"
+        of = f"{one_line(row['agent_id'])} is first by pass^{row['k']}: {row['pass_hat_k']:.3f}{bounds}"
+        answers.append(f"{of} on {count_of(row['n_tasks'], 'task')} of {one_line(row['task_set'])}")
+    return f"{_listed(answers)}." if answers else "No agent is ranked by reliability."
 
 
 def _success(logs: pl.DataFrame) -> str:

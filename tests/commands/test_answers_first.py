@@ -65,7 +65,7 @@ def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
     [
         (
             "summary --agent harbor-desk",
-            "Success: harbor-desk 75.0 % (34.9 % to 95.1 %; not checked by people; 8 conversations; $0.0048 each).",
+            "Success: harbor-desk 75.0 % (34.9 % to 95.1 %; no labels of people; 8 conversations; $0.0048 each).",
         ),
         (
             "compare harbor-desk quill-help",
