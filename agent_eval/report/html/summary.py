@@ -16,6 +16,7 @@ from agent_eval.report.quality import (
     headline,
     headline_interval,
     interval_of,
+    log_judges,
     name_of,
     read_rows,
     value_of,
