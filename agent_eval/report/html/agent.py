@@ -21,6 +21,7 @@ from agent_eval.report.html.history import (
     version_line,
 )
 from agent_eval.report.html.lists.errors import cluster_rows
+from agent_eval.report.html.outcomes import decided
 from agent_eval.report.html.summary import log_rows, summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
@@ -50,7 +51,7 @@ class Frames:
 
     Since an agent can have millions of judgments, three frames contain only counts (`n`): `answers` counts the judgments
     that enter means by the columns `ANSWERS`, `turn_ratings` counts scored judgments of turns by the columns `RATINGS`, and
-    `tool_calls` counts calls by the columns `CALLS`.
+    `tool_calls` counts calls by the columns `CALLS`. `goals` are the scored judgments of goal completion.
     """
 
     leaderboard: pl.DataFrame
@@ -73,6 +74,7 @@ class Frames:
     board_history: pl.DataFrame
     gates: pl.DataFrame
     tool_calls: pl.DataFrame
+    goals: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
         """Return the frames with the rows of one version; frames without a version column are not filtered."""
@@ -182,7 +184,7 @@ def agent_page(
     dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
     history = session_history(
         frames.sessions,
-        frames.conversations,
+        decided(frames.conversations, frames.goals),
         frames.transcripts,
         frames.turn_ratings,
         frames.failures,
@@ -407,7 +409,7 @@ def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -
         .agg(n_failures=n_findings(), severity=pl.col("severity").cast(SEVERITY).max())
     )
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
-    joined = frames.conversations.select(LISTED)
+    joined = decided(frames.conversations.select(LISTED), frames.goals)
     for other in (slots, means, failures):
         joined = joined.join(other, on="conversation_id", how="left")
     return [

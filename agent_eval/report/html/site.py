@@ -31,11 +31,13 @@ from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.lists.errors import HasPage, errors_page
 from agent_eval.report.html.lists.search import search_page
 from agent_eval.report.html.markdown import own_tree
+from agent_eval.report.html.outcomes import GOALS
 from agent_eval.report.html.render import DRAWN, FILE, Renderer
 from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables.judging import enters_means
 
 AGENTS_AT_ONCE = 10  # maximum number of agents whose scores and failures are in memory together
@@ -304,7 +306,9 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
 
 def _listed(site: Site) -> tuple[pl.DataFrame, HasPage]:
     """Return all conversations (agent_id, conversation_id, outcome_correct), and which of them have a page."""
-    conversations = site.read("conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct"))
+    conversations = site.read(
+        "conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct", "outcome_class")
+    )
     paged = conversations
     if site.max_pages is not None:
         of = (*_CONVERSATION, "slot", "tests")
@@ -389,9 +393,11 @@ def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     rows["board_history"] = site.read("board_history", keys, columns=_HISTORY)
     answers = pl.concat(site.count(name, keys, columns=agent.ANSWERS) for name in _JUDGMENTS)
+    scored = keys.with_columns(status=pl.lit("scored"))
+    of_goals = scored.with_columns(metric=pl.lit(GOAL_METRIC))
+    rows["goals"] = site.read("conversation_judgments", of_goals, columns=GOALS)
     rows["tool_calls"] = site.count("tool_calls", keys.select("agent_id").unique(), columns=CALLS)
     rows["answers"] = answers.filter(enters_means(answers))
-    scored = keys.with_columns(status=pl.lit("scored"))
     rows["turn_ratings"] = site.count("turn_judgments", scored, columns=agent.RATINGS)
     return rows
 

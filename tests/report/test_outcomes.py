@@ -1,0 +1,57 @@
+import polars as pl
+import pytest
+
+from agent_eval.report.html.outcomes import GOALS, decided, decided_row
+from agent_eval.tables import table
+
+Answer = tuple[str, float | None, bool]
+
+
+@pytest.mark.parametrize(
+    ("declared", "outcome_class", "answers", "correct", "by"),
+    [
+        (None, "unknown", [("human", 1.0, True)], True, "human"),
+        (None, "unknown", [("m", 0.0, True)], False, "m"),
+        (None, None, [("m", 0.0, True)], False, "m"),
+        (None, "unknown", [("human", 0.0, True), ("m", 1.0, False)], False, "human"),  # people win
+        (None, "unknown", [("m", 1.0, False)], None, None),
+        (None, "unknown", [], None, None),
+        (
+            None,
+            "harness_error",
+            [("m", 0.0, True)],
+            None,
+            None,
+        ),  # lost to the harness, whatever the judge says
+        (True, "passed", [("m", 0.0, True)], True, None),  # declared
+        (False, "failed", [("human", 1.0, True)], False, None),
+    ],
+)
+def test_an_outcome_is_the_declared_one_or_that_of_who_decided_the_goal(
+    declared: bool | None,
+    outcome_class: str | None,
+    answers: list[Answer],
+    correct: bool | None,
+    by: str | None,
+) -> None:
+    key = {"agent_id": "a", "conversation_id": "c"}
+    row = key | {"outcome_correct": declared, "outcome_class": outcome_class}
+    of = key | {"methodology_version": "1", "metric": "goal_completion", "status": "scored"}
+    given = [
+        of | {"judge": judge, "value": value, "is_effective": effective}
+        for judge, value, effective in answers
+    ]
+    schema = {name: table("conversation_judgments").schema[name] for name in GOALS}
+    judgments = pl.DataFrame(given, schema=schema)
+    types = {"outcome_correct": pl.Boolean, "outcome_class": pl.String}
+    [found] = decided(pl.DataFrame([row], schema_overrides=types), judgments).to_dicts()
+    assert (found["outcome_correct"], found["decided_by"]) == (correct, by)
+    shown = decided_row(row, given)
+    assert (shown["outcome_correct"], shown["decided_by"]) == (correct, by)
+
+
+def test_versions_that_disagree_decide_no_outcome() -> None:
+    row = {"agent_id": "a", "conversation_id": "c", "outcome_correct": None, "outcome_class": "unknown"}
+    of = row | {"metric": "goal_completion", "status": "scored", "judge": "m", "is_effective": True}
+    shown = decided_row(row, [of | {"value": 1.0}, of | {"value": 0.0}])
+    assert (shown["outcome_correct"], shown["decided_by"]) == (None, None)
