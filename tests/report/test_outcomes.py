@@ -1,7 +1,10 @@
+from typing import Any
+
 import polars as pl
 import pytest
 
 from agent_eval.report.html.outcomes import GOALS, decided, decided_row
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables import table
 
 Answer = tuple[str, float | None, bool]
@@ -36,7 +39,7 @@ def test_an_outcome_is_the_declared_one_or_that_of_who_decided_the_goal(
 ) -> None:
     key = {"agent_id": "a", "conversation_id": "c"}
     row = key | {"outcome_correct": declared, "outcome_class": outcome_class}
-    of = key | {"methodology_version": "1", "metric": "goal_completion", "status": "scored"}
+    of: dict[str, Any] = {**key, "methodology_version": "1", "metric": GOAL_METRIC, "status": "scored"}
     given = [
         of | {"judge": judge, "value": value, "is_effective": effective}
         for judge, value, effective in answers
@@ -51,7 +54,13 @@ def test_an_outcome_is_the_declared_one_or_that_of_who_decided_the_goal(
 
 
 def test_versions_that_disagree_decide_no_outcome() -> None:
-    row = {"agent_id": "a", "conversation_id": "c", "outcome_correct": None, "outcome_class": "unknown"}
-    of = row | {"metric": "goal_completion", "status": "scored", "judge": "m", "is_effective": True}
+    row: dict[str, Any] = {
+        "agent_id": "a",
+        "conversation_id": "c",
+        "outcome_correct": None,
+        "outcome_class": "unknown",
+    }
+    goal: dict[str, Any] = {"metric": GOAL_METRIC, "status": "scored", "judge": "m"}
+    of = row | goal | {"is_effective": True}
     shown = decided_row(row, [of | {"value": 1.0}, of | {"value": 0.0}])
     assert (shown["outcome_correct"], shown["decided_by"]) == (None, None)

@@ -17,7 +17,7 @@ from agent_eval.project.report import reader
 from agent_eval.report.asset_pages.clusters import most_severe_first, severities_plot
 from agent_eval.report.board import composite
 from agent_eval.report.clusters import with_own_words
-from agent_eval.report.conclusions import leader, successes, worst_finding
+from agent_eval.report.conclusions import leader, open_failures, successes, worst_finding
 from agent_eval.report.svg import IntervalBar, spans
 from agent_eval.scores.composite.leaderboard import in_reading_order
 from agent_eval.scores.statistics.compare import SCHEMA
@@ -116,9 +116,9 @@ class NotebookProject(Project):
         turns = failures.select(*pairs.columns, "conversation_id", "turn_index").unique()
         judgments = self.store.read(table("turn_judgments"), turns)
         findings = worst_findings(worst, failures, judgments).to_dicts()
-        n_unasked = int(self.store.read(table("quality_summary"), pairs)["n_unasked"].sum())
+        n_open = open_failures(self.store.read(table("quality_summary"), pairs))
         return NotebookAnswer(
-            worst_finding(findings[0] if findings else None, n_unasked),
+            worst_finding(findings[0] if findings else None, n_open, has_judge=self.own_judge is not None),
             rows,
             severities_plot(rows) if rows.height else "",
         )

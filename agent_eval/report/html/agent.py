@@ -12,6 +12,7 @@ from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.ingest import tool_counts
 from agent_eval.report.charts import StackPart, radar, stacked
+from agent_eval.report.conclusions import clusters_answer, open_failures
 from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.history import (
     history_line,
@@ -202,6 +203,7 @@ def agent_page(
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
         "log": next(iter(log_rows(frames.log_leaderboard.filter(agent_id=agent["agent_id"]), paths)), None),
         "spreads": spreads(frames.answers, _given_means(frames.quality_summary, methodology.version)),
+        "none_found": clusters_answer(frames.error_clusters[:0], open_failures(frames.quality_summary)),
         "clusters": cluster_rows(
             frames.error_clusters,
             frames.failures,
