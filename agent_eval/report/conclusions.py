@@ -81,8 +81,11 @@ def prices(rows: pl.DataFrame) -> str:
 
 
 def reliability_answer(rows: pl.DataFrame) -> str:
-    """Return which agent is first by pass^k in each task set, at the largest k with a rank, from rows of a board of reliability."""
-    ranked = rows.filter(pl.col("rank") == 1).sort("k", "agent_id", descending=[True, False])
+    """Return which agent is first by pass^k in each task set, by the unbiased estimator at the largest k, from rows of a board of reliability."""
+    of_default = pl.col("estimator").cast(pl.String) != "unbiased"
+    ranked = rows.filter(pl.col("rank") == 1).sort(
+        of_default, "k", "agent_id", descending=[False, True, False]
+    )
     firsts = ranked.unique("task_set", keep="first", maintain_order=True).sort("task_set")
     answers = []
     for row in firsts.to_dicts():

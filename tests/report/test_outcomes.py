@@ -1,11 +1,15 @@
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from agent_eval.project import Project
 from agent_eval.report.html.outcomes import GOALS, decided, decided_row
+from agent_eval.report.quality import interval_of
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables import table
+from tests.report.pages import pages_of
 
 Answer = tuple[str, float | None, bool]
 
@@ -64,3 +68,25 @@ def test_versions_that_disagree_decide_no_outcome() -> None:
     of = row | goal | {"is_effective": True}
     shown = decided_row(row, [of | {"value": 1.0}, of | {"value": 0.0}])
     assert (shown["outcome_correct"], shown["decided_by"]) == (None, None)
+
+
+def test_a_rate_and_a_pass_rate_on_one_page_say_over_what_their_intervals_are(
+    sample: Project, folder: Path
+) -> None:
+    pages = pages_of(folder)
+    version = "1.3.0"
+    rates = sample.table("reliability").filter(methodology_version=version).drop_nulls("interval")
+    summary = sample.table("quality_summary").filter(methodology_version=version, quantity="success rate")
+    assert rates.height
+    for row in rates.to_dicts():
+        (of_agent,) = [
+            p for path, p in pages.items() if path.startswith(f"agents/{version}/{row['agent_id']}-")
+        ]
+        assert row["interval"] in of_agent.text
+        assert row["interval"] in pages["index.html"].text
+    for row in summary.drop_nulls("low").to_dicts():
+        (of_agent,) = [
+            p for path, p in pages.items() if path.startswith(f"agents/{version}/{row['agent_id']}-")
+        ]
+        units = "sessions" if row["clustered_by"] == "session" else "tasks or conversations"
+        assert f"{interval_of(row)} over {row['n_clusters']} {units}" in of_agent.text
