@@ -29,6 +29,7 @@ from agent_eval.project.clusters import consolidate_clusters, decide_proposals, 
 from agent_eval.project.report import reader
 from agent_eval.report.asset_pages.clusters import most_severe_first
 from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.conclusions import (
     changes_since,
     clusters_answer,
@@ -93,7 +94,7 @@ def errors(
     rows = rows.join(
         first_days(reader(project), clusters), on="cluster_id", how="left", maintain_order="left"
     )
-    rows = rows.join(_remedies(project, pairs), on="cluster_id", how="left", maintain_order="left")
+    rows = with_own_words(reader(project), rows)
     issues = project.store.read(table("error_issues"), pairs).select(*_CLUSTER, *_OF_ISSUE.values())
     of_issue = issues.rename({old: new for new, old in _OF_ISSUE.items()})
     rows = rows.join(of_issue, on=_CLUSTER, how="left", maintain_order="left")
@@ -240,6 +241,7 @@ def _recorded(project: Project, version: str, agents: Sequence[str], cluster: st
     requested_id = {name.lower(): name for name in [*redirects, *cluster_ids]}.get(cluster.lower(), cluster)
     target_id = requested_id if requested_id in cluster_ids else redirects.get(requested_id, requested_id)
     rows = most_severe_first(clusters.filter(pl.col("cluster_id") == target_id), "n_turns")
+    rows = with_own_words(reader(project), rows)
     of_cluster = rows.select(*pairs.columns, "cluster_id")
     failures = failures_to_quote(project.store.read(table("failures"), of_cluster), most=None)
     if failures.is_empty():
@@ -269,10 +271,9 @@ def _repeated(
 ) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
     """Return the scenario of the first failure that can be repeated, with the failure and its turns."""
     problems: list[NotExportableError] = []
-    worst = recorded[0].cluster
-    for failure, _, conversation, turns in recorded:
+    for failure, cluster, conversation, turns in recorded:
         try:
-            return regression(failure, worst, conversation, turns), failure, turns
+            return regression(failure, cluster, conversation, turns), failure, turns
         except NotExportableError as problem:
             problems.append(problem)
     raise problems[0]
@@ -335,14 +336,6 @@ def _compared(
             )
         comparisons = trends.since_run(mine, since)
     return trends.compared(rates, comparisons, project.store.read(table("error_registry"))), []
-
-
-def _remedies(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return what a good agent would have done, as the judge said most often of a cluster's failures, per cluster_id."""
-    remedies = project.store.counts(table("failures"), pairs, columns=["cluster_id", "should_have"])
-    often = remedies.drop_nulls("should_have").group_by("cluster_id", "should_have").agg(pl.col("n").sum())
-    ordered = often.sort("n", "should_have", descending=[True, False])
-    return ordered.unique("cluster_id", keep="first", maintain_order=True).drop("n")
 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
@@ -437,13 +430,17 @@ def _described(group: list[dict[str, Any]], also: list[dict[str, Any]]) -> Text:
             f"\n  category: {sanitize_line(row['category'])} (by {sanitize_line(row['category_by'])})",
             style="not bold",
         )
+    words_of = sanitize_line(", ".join(row["words_of"] or ()))
+    if words_of:
+        text.append(f"\n  title for: {words_of}", style="not bold")
+    of = words_of if not row["n_turns"] else sanitize_line(row["agent_id"]) if len(group) > 1 else ""
+    whose = f", {of}" if of else ""
     if row["root_cause"]:
-        text.append(
-            f"\n  cause: {sanitize_line(_cut(_first_sentence(row['root_cause']), 200))}", style="not bold"
-        )
-    if row.get("should_have"):
+        cause = sanitize_line(_cut(_first_sentence(row["root_cause"]), 200))
+        text.append(f"\n  cause{whose}: {cause}", style="not bold")
+    if row["should_have"]:
         remedy = sanitize_line(_cut(row["should_have"], 200))
-        text.append(f"\n  a good agent would have done: {remedy}", style="not bold")
+        text.append(f"\n  a good agent would have done{whose}: {remedy}", style="not bold")
     for of_agent in group:
         rate = of_agent["rate_per_100_turns"]
         per_100 = "" if rate is None else f", {rate:.1f} per 100"
@@ -505,7 +502,10 @@ def _trend(row: dict[str, object]) -> str:
     if row["trend"] is None:
         return "–"
     before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
-    was = f", was {before:.1f}" if isinstance(before, float) else ""
+    is_other = row["baseline_agent_id"] != row["agent_id"]
+    whose = row["baseline_agent_id"] if is_other else row["baseline_benchmark_id"]
+    of = f" in {sanitize_line(str(whose))}" if whose is not None else ""
+    was = f", was {before:.1f}{of}" if isinstance(before, float) else ""
     doubt = ", may be due to chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
     sure = f", q {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
     return f"{row['trend']}{was}{sure}"
@@ -523,7 +523,7 @@ def _legend(rows: pl.DataFrame) -> str:
     ]
     if rows["trend"].null_count() < rows.height:
         lines.append(
-            "was: rate of the baseline. q ≤ 0.05: about 5 % of such findings are expected to be false."
+            "was: rate of the baseline, which is named. q ≤ 0.05: about 5 % of such findings are expected to be false."
         )
     else:
         lines.append(

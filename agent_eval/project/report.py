@@ -28,6 +28,7 @@ from agent_eval.report.asset_pages.lineage import lineage_page, ratings_page
 from agent_eval.report.asset_pages.pages import asset_page as drawn_page
 from agent_eval.report.asset_pages.pages import first_rows, page_columns
 from agent_eval.report.asset_pages.quality import MOST_ERRORS
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.html import Reader, Served, Site, Written, page_at, write_report
 from agent_eval.report.html.conversation import source_file
 from agent_eval.report.html.tables import Counter
@@ -89,7 +90,10 @@ def asset_page(project: Project, name: str, file: str) -> tuple[str, str] | None
         return None
     partition = pl.DataFrame([dict(zip(by, key, strict=True))])
     rows = project.store.read(contract, partition, columns=page_columns(name))
-    page = drawn_page(name, rows, _first_rows(project, contract, rows), project.settings.interval)
+    first = _first_rows(project, contract, rows)
+    if name == "error_clusters":
+        rows, first = (with_own_words(reader(project), frame) for frame in (rows, first))
+    page = drawn_page(name, rows, first, project.settings.interval)
     return "|".join(key), "\n\n".join([page, *_further_sections(project, name, partition, rows)])
 
 
@@ -113,6 +117,7 @@ def _further_sections(
         yield f"## Conversations\n\n{conversations_page(first_conversations, turns)}"
     if name == "quality_summary":
         errors = top_errors(read(table("error_clusters"), partition), MOST_ERRORS)
+        errors = with_own_words(reader(project), errors)
         yield f"## Errors\n\n{clusters_page(errors) if errors.height else 'no failure was found'}"
     if name == "error_trends":
         yield f"## Clusters\n\n{trends_page(read(table('error_clusters'), partition), rows)}"

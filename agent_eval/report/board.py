@@ -18,7 +18,8 @@ from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.clustered import FEWEST_SERIAL
 from agent_eval.scores.statistics.exact import from_text, rounded
 
-NOT_CALIBRATED = "judge not checked against people"
+UNCHECKED = "not checked against people"
+"""End of the badge of a judge of which people labelled too few answers, or none."""
 STALE = "judge has changed since people checked it"
 """Beginning of the badge of a judge that has changed since people labelled its answers."""
 
@@ -82,7 +83,9 @@ def calibration(row: dict[str, object]) -> str | None:
     if standing is None:
         return None
     if standing == "not calibrated" or not isinstance(kappa, float):
-        return NOT_CALIBRATED
+        n = row.get("calibration_n")
+        few = f"{count_of(n, 'label')} of people, too few: " if n else ""
+        return f"{few}judge {UNCHECKED}"
     shares = row.get("calibration_agreement")
     agreed = f"agreement {shares:.2f}, " if isinstance(shares, float) else ""
     limits = f"{row['calibration_kappa_low']:.2f} to {row['calibration_kappa_high']:.2f}"
@@ -100,8 +103,9 @@ def uncalibrated(board: pl.DataFrame) -> str | None:
         return None
     every = board.filter(pl.col("calibration").is_not_null()).height == rows.height
     names = ", ".join(row["name"] or row["agent_id"] for row in rows.iter_rows(named=True))
+    few = ", or on too few labels" if rows["calibration_n"].sum() else ""
     return (
-        f"Judges not checked against people: {'those of every agent here' if every else names}. "
+        f"Judges not checked against people{few}: {'those of every agent here' if every else names}. "
         "Next: agent-eval labels sheet"
     )
 
@@ -254,7 +258,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "status": row["status"],
                 "badges": " · ".join(badges(row)),
                 "judge": row["judge"],
-                "cost": _cost(row["cost_usd_per_conversation"]),
+                "cost": cost(row["cost_usd_per_conversation"]),
                 "missing": "; ".join(grouped(row["missing"])),
             }
             for row in board.iter_rows(named=True)
@@ -382,7 +386,8 @@ def one_decimal(value: float | None) -> str:
     return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
 
 
-def _cost(value: float | None) -> str:
+def cost(value: float | None) -> str:
+    """Return what a conversation costs as text."""
     return "cost unknown" if value is None else f"${value:.4f} per conversation"
 
 

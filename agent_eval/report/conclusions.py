@@ -11,7 +11,8 @@ from agent_eval.report.board import composite, leads
 from agent_eval.report.quality import headline, headline_interval, value_of
 from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.quality import COST
-from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE, SUCCESS_RATE
+from agent_eval.tables import table
 from agent_eval.transcripts.days import CONVERSATION, days_of
 
 UNSCORED = ("incomplete", "invalid")
@@ -51,6 +52,50 @@ def leader(board: pl.DataFrame, logs: pl.DataFrame) -> str:
     return "No agent is ranked yet." if board.height else "There is no result yet. Next: agent-eval run"
 
 
+def board_answer(name: str, rows: pl.DataFrame) -> str:
+    """Return who leads a board of one version, and what a conversation costs; for reliability, who is first per task set.
+
+    Args:
+        name: leaderboard, log_leaderboard or reliability_leaderboard.
+        rows: The rows of this table, the board's in reading order.
+    """
+    if name == "reliability_leaderboard":
+        return reliability_answer(rows)
+    of_boards = {other: table(other).empty() for other in ("leaderboard", "log_leaderboard")} | {name: rows}
+    says = leader(of_boards["leaderboard"], of_boards["log_leaderboard"])
+    return " ".join(filter(None, [says, prices(rows)]))
+
+
+def prices(rows: pl.DataFrame) -> str:
+    """Return what a conversation of each agent costs, that of the leader first; empty without agents."""
+    of_ranked = rows.clear()
+    if "rank" in rows.columns:
+        size = pl.len().over("template")
+        of_ranked = rows.drop_nulls("rank").sort(size, "template", "rank", descending=[True, False, False])
+    of_agent = [
+        f"{_name(row)} {'unknown' if cost is None else f'${cost:.4f}'}"
+        for row in (rows if of_ranked.is_empty() else of_ranked).to_dicts()
+        for cost in (row["cost_usd_per_conversation"],)
+    ]
+    return f"Cost of a conversation: {_listed(of_agent)}." if of_agent else ""
+
+
+def reliability_answer(rows: pl.DataFrame) -> str:
+    """Return which agent is first by pass^k in each task set, by the unbiased estimator at the largest k, from rows of a board of reliability."""
+    of_default = pl.col("estimator").cast(pl.String) != "unbiased"
+    ranked = rows.filter(pl.col("rank") == 1).sort(
+        of_default, "k", "agent_id", descending=[False, True, False]
+    )
+    firsts = ranked.unique("task_set", keep="first", maintain_order=True).sort("task_set")
+    answers = []
+    for row in firsts.to_dicts():
+        low, high = row["pass_hat_k_low"], row["pass_hat_k_high"]
+        bounds = "" if low is None else f" ({low:.3f} to {high:.3f})"
+        of = f"{one_line(row['agent_id'])} is first by pass^{row['k']}: {row['pass_hat_k']:.3f}{bounds}"
+        answers.append(f"{of} on {count_of(row['n_tasks'], 'task')} of {one_line(row['task_set'])}")
+    return f"{_listed(answers)}." if answers else "No agent is ranked by reliability."
+
+
 def _success(logs: pl.DataFrame) -> str:
     """Return the success rates of the logs, highest first, or that none is known."""
     rated = logs.filter(pl.col("success_rate").is_not_null()).sort(
@@ -67,16 +112,29 @@ def _success(logs: pl.DataFrame) -> str:
     return f"Success: {_listed(rates)}{lacking}; logs are not ranked (agent-eval compare {a} {b} tests the difference)."
 
 
-def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:
+def open_failures(summary: pl.DataFrame) -> int:
+    """Return how many questions about failures have no answer, from rows of table quality_summary."""
+    of_failures = summary.filter(pl.col("quantity").str.starts_with(FAILURE_RATE))
+    return int(of_failures.select(pl.col("n_unasked") + pl.col("n_unscored")).sum().item())
+
+
+def none_found(n_open: int, *, has_judge: bool) -> str:
+    """Return 'none found', and how many questions about failures have no answer unless all have one."""
+    why = "" if has_judge else ", for want of a judge model"
+    is_open = f"; {count_of(n_open, 'question')} about failures not answered{why}" if n_open else ""
+    return f"none found{is_open}"
+
+
+def worst_finding(finding: Mapping[str, Any] | None, n_open: int = 0, *, has_judge: bool = False) -> str:
     """Return the worst finding with its quote, or how much is still open if none was found.
 
     Args:
         finding: A row of `clusters.worst.worst_findings`; None without findings.
-        n_unasked: Questions that no judge was asked.
+        n_open: Questions about failures without an answer, from `open_failures`.
+        has_judge: Whether the project has a judge model.
     """
     if finding is None:
-        is_open = f"; {count_of(n_unasked, 'question')} not asked, for want of a judge model"
-        return f"Worst finding: none found{is_open if n_unasked else ''}."
+        return f"Worst finding: {none_found(n_open, has_judge=has_judge)}."
     title, quote = _title(finding), one_line(finding["quote"] or "")
     quoted = f": “{_cut(quote)}”" if quote and quote[:20] not in title else ""
     where = count_of(finding["n_turns"], "turn")
@@ -86,17 +144,19 @@ def worst_finding(finding: Mapping[str, Any] | None, n_unasked: int = 0) -> str:
     return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {where}."
 
 
-def clusters_answer(rows: pl.DataFrame) -> str:
+def clusters_answer(rows: pl.DataFrame, n_open: int = 0) -> str:
     """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
 
     Clusters with all their findings in another one, and those that the agent no longer has, are not counted.
 
     Args:
         rows: Rows of table error_clusters with the column of `first_days`, most severe first.
+        n_open: Questions about failures without an answer, from `open_failures`.
     """
     rows = rows.filter(pl.col("same_as").is_null(), pl.col("n_turns") > 0)
     if rows.is_empty():
-        return "No failure was found."
+        is_open = f"; {count_of(n_open, 'question')} about failures not answered" if n_open else ""
+        return f"No failure was found{is_open}."
     counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
     worst = rows.row(0, named=True)
     by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())

@@ -1,16 +1,17 @@
 """Format the summary of an agent's conversations for the terminal, the Dagster UI and the report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent_eval.metrics.metric_set import best_answer
 from agent_eval.scores.labelled_parts import labels_said
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.quality import COST, HEADLINES, by_rule
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE
 from agent_eval.tables.judging import HUMAN
 
 _NO_JUDGES = {HUMAN, RULE, "outcome"}  # what decides a part without a judge
-NOT_CHECKED = "not checked by people"
+NO_LABELS = "no labels of people"
 DIRECTION = "Higher is better, except for failures and cost."
 HEADINGS = {
     "success_rate": "success",
@@ -96,7 +97,7 @@ def labels_text(row: Mapping[str, Any]) -> str:
         has_unchecked=("judges" not in row or is_by_judge) and row.get("n_scored") != row.get("n_labels_own"),
         judge_alone=value_of(row, "mean_of_judge") if row.get("mean_of_judge") is not None else "",
     )
-    return labels or (NOT_CHECKED if is_by_judge and row["mean"] is not None else "")
+    return labels or (NO_LABELS if is_by_judge and row["mean"] is not None else "")
 
 
 def name_of(row: Mapping[str, Any]) -> str:
@@ -135,6 +136,38 @@ def _counts(row: Mapping[str, Any]) -> str:
     if row["n_unasked"]:
         count_texts.append(f"{row['n_unasked']:,} not asked")
     return ", ".join(count_texts)
+
+
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of quality_summary of one agent in reading order, with `by`: who gave the figures shown.
+
+    People gave a figure that their labels decide in part or correct; labels that are too few to correct it did not. If
+    goal completion decides the success rate, its judges did.
+    """
+    ordered = sorted((dict(row) for row in rows), key=reading_order)
+    by_quantity = {row["quantity"]: _deciding(row) for row in ordered}
+    goal_judges = by_quantity.get(GOAL_METRIC, [])
+    for row in ordered:
+        by = by_quantity[row["quantity"]]
+        if row["quantity"] == SUCCESS_RATE:
+            names = {"outcome": ["declared outcome"], GOAL_METRIC: goal_judges or [GOAL_METRIC]}
+            by = list(dict.fromkeys(name for source in by for name in names.get(source, [source])))
+        row["by"] = ", ".join(by) or "–"
+    return ordered
+
+
+def log_judges(row: Mapping[str, Any]) -> list[str]:
+    """Return the judges that gave the main figures of a row of log_leaderboard."""
+    is_by_people = any(
+        row[f"{c}_labels_own"] or row[f"{c}_of_judge"] is not None for c in HEADINGS if f"{c}_of_judge" in row
+    )
+    return [judge for judge in row["judges"] or () if judge != HUMAN or is_by_people]
+
+
+def _deciding(row: Mapping[str, Any]) -> list[str]:
+    is_by_people = bool(row.get("n_labels_own")) or row.get("mean_of_judge") is not None
+    others = [judge for judge in row["judges"] if judge != HUMAN]
+    return [HUMAN, *others] if is_by_people and row["quantity"] != SUCCESS_RATE else others
 
 
 def reading_order(row: Mapping[str, Any]) -> tuple[int, str]:

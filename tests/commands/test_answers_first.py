@@ -1,6 +1,7 @@
 """Each command begins with its answer: who leads, which agent is better, whether the gates pass, what is unknown."""
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
+from agent_eval.commands.results.notebook import NotebookProject
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
@@ -19,6 +21,7 @@ from agent_eval.report.conclusions import (
     failing_tools,
     gates_answer,
     leader,
+    open_failures,
     passing,
     successes,
     unknown,
@@ -27,8 +30,10 @@ from agent_eval.report.conclusions import (
 )
 from agent_eval.scores.statistics.compare import OF_THIS_SIZE
 from agent_eval.scores.statistics.plan import scale_width
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables import table
 from tests.commands.conftest import invoke, use
+from tests.report.pages import pages_of
 
 LEADS = "Lumen Support leads customer_service_v1 by 22.3 points; the lead may be due to chance: others have no interval."
 
@@ -65,7 +70,7 @@ def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
     [
         (
             "summary --agent harbor-desk",
-            "Success: harbor-desk 75.0 % (34.9 % to 95.1 %; not checked by people; 8 conversations; $0.0048 each).",
+            "Success: harbor-desk 75.0 % (34.9 % to 95.1 %; no labels of people; 8 conversations; $0.0048 each).",
         ),
         (
             "compare harbor-desk quill-help",
@@ -321,8 +326,51 @@ def test_what_is_not_known_is_counted_in_the_right_number() -> None:
     ]  # fmt: skip
     assert unknown(board.clear(), gates.clear(), 0, 0) == "Gates: none evaluated."
     assert worst_finding(None) == "Worst finding: none found."
-    assert (
-        worst_finding(None, 2)
-        == "Worst finding: none found; 2 questions not asked, for want of a judge model."
-    )
     assert successes(table("quality_summary").empty()) == "There is no summary yet. Next: agent-eval run"
+
+
+@pytest.mark.parametrize(
+    ("n_unasked", "n_lost", "has_judge", "is_open"),
+    [
+        (0, 0, False, ""),  # every question was asked and answered
+        (0, 0, True, ""),
+        (2, 0, False, "; 2 questions about failures not answered, for want of a judge model"),
+        (2, 0, True, "; 2 questions about failures not answered"),  # judge_sample, or a cap
+        (0, 1, True, "; 1 question about failures not answered"),
+    ],
+)
+def test_none_found_is_said_alone_only_where_every_question_was_answered(
+    n_unasked: int, n_lost: int, has_judge: bool, is_open: str
+) -> None:
+    counts = {"n_scored": 5, "n_unscored": n_lost, "n_unasked": n_unasked, "judges": ["m"]}
+    other = {"n_scored": 0, "n_unscored": 9, "n_unasked": 9, "judges": []}
+    of = {"methodology_version": "1.3.0", "agent_id": "a", "scale_low": 0.0, "scale_high": 1.0}
+    of |= {"n_conversations": 1, "n_clusters": 1}
+    rows = table("quality_summary").frame(
+        of | {"quantity": name} | n
+        for name, n in ((f"{FAILURE_RATE}agent_behavior_failure", counts), ("helpfulness", other))
+    )
+    n_open = open_failures(rows)
+    assert worst_finding(None, n_open, has_judge=has_judge) == f"Worst finding: none found{is_open}."
+    answer = clusters_answer(table("error_clusters").empty(), n_open)
+    assert answer == f"No failure was found{is_open.partition(', ')[0]}."
+
+
+def test_no_surface_says_none_found_alone_of_unjudged_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, tmp_path)
+    chat = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}
+    (tmp_path / "chats.jsonl").write_text(json.dumps(chat))
+    assert invoke("import", "openai", str(tmp_path / "chats.jsonl"), "--agent", "a").exit_code == 0
+    said = invoke("run").stdout
+    assert "none found; 1 question about failures not answered, for want of a judge model" in said
+    project = NotebookProject.open(tmp_path)
+    assert "none found; 1 question about failures" in project.errors().says
+    assert invoke("report", "--out", str(tmp_path / "pages")).exit_code == 0
+    texts = [page.text for page in pages_of(tmp_path / "pages").values()]
+    written = [text for text in texts if "one found" in text or "No failure was found" in text]
+    assert written
+    for text in written:
+        for found in re.finditer(r"(?:No failure was|none) found(.{12})", text):
+            assert re.match(r"; \d+ question", found[1]), found[0]

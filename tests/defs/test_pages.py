@@ -73,7 +73,10 @@ def test_after_a_run_every_event_is_small_and_its_page_shows_the_rows_of_its_own
             ):  # the UI opens with this partition
                 assert str(event.asset_materialization.partition).endswith(current), key
             if key == dg.AssetKey("leaderboard"):
-                assert list(shown)[:2] == ["board", "report"]
+                assert list(shown)[:3] == ["answer", "board", "report"]
+                led = "Lumen Support leads customer_service_v1 by 22.3 points; "
+                assert str(shown["answer"].value).startswith(led)
+                assert "Cost of a conversation: Forge Coder $" in str(shown["answer"].value)
                 address = str(shown["report"].value).partition("/report/")[2]
                 assert served_page(Project.open(sample_root), address) is not None
             if key == dg.AssetKey("error_trends"):

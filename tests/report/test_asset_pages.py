@@ -106,12 +106,11 @@ def test_figures_of_rows_in_files_are_those_of_rows_in_memory(
     assert "cost_usd" not in unpriced
 
 
-def test_the_first_figures_of_a_board_are_its_answer_and_its_scores(sample: Project) -> None:
+def test_the_first_figure_of_a_board_is_its_scores_with_their_price(sample: Project) -> None:
     board = sample.table("leaderboard").filter(methodology_version="1.3.0")
     (shown,) = partition_figures("leaderboard", board, board.select("methodology_version").unique())
-    assert list(shown.figures) == ["answer", "scores"]
-    assert str(shown.figures["answer"]).startswith("Lumen Support leads customer_service_v1 by 22.3 points")
-    assert "customer_service_v1: 1 Lumen Support 92.3 (71.7–97.6) · " in str(shown.figures["scores"])
+    assert list(shown.figures) == ["scores"]
+    assert "customer_service_v1: 1 Lumen Support 92.3 (71.7–97.6), $" in str(shown.figures["scores"])
     many = pl.concat([board.filter(rank=1)] * 9)
     (shown,) = partition_figures("leaderboard", many, many.select("methodology_version").unique())
     assert str(shown.figures["scores"]).count(" · ") == MOST_ON_BOARD

@@ -95,3 +95,27 @@ def test_a_row_says_which_parts_people_decided_and_whether_a_judge_decided_the_r
     rest = words.labels_text(words.headline(by_people | {"n_conversations": 8}, "success_rate"))
     assert rest == "7 parts decided by people, the rest not checked"
     assert words.labels_text(few) == "1 drawn label of people, too few to correct the judge"
+
+
+@pytest.mark.parametrize(
+    ("judges", "more", "by"),
+    [
+        (["human", "m"], {"n_labels_drawn": 3}, "m"),  # too few to correct the judge
+        (["m"], {"n_labels_drawn": 30, "mean_of_judge": 0.5}, "human, m"),
+        (["human", "m", "rule"], {"n_labels_own": 2}, "human, m, rule"),
+        (["human"], {"n_labels_own": 2}, "human"),
+        ([], {}, "–"),
+    ],
+)
+def test_a_figure_is_by_those_who_gave_it(judges: list[str], more: dict[str, Any], by: str) -> None:
+    unlabelled = {"n_labels_drawn": None, "n_labels_own": 0, "mean_of_judge": None}
+    goal = RATE | unlabelled | more | {"quantity": "goal_completion", "judges": judges}
+    success = goal | {"quantity": "success rate", "judges": ["goal_completion", "outcome"]}
+    found = {row["quantity"]: row["by"] for row in words.read_rows([goal, success])}
+    expected = f"{by}, declared outcome" if judges else "goal_completion, declared outcome"
+    assert found == {"goal_completion": by, "success rate": expected}
+    columns = {f"{column}{end}": None for column in words.HEADINGS for end in ("_labels_own", "_of_judge")}
+    row = columns | {"judges": judges, "success_rate_labels_own": more.get("n_labels_own")}
+    row |= {"success_rate_of_judge": more.get("mean_of_judge")}
+    with_people = {"human"} & set(judges) if more.get("n_labels_own") or more.get("mean_of_judge") else set()
+    assert set(words.log_judges(row)) == {*judges} - {"human"} | with_people

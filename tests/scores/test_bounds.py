@@ -274,7 +274,11 @@ def test_trials_without_a_task_are_named_beside_the_rate_that_leaves_them_out() 
     row = on_board(scored(rows, [], []), made(rows))
     assert (row["pass_at_1"], row["n_planned"], row["n_known"]) == (1.0, 2, 1)
     assert made(rows, ks=[1])["n_without_task"].to_list() == [1]
-    assert shortfall(row) == "1 of 2 planned trials known: 1 without a task id, which count in no pass rate"
+    apart = "; 1 without one, which count in no pass rate"
+    assert shortfall(row) == f"1 of 1 planned trials with a task id known{apart}"
+    lost = row | {"n_planned": 5, "n_harness_errors": 2, "n_unknown": 1}
+    because = ": 2 lost to the harness, 1 of unknown outcome"
+    assert shortfall(lost) == f"1 of 4 planned trials with a task id known{because}{apart}"
 
 
 def test_a_board_of_rows_of_an_earlier_release_keeps_its_pass_at_1() -> None:

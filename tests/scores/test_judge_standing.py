@@ -89,6 +89,9 @@ def test_the_badge_shows_the_metric_whose_interval_reaches_lowest() -> None:
         "judge has changed since people checked it: 20 labels, agreement 0.95, kappa 0.90 ("
     )
     assert board(GOOD, ("x", "gpt", "r"))["badge"] == "judge not checked against people"
+    few = GOOD.with_columns(kappa_low=pl.lit(None, pl.Float64), n=pl.lit(1, pl.Int64))
+    few_labels = "1 label of people, too few: judge not checked against people"
+    assert board(few, ("m", "gpt", "r"))["badge"] == few_labels
 
 
 def findings(

@@ -16,7 +16,7 @@ from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.project import Project
 from agent_eval.report.board import (
-    NOT_CALIBRATED,
+    UNCHECKED,
     badges,
     interval,
     leads,
@@ -317,15 +317,15 @@ def print_short_board(
 
 def _uncalibrated(*boards: pl.DataFrame | None) -> list[str]:
     """Return the sentences on judges that are not calibrated; an agent on several boards is listed once."""
-    names = ["agent_id", "name", "calibration"]
+    names = ["agent_id", "name", "calibration", "calibration_n"]
     board_columns = [board.select(names) for board in boards if board is not None]
     sentence = uncalibrated(pl.concat(board_columns).unique("agent_id", maintain_order=True))
     return [sentence] if sentence else []
 
 
 def _badges(row: dict[str, object]) -> list[str]:
-    """Return a row's badges, except "not calibrated", which is printed once below the table."""
-    return [badge for badge in badges(row) if badge != NOT_CALIBRATED]
+    """Return a row's badges, except "not checked", which is printed once below the table."""
+    return [badge for badge in badges(row) if not badge.endswith(UNCHECKED)]
 
 
 def _table(title: str, rows: pl.DataFrame) -> FittingTable:

@@ -13,9 +13,11 @@ from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.errors import ArgumentError
 from agent_eval.formats.plain_text import one_line
 from agent_eval.project import Project
+from agent_eval.project.report import reader
 from agent_eval.report.asset_pages.clusters import most_severe_first, severities_plot
 from agent_eval.report.board import composite
-from agent_eval.report.conclusions import leader, successes, worst_finding
+from agent_eval.report.clusters import with_own_words
+from agent_eval.report.conclusions import leader, open_failures, successes, worst_finding
 from agent_eval.report.svg import IntervalBar, spans
 from agent_eval.scores.composite.leaderboard import in_reading_order
 from agent_eval.scores.statistics.compare import SCHEMA
@@ -106,6 +108,7 @@ class NotebookProject(Project):
         """
         pairs = self._pairs(agents, methodology)
         rows = most_severe_first(self.store.read(table("error_clusters"), pairs), "n_turns")
+        rows = with_own_words(reader(self), rows)
         worst = worst_clusters(rows, 1)
         failures = failures_to_quote(
             self.store.read(table("failures"), worst.select(*pairs.columns, "cluster_id"))
@@ -113,9 +116,9 @@ class NotebookProject(Project):
         turns = failures.select(*pairs.columns, "conversation_id", "turn_index").unique()
         judgments = self.store.read(table("turn_judgments"), turns)
         findings = worst_findings(worst, failures, judgments).to_dicts()
-        n_unasked = int(self.store.read(table("quality_summary"), pairs)["n_unasked"].sum())
+        n_open = open_failures(self.store.read(table("quality_summary"), pairs))
         return NotebookAnswer(
-            worst_finding(findings[0] if findings else None, n_unasked),
+            worst_finding(findings[0] if findings else None, n_open, has_judge=self.own_judge is not None),
             rows,
             severities_plot(rows) if rows.height else "",
         )

@@ -14,8 +14,10 @@ from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.plain_text import count_of, one_line, sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
-from agent_eval.report.board import NOT_CALIBRATED, calibration
+from agent_eval.project.report import reader
+from agent_eval.report.board import UNCHECKED, calibration
 from agent_eval.report.calibration import outcome_checks
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.conclusions import successes
 from agent_eval.report.quality import (
     DIRECTION,
@@ -24,8 +26,9 @@ from agent_eval.report.quality import (
     headline,
     headline_interval,
     interval_of,
+    log_judges,
     name_of,
-    reading_order,
+    read_rows,
     value_of,
 )
 from agent_eval.scores.corrected_rates import REFUSED
@@ -70,6 +73,7 @@ def summary(
         return
     out.print(successes(rows), markup=False)
     errors = top_errors(project.store.read(table("error_clusters"), pairs), TOP)
+    errors = with_own_words(reader(project), errors)
     for agent in pairs["agent_id"]:
         of_agent = rows.filter(agent_id=agent)
         if of_agent.is_empty():
@@ -130,11 +134,11 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
     is_corrected = "corrected" in rows.columns and rows["corrected"].count() > 0
     heads = (*_HEADS[:3], "corrected", *_HEADS[3:]) if is_corrected else _HEADS
     grid = FittingTable(title, heads, numbers=("mean", "conversations"))
-    for row in sorted(rows.to_dicts(), key=reading_order):
+    for row in read_rows(rows.to_dicts()):
         corrected = [corrected_text(row)] if is_corrected else []
         grid.add_row(
             Text(sanitize_line(name_of(row))), value_of(row), interval_of(row), *corrected, f"{row['n_conversations']:,}",
-            answers_of(row), Text(sanitize_line(", ".join(row["judges"]) or "–")),
+            answers_of(row), Text(sanitize_line(row["by"])),
         )  # fmt: skip
     return grid
 
@@ -172,15 +176,16 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
 
 def _by(row: dict[str, object]) -> str:
     """Return the judges of an agent's logs and, if people labelled some of them, the agreement with people."""
-    judges, standing = row["judges"], calibration(row)
-    names = ", ".join(judges) if isinstance(judges, list) and judges else "–"
-    return names if standing in (None, NOT_CALIBRATED) else f"{names}\n{standing}"
+    standing = calibration(row)
+    names = ", ".join(log_judges(row)) or "–"
+    return names if standing is None or standing.endswith(UNCHECKED) else f"{names}\n{standing}"
 
 
 def findings_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
     """Return the three worst findings over all agents, each with a quote (see `worst_findings`)."""
     pairs = pairs_of(project, version, agents)
     clusters = worst_clusters(project.store.read(table("error_clusters"), pairs), FINDINGS)
+    clusters = with_own_words(reader(project), clusters)
     failures = failures_to_quote(project.store.read(table("failures"), clusters.select(CLUSTER)))
     conversations = failures.select("methodology_version", "agent_id", "conversation_id").unique()
     return worst_findings(clusters, failures, project.store.read(table("turn_judgments"), conversations))

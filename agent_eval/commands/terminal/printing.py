@@ -11,13 +11,14 @@ from agent_eval.commands.results.leaderboard import (
     print_short_board,
     with_standing,
 )
+from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.commands.results.summary import NO_TRANSCRIPTS, findings_of, print_findings
 from agent_eval.commands.run import RunReport
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.judge.audits.sampling import disagreements
 from agent_eval.project import Project
-from agent_eval.report.conclusions import leader, next_steps, unknown, worst_finding
+from agent_eval.report.conclusions import leader, next_steps, open_failures, unknown, worst_finding
 from agent_eval.tables import table
 
 SHOWN = 20
@@ -77,9 +78,11 @@ def print_run(
     worst = next(findings.iter_rows(named=True), None)
     agent = worst["agent_id"] if worst else (report.agents or project.known_agents())[0]
     n_unasked = int(logs["n_unasked"].sum()) if project.own_judge is None else 0
+    summaries = project.store.read(table("quality_summary"), pairs_of(project, version, report.agents))
+    n_open = open_failures(summaries) if worst is None else 0
     for line in (
         leader(board, logs),
-        worst_finding(worst, n_unasked),
+        worst_finding(worst, n_open, has_judge=project.own_judge is not None),
         unknown(
             board.join(logs, on="agent_id", how="anti"),
             gates,

@@ -19,6 +19,7 @@ from agent_eval.project import Project
 from agent_eval.project.boards import recorded
 from agent_eval.project.calibration import with_calibration, with_judge_error
 from agent_eval.report.board import board_page, superseded_notes, versions_in
+from agent_eval.report.conclusions import board_answer
 from agent_eval.report.links import REPORT
 from agent_eval.scores.composite import leaderboard as boards
 from agent_eval.scores.reliability import pass_rates as trials
@@ -159,11 +160,12 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
 
 def _show_boards(context: dg.AssetExecutionContext, project: Project, board: pl.DataFrame) -> None:
     for version in versions_in(board):
-        page = board_page(
-            board.filter(methodology_version=version), version, project.settings.report_url or REPORT
-        )
+        of_version = boards.in_reading_order(board.filter(methodology_version=version))
         text = {
-            "board": dg.MetadataValue.md(page),
+            "answer": board_answer("leaderboard", of_version),
+            "board": dg.MetadataValue.md(
+                board_page(of_version, version, project.settings.report_url or REPORT)
+            ),
             "report": report_link(project, f"boards/{version}/index.html"),
         }
         context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
@@ -180,7 +182,12 @@ def _show_successors(context: dg.AssetExecutionContext, project: Project, asset:
 def _link_to_report(
     context: dg.AssetExecutionContext, project: Project, asset: str, rows: pl.DataFrame, place: str
 ) -> None:
-    """Show on the page of each version with rows the address of its place in the report."""
+    """Show on the page of each version with rows the answer of a board, and the address of its place in the report."""
     for version in versions_in(rows):
-        link = {"report": report_link(project, f"boards/{version}/{place}")}
+        of_version = rows.filter(methodology_version=version)
+        is_board = asset != "pairwise_comparisons"
+        link = {
+            **({"answer": board_answer(asset, of_version)} if is_board else {}),
+            "report": report_link(project, f"boards/{version}/{place}"),
+        }
         context.add_asset_metadata(link, asset_key=asset, partition_key=version)

@@ -22,7 +22,8 @@ from agent_eval.defs.instance import REGISTERED
 from agent_eval.defs.partitions import PAIRS, key_frame
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.clusters import most_severe_first
-from agent_eval.report.conclusions import clusters_answer, with_first_day
+from agent_eval.report.clusters import with_own_words
+from agent_eval.report.conclusions import clusters_answer, open_failures, with_first_day
 from agent_eval.tables import table
 from agent_eval.tables.frames import (
     Agents,
@@ -98,8 +99,12 @@ def _trends_metadata(
     """Return the metadata of a version's trends: the answer, and the link to its page of errors."""
     from agent_eval.project.report import reader  # slow to load, so it is imported only when needed
 
-    worst_first = with_first_day(reader(project), most_severe_first(clusters, "n_turns"), clusters)
+    read = reader(project)
+    summary = read("quality_summary", pl.DataFrame({"methodology_version": [version]}))
+    worst_first = most_severe_first(clusters, "n_turns")
+    worst_first = pl.concat([with_own_words(read, worst_first[:1]), worst_first[1:]], how="diagonal")
+    worst_first = with_first_day(read, worst_first, clusters)
     return {
-        "answer": clusters_answer(worst_first),
+        "answer": clusters_answer(worst_first, open_failures(summary)),
         "report": report_link(project, f"boards/{version}/errors.html"),
     }

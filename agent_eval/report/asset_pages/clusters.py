@@ -114,6 +114,8 @@ def change() -> pl.Expr:
     rates = [
         pl.col(f"{p}rate_per_100_turns").round(1).cast(pl.String).fill_null("?") for p in ("baseline_", "")
     ]
+    is_other = pl.col("baseline_agent_id") != pl.col("agent_id")
+    rates[0] = pl.when(is_other).then(pl.format("{} ({})", rates[0], "baseline_agent_id")).otherwise(rates[0])
     q_value = pl.col("q_value").round(3).cast(pl.String)
     is_shown = pl.col("trend").is_in(["new", "gone"]) & ~pl.col("is_significant").fill_null(value=False)
     doubt = pl.when(is_shown).then(pl.lit(" (may be chance)")).otherwise(pl.lit(""))

@@ -14,8 +14,8 @@ import polars as pl
 from agent_eval.formats.spill import Rows, frames_of, in_memory
 from agent_eval.report.asset_pages import ingest, judging, quality, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
-from agent_eval.report.board import calibration
-from agent_eval.report.conclusions import leader, score_rows
+from agent_eval.report.board import calibration, cost
+from agent_eval.report.conclusions import score_rows
 from agent_eval.report.links import with_pages
 from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.composite.leaderboard import in_reading_order
@@ -189,26 +189,23 @@ def _figures(name: str, rows: Rows, by: list[str]) -> pl.DataFrame:
     if name in _JUDGED:
         return judging.figures_of(rows, by)
     if name == "leaderboard":
-        return in_memory(lambda part: _answers(part, by), rows)
+        return in_memory(lambda part: _scores(part, by), rows)
     return in_memory(lambda part: part.group_by(by).agg(FIGURES.get(name, ())), rows)
 
 
-def _answers(board: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Return for each board who leads, and its first ranked agents with their scores."""
-    answers = []
+def _scores(board: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Return for each board its first ranked agents with their scores and what a conversation costs."""
+    boards = []
     for key, rows in _parted(board, by).items():
         ranked = in_reading_order(rows).filter(pl.col("rank").is_not_null())
         scores = [
-            f"{template}: {rank} {name} {score}"
-            for template, rank, (name, score, _) in zip(
-                ranked["template"], ranked["rank"], score_rows(ranked), strict=True
-            )
+            f"{row['template']}: {row['rank']} {name} {score}, {cost(row['cost_usd_per_conversation'])}"
+            for row, (name, score, _) in zip(ranked.to_dicts(), score_rows(ranked), strict=True)
         ]
         more = [f"{len(scores) - MOST_ON_BOARD} more"] if len(scores) > MOST_ON_BOARD else []
-        says = leader(in_reading_order(rows), table("log_leaderboard").empty())
         board_text = " · ".join([*scores[:MOST_ON_BOARD], *more]) or "no agent is ranked"
-        answers.append([*key, says, board_text])
-    return pl.DataFrame(answers, schema=[*by, "answer", "scores"], orient="row")
+        boards.append([*key, board_text])
+    return pl.DataFrame(boards, schema=[*by, "scores"], orient="row")
 
 
 def _stored(contract: Table, rows: Rows, by: list[str]) -> dict[tuple[str, ...], tuple[int, pl.DataFrame]]:

@@ -15,6 +15,7 @@ from agent_eval.report.quality import (
     interval_of,
     labels_text,
     name_of,
+    read_rows,
     reading_order,
     value_of,
 )
@@ -49,7 +50,6 @@ def _bar(row: dict[str, Any]) -> IntervalBar:
 
 def summary_table(summary: pl.DataFrame) -> str:
     """Return a table with one line per quantity: mean, interval, numbers of conversations and answers, and judges."""
-    rows = sorted(summary.to_dicts(), key=reading_order)
     lines = [
         {
             "quantity": name_of(row),
@@ -57,9 +57,9 @@ def summary_table(summary: pl.DataFrame) -> str:
             "95 % interval": interval_of(row),
             "conversations": row["n_conversations"],
             "answers": answers_of(row),
-            "by": ", ".join(row["judges"]) or "–",
+            "by": row["by"],
         }
-        for row in rows
+        for row in read_rows(summary.to_dicts())
     ]
     return markdown_table(pl.DataFrame(lines), limit=80)
 

@@ -12,6 +12,7 @@ from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.ingest import tool_counts
 from agent_eval.report.charts import StackPart, radar, stacked
+from agent_eval.report.conclusions import clusters_answer, open_failures
 from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.history import (
     history_line,
@@ -21,6 +22,7 @@ from agent_eval.report.html.history import (
     version_line,
 )
 from agent_eval.report.html.lists.errors import cluster_rows
+from agent_eval.report.html.outcomes import decided
 from agent_eval.report.html.summary import log_rows, summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
@@ -50,7 +52,7 @@ class Frames:
 
     Since an agent can have millions of judgments, three frames contain only counts (`n`): `answers` counts the judgments
     that enter means by the columns `ANSWERS`, `turn_ratings` counts scored judgments of turns by the columns `RATINGS`, and
-    `tool_calls` counts calls by the columns `CALLS`.
+    `tool_calls` counts calls by the columns `CALLS`. `goals` are the scored judgments of goal completion.
     """
 
     leaderboard: pl.DataFrame
@@ -73,6 +75,7 @@ class Frames:
     board_history: pl.DataFrame
     gates: pl.DataFrame
     tool_calls: pl.DataFrame
+    goals: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
         """Return the frames with the rows of one version; frames without a version column are not filtered."""
@@ -182,7 +185,7 @@ def agent_page(
     dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
     history = session_history(
         frames.sessions,
-        frames.conversations,
+        decided(frames.conversations, frames.goals),
         frames.transcripts,
         frames.turn_ratings,
         frames.failures,
@@ -200,6 +203,7 @@ def agent_page(
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
         "log": next(iter(log_rows(frames.log_leaderboard.filter(agent_id=agent["agent_id"]), paths)), None),
         "spreads": spreads(frames.answers, _given_means(frames.quality_summary, methodology.version)),
+        "none_found": clusters_answer(frames.error_clusters[:0], open_failures(frames.quality_summary)),
         "clusters": cluster_rows(
             frames.error_clusters,
             frames.failures,
@@ -407,7 +411,7 @@ def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -
         .agg(n_failures=n_findings(), severity=pl.col("severity").cast(SEVERITY).max())
     )
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
-    joined = frames.conversations.select(LISTED)
+    joined = decided(frames.conversations.select(LISTED), frames.goals)
     for other in (slots, means, failures):
         joined = joined.join(other, on="conversation_id", how="left")
     return [

@@ -14,6 +14,7 @@ from agent_eval.methodology.models import in_version_order
 from agent_eval.report import about
 from agent_eval.report.asset_pages.ingest import CALLS, tool_counts
 from agent_eval.report.calibration import calibration_page
+from agent_eval.report.clusters import with_own_words
 from agent_eval.report.conclusions import failing_tools, with_first_day
 from agent_eval.report.downloads import csv_text, json_text
 from agent_eval.report.html import agent, methodology
@@ -30,11 +31,13 @@ from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.lists.errors import HasPage, errors_page
 from agent_eval.report.html.lists.search import search_page
 from agent_eval.report.html.markdown import own_tree
+from agent_eval.report.html.outcomes import GOALS
 from agent_eval.report.html.render import DRAWN, FILE, Renderer
 from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables.judging import enters_means
 
 AGENTS_AT_ONCE = 10  # maximum number of agents whose scores and failures are in memory together
@@ -290,7 +293,8 @@ def _board_pages(
 def _worst(site: Site, version: str) -> pl.DataFrame:
     """Return the worst error cluster of a version, with its first day; no row without errors."""
     clusters = site.read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
-    return with_first_day(site.read, worst_clusters(clusters, 1), clusters)
+    worst = with_own_words(site.read, worst_clusters(clusters, 1))
+    return with_first_day(site.read, worst, clusters)
 
 
 def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], version: str) -> Page:
@@ -302,7 +306,9 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
 
 def _listed(site: Site) -> tuple[pl.DataFrame, HasPage]:
     """Return all conversations (agent_id, conversation_id, outcome_correct), and which of them have a page."""
-    conversations = site.read("conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct"))
+    conversations = site.read(
+        "conversations", columns=(*_CONVERSATION, "session_id", "outcome_correct", "outcome_class")
+    )
     paged = conversations
     if site.max_pages is not None:
         of = (*_CONVERSATION, "slot", "tests")
@@ -383,12 +389,15 @@ def _batches(site: Site, agents: pl.DataFrame) -> Iterator[pl.DataFrame]:
 def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the stored rows of the given agents by table, and the counts of their judgments."""
     rows = {name: site.read(name, keys) for name in _PER_AGENT}
+    rows["error_clusters"] = with_own_words(site.read, rows["error_clusters"])
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     rows["board_history"] = site.read("board_history", keys, columns=_HISTORY)
     answers = pl.concat(site.count(name, keys, columns=agent.ANSWERS) for name in _JUDGMENTS)
+    scored = keys.with_columns(status=pl.lit("scored"))
+    of_goals = scored.with_columns(metric=pl.lit(GOAL_METRIC))
+    rows["goals"] = site.read("conversation_judgments", of_goals, columns=GOALS)
     rows["tool_calls"] = site.count("tool_calls", keys.select("agent_id").unique(), columns=CALLS)
     rows["answers"] = answers.filter(enters_means(answers))
-    scored = keys.with_columns(status=pl.lit("scored"))
     rows["turn_ratings"] = site.count("turn_judgments", scored, columns=agent.RATINGS)
     return rows
 

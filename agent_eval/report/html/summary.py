@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.report.board import NOT_CALIBRATED, STALE, calibration
+from agent_eval.report.board import STALE, UNCHECKED, calibration
 from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -16,8 +16,9 @@ from agent_eval.report.quality import (
     headline,
     headline_interval,
     interval_of,
+    log_judges,
     name_of,
-    reading_order,
+    read_rows,
     value_of,
 )
 
@@ -55,7 +56,7 @@ class LogRow:
 
 def summary_rows(summary: pl.DataFrame) -> tuple[SummaryRow, ...]:
     """Return the rows of table quality_summary for one agent and version, in the order of `reading_order`."""
-    return tuple(_read(row) for row in sorted(summary.to_dicts(), key=reading_order))
+    return tuple(_read(row) for row in read_rows(summary.to_dicts()))
 
 
 def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
@@ -70,7 +71,7 @@ def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
                 for figure in (headline(row, column),)
             ),
             badges=tuple(badge(text) for text in (calibration(row),) if text),
-            row=row,
+            row=row | {"judges": log_judges(row)},
         )
         for row in logs.to_dicts()
     )
@@ -82,7 +83,7 @@ def badge(text: str) -> Badge:
 
 
 def _tone(text: str) -> str:
-    if text.endswith("?") or text == NOT_CALIBRATED:
+    if text.endswith("?") or text.endswith(UNCHECKED):
         return "unknown"
     if "FAILED" in text:
         return "bad"

@@ -14,7 +14,8 @@ def shortfall(row: Mapping[str, object]) -> str | None:
 
     An example is '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'. Trials that
     ended in an error of unknown cause are named, also if their source declares them failed. If the row has the number of
-    known trials (`n_known`), all trials that are not explained otherwise are described as trials without a task.
+    known trials (`n_known`), all trials that are not explained otherwise have no task id; they are counted apart, because
+    `n_known` does not say whether their outcomes are known.
     """
     counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
     planned, n_known = row.get("n_planned"), row.get("n_known")
@@ -27,10 +28,12 @@ def shortfall(row: Mapping[str, object]) -> str | None:
     sessions = row.get("refused_sessions")
     if counts.get("n_refused") and isinstance(sessions, list):
         parts[-1] += f" ({', '.join(map(str, sessions))})"
+    n_of_tasks = planned - max(n_without, 0) if isinstance(planned, int) else "?"
+    n_with_outcome = n_of_tasks - n_lost if isinstance(n_of_tasks, int) else "?"
+    of_tasks = " with a task id" if n_without > 0 else ""
+    counts_text = f"{n_with_outcome} of {n_of_tasks} planned trials{of_tasks} known{': ' * bool(parts)}{', '.join(parts)}"
     if n_without > 0:
-        parts.append(f"{n_without} without a task id, which count in no pass rate")
-    n_with_outcome = planned - n_lost - max(n_without, 0) if isinstance(planned, int) else "?"
-    counts_text = f"{n_with_outcome} of {planned if planned is not None else '?'} planned trials known{': ' * bool(parts)}{', '.join(parts)}"
+        counts_text += f"; {n_without} without one, which count in no pass rate"
     return f"{counts_text}; {n_doubted} ended in {unexplained(n_doubted)}" if n_doubted else counts_text
 
 

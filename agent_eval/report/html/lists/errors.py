@@ -6,6 +6,8 @@ from typing import Any
 import polars as pl
 
 from agent_eval.report.asset_pages.clusters import change, most_severe_first
+from agent_eval.report.clusters import with_own_words
+from agent_eval.report.conclusions import clusters_answer, open_failures
 from agent_eval.report.html.tables import Reader, Row, by_key, only
 from agent_eval.report.names import Paths
 
@@ -32,11 +34,13 @@ def errors_page(
         has_page: A function that returns whether a conversation has a page.
         paths: The paths of the report's pages.
     """
-    clusters = read("error_clusters", pl.DataFrame({"methodology_version": [version]}))
+    of_version = pl.DataFrame({"methodology_version": [version]})
+    clusters = read("error_clusters", of_version)
     own = clusters.filter(pl.col("same_as").is_null())
-    first_clusters = most_severe_first(own, "n_turns").head(LISTED)
+    first_clusters = with_own_words(read, most_severe_first(own, "n_turns").head(LISTED))
     as_shown = first_clusters.select("methodology_version", "agent_id", same_as="cluster_id")
-    listed = pl.concat([first_clusters, clusters.join(as_shown, on=as_shown.columns, how="semi")])
+    labelled = clusters.join(as_shown, on=as_shown.columns, how="semi")
+    listed = pl.concat([first_clusters, labelled], how="diagonal")
     keys = listed.select("methodology_version", "agent_id", "cluster_id")
     failures = read("failures", keys, columns=_FAILURE)
     issues = read("error_issues", keys)
@@ -49,6 +53,7 @@ def errors_page(
         "version": version,
         "clusters": rows,
         "n_clusters": own.height,
+        "none_found": clusters_answer(own[:0], open_failures(read("quality_summary", of_version))),
         "severities": listed["severity"].unique(maintain_order=True).to_list(),
         "agents": dict(sorted({row["row"]["agent_id"]: row["name"] for row in rows}.items())),
         "labels": sorted(set(listed["label"])),

@@ -6,8 +6,10 @@ import polars as pl
 
 from agent_eval.report.html.conversation import title_of
 from agent_eval.report.html.lists.errors import HasPage
+from agent_eval.report.html.outcomes import GOALS, decided
 from agent_eval.report.html.tables import Counter, Reader, by_key, only
 from agent_eval.report.names import Paths
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 
 LISTED = 10_000  # maximum number of conversations in the list, those with the most findings first
 _KEY = ("agent_id", "conversation_id")
@@ -42,6 +44,10 @@ def search_page(
         .head(LISTED)
     )
     keys = conversations_with_page.select(_KEY)
+    of_goals = keys.join(of_version, how="cross").with_columns(
+        metric=pl.lit(GOAL_METRIC), status=pl.lit("scored")
+    )
+    listed = decided(conversations_with_page, read("conversation_judgments", of_goals, columns=GOALS))
     columns = (*_KEY, "label", "quote")
     findings = read("failures", keys.join(of_version, how="cross"), columns=columns).unique(
         maintain_order=True
@@ -61,6 +67,6 @@ def search_page(
                 if has_page(row["agent_id"], row["conversation_id"])
                 else None,
             }
-            for row in conversations_with_page.to_dicts()
+            for row in listed.to_dicts()
         ],
     }
