@@ -102,7 +102,15 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
-    """Run `agent-eval run` in a separate process; exit code 1 logs a warning, and exit code 2 fails this run."""
+    """Run `agent-eval run` in a separate process; exit code 1 logs a warning, and exit code 2 fails this run.
+
+    A run that `redo_stale` requested just before a backfill does nothing: one worker would do the work of all.
+    """
+    if context.run.tags.get("dagster/sensor_name") == "redo_stale" and has_backfill_under_way(
+        context.instance
+    ):
+        context.log.info("A backfill is in progress. When it ends, redo_stale requests what is stale then.")
+        return
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
@@ -139,8 +147,8 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
 
     The request depends on the current state and not on the order of events, so no work is lost or done twice.
     Partitions that a run could not bring up to date are not retried until the files, the settings or the stored
-    rows change, or the server of the store restarts: the cursor is the state that was requested last. A run that no
-    worker has started is requested again.
+    rows change, the server of the store restarts or another backfill was started: the cursor is the state that was
+    requested last. A run that no worker has started is requested again.
     """
     project, instance = Project.open(), context.instance
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
@@ -161,6 +169,9 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         changed.rows(),
         [marks.stored.get((a, b, c)) for a, b, c in stale.iter_rows()],
         project.store.server_start(),  # a run that failed because the server was restarted is repeated
+        [
+            backfill.backfill_id for backfill in instance.get_backfills(limit=1)
+        ],  # during which runs do nothing
     )
     if state == context.cursor and not _was_never_started(instance):
         return dg.SensorResult(
