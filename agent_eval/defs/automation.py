@@ -10,19 +10,30 @@ All but `weekly_audit` are on by default. Automation has its own spending cap fo
 does not call judge models that cost money.
 """
 
+import contextlib
 import importlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
-from agent_eval.defs.instance import UNFINISHED, close_abandoned_runs, close_lost_runs, what_differs
+from agent_eval.defs.instance import (
+    UNFINISHED,
+    close_abandoned_runs,
+    close_lost_runs,
+    records_in,
+    what_differs,
+)
 from agent_eval.defs.observations import new_observations, observed, report_unreported
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
+from agent_eval.errors import StorageError
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.plain_text import one_line
 from agent_eval.methodology import EditedVersionError
@@ -34,6 +45,7 @@ from agent_eval.project.project import PARENT_RUN
 EVERY_S = 10
 EVERY_LOST_S = 60  # Dagster itself retries a lost run sooner
 BUSY = "a run is in progress; the sources are checked when it ends"
+PAUSED = "A backfill is in progress. When it ends, redo_stale requests what is stale then."
 LISTED = 5  # maximum number of stale partitions that a tick lists
 
 
@@ -115,15 +127,48 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
     environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
-    with Project.open().store.process_of_run(context.run_id):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
+    if _is_in_the_way(context):
+        context.log.info(PAUSED)
+        return
+    with (
+        Project.open().store.process_of_run(context.run_id),
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process,
+    ):
+        try:
+            out, err = _output(process, partial(_is_in_the_way, context))
+        except BaseException:
+            process.kill()
+            raise
+    for line in (*out.splitlines(), *err.splitlines()):
         context.log.info(line)
-    if done.returncode == 1:
+    if process.returncode == 1:
         context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
-    elif done.returncode:
-        last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {last_line[:500]}")
+    elif process.returncode and _is_in_the_way(context):
+        context.log.info(PAUSED)
+    elif process.returncode:
+        last_line = (err.strip().splitlines() or ["no message"])[-1]
+        raise dg.Failure(f"agent-eval run ended with {process.returncode}: {last_line[:500]}")
+
+
+def _output(process: "subprocess.Popen[str]", is_in_the_way: Callable[[], bool]) -> tuple[str, str]:
+    """Return stdout and stderr of a process, which is ended when it is in the way; stored work is kept."""
+    while True:
+        try:
+            return process.communicate(timeout=EVERY_S)
+        except subprocess.TimeoutExpired:
+            if is_in_the_way():
+                process.terminate()
+
+
+def _is_in_the_way(context: dg.OpExecutionContext) -> bool:
+    """Return whether `redo_stale` requested the run and a backfill, which waits for it, is in progress."""
+    if context.run.tags.get("dagster/sensor_name") != "redo_stale":
+        return False
+    with contextlib.suppress(StorageError), records_in(Path(context.instance.root_directory)):
+        return has_backfill_under_way(context.instance)
+    return False
 
 
 # Dagster retries the job after a crash, because `redo_stale` does not request the same state twice.
