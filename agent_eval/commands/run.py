@@ -140,11 +140,13 @@ def backfill(project: Project, agents: Sequence[str] = (), versions: Sequence[st
                 launch.observe(agents=sorted(sources.agent_sessions), versions=sorted(sources.scoring_spec))
     lines = start_backfills(launch, stale)
     if not lines:
-        return ["No agent is stale: there is nothing to backfill."]
+        return [
+            "Nothing is stale that workers can share; `agent-eval run` computes clusters, gates and boards."
+        ]
     waits = "" if is_idle else "A run uses the store now; the backfill continues when it ends. "
     return [
         *lines,
-        f"{waits}Lost runs are retried. `redo_stale` waits until the end, then computes gates and boards.",
+        f"{waits}Lost runs are retried. `redo_stale` waits until the end, then computes clusters, gates and boards.",
     ]
 
 

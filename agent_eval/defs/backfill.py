@@ -8,8 +8,9 @@ from agent_eval.defs.launch import Launch
 from agent_eval.defs.partitions import VERSIONS
 from agent_eval.defs.resources import is_by_agent
 from agent_eval.errors import ConfigurationError, RunError
+from agent_eval.project.fingerprints import CLUSTERING
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.schema import MADE_FROM, shape_of
+from agent_eval.tables.schema import MADE_FROM, below, shape_of
 
 _RETRIED = {
     "dagster/max_retries": "3",
@@ -20,10 +21,12 @@ _RETRIED = {
 
 
 def start_backfills(launch: Launch, stale: pl.DataFrame) -> list[str]:
-    """Start backfills of every table of the agents and versions that are stale, and return a line for each.
+    """Start backfills of the agents and versions that are stale, and return a line for each.
 
-    Gates and boards are left to `redo_stale`, because they read other agents. Dagster makes one run for each key of the
-    dimension with fewer keys, so no backfill has more agents than versions: each run has one agent, and so has its retry.
+    Clusters, gates and boards are left to `redo_stale`: gates and boards read other agents, and the names and severities
+    of clusters depend on the order in which the agents' failures are registered. Dagster makes one run for each key of
+    the dimension with fewer keys, so no backfill has more agents than versions: each run has one agent, and so has its
+    retry.
 
     Raises:
         ConfigurationError: If no daemon uses this instance.
@@ -37,7 +40,8 @@ def start_backfills(launch: Launch, stale: pl.DataFrame) -> list[str]:
         )
     if has_backfill_under_way(instance):
         raise RunError("A backfill is in progress. Wait until it ends, or cancel it in the UI.")
-    names = [name for name in MADE_FROM if is_by_agent(dg.AssetKey(name))]
+    left = {*CLUSTERING, *below(CLUSTERING)}
+    names = [name for name in MADE_FROM if is_by_agent(dg.AssetKey(name)) and name not in left]
     places = stale.filter(pl.col("asset").is_in(names))
     agents = [a for a in instance.get_dynamic_partitions("agent") if a in {*places["agent_id"]}]
     versions = [v for v in VERSIONS.get_partition_keys() if v in {*places["methodology_version"]}]

@@ -49,7 +49,7 @@ def backfill(
 ) -> None:
     """Compute what is stale on several workers, one run per agent, through the Dagster instance in DAGSTER_HOME.
 
-    Needs a DuckLake. Gates and boards are computed by automation afterwards.
+    Needs a DuckLake. Clusters, gates and boards are computed by automation afterwards.
     """
     from agent_eval.commands.run import backfill as start
 

@@ -135,8 +135,8 @@ def test_a_backfill_has_one_run_for_each_stale_agent_and_retries_lost_ones(
                 backfill(Project.open(), ["nobody"])
             lines = backfill(Project.open(), versions=["1.1.0", "1.2.0", "1.3.0"])
             assert [line.partition(": ")[2] for line in lines[:-1]] == [
-                "concierge-pa, forge-coder, harbor-desk: 23 assets, 3 versions.",
-                "lumen-support, pilot-chat, quill-help: 23 assets, 3 versions.",
+                "concierge-pa, forge-coder, harbor-desk: 18 assets, 3 versions.",
+                "lumen-support, pilot-chat, quill-help: 18 assets, 3 versions.",
             ]
             with pytest.raises(RunError, match="in progress"):
                 backfill(Project.open())
