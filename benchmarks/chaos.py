@@ -1,4 +1,4 @@
-"""Kills, full disks, a clock set back, a read-only project, backups and many processes at once: by hand, half an hour.
+"""Kills, full memory, full disks, a clock set back, a read-only project, backups and many processes at once: by hand, half an hour.
 
 `python -m benchmarks.chaos [KIND …]` prints a line for each disturbance that did harm, a line per kind, and `n of n`.
 A project is disturbed, then one plain run follows: it must exit with 0, all tables must equal those of an undisturbed
@@ -65,6 +65,7 @@ class Ground:
         started = time.monotonic()
         self.calm = self.fresh()
         self.import_s = time.monotonic() - started
+        began = time.monotonic()
         process = self.start(self.calm, program=self.plainly)
         while process.poll() is None:
             time.sleep(0.02)
@@ -74,6 +75,7 @@ class Ground:
                 started = time.monotonic()
         process.communicate()
         self.run_s = time.monotonic() - started  # from the first call on
+        self.whole_s = time.monotonic() - began
         self.n_calls = self.judge.stats()["calls"]
         self.expected = shown(self.calm)
 
@@ -229,6 +231,45 @@ def killed_while_importing(ground: Ground, chance: random.Random) -> None:
     ground.recovers(root)
 
 
+def memory_killed(ground: Ground, chance: random.Random) -> None:
+    """From a random moment on, a control group has no more memory: the kernel kills the run. Only root can make one."""
+    group = Path("/sys/fs/cgroup/memory", f"agent-eval-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise HarmError(f"a control group of version 1 cannot be made: {error}") from error
+    try:
+        process = ground.start(root := ground.fresh())
+        (group / "cgroup.procs").write_text(f"{process.pid}")
+        _wait(process, chance.uniform(0, ground.whole_s))
+        while process.poll() is None:  # it frees some now and then
+            with contextlib.suppress(OSError):
+                (group / "memory.limit_in_bytes").write_text((group / "memory.usage_in_bytes").read_text())
+            time.sleep(0.02)
+        said, _ = process.communicate()
+    finally:
+        _until_empty(group)
+    if process.returncode not in (0, -signal.SIGKILL):
+        raise HarmError(f"exit {process.returncode}: {said[-1500:]}")
+    ground.recovers(root)
+
+
+def memory_refused(ground: Ground, chance: random.Random) -> None:
+    """From a random moment on, `ulimit -v` leaves some more megabytes: allocations of the run fail."""
+    process = ground.start(root := ground.fresh())
+    _wait(process, chance.uniform(0, ground.whole_s))
+    with contextlib.suppress(OSError):  # it has ended
+        n_pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[0])
+        left = n_pages * resource.getpagesize() + chance.randrange(2**24)
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (left, resource.RLIM_INFINITY))
+    try:
+        process.communicate(timeout=120)
+    except subprocess.TimeoutExpired as hang:
+        process.kill()
+        raise HarmError(f"still runs two minutes later: {process.communicate()[0][-600:]}") from hang
+    ground.recovers(root)
+
+
 def journal_full(ground: Ground, chance: random.Random) -> None:
     """No file may pass a random size of the journal, for good or for a second."""
     process = ground.start(root := ground.fresh())
@@ -350,6 +391,8 @@ KINDS: dict[Callable[[Ground, random.Random], None], int] = {
     killed_while_judging: 12,
     killed_while_writing: 10,
     killed_while_importing: 8,
+    memory_killed: 12,
+    memory_refused: 12,
     journal_full: 20,
     store_full: 14,
     event_log_full: 10,
@@ -404,6 +447,19 @@ def _when_asked(ground: Ground, process: subprocess.Popen[str], n: int) -> None:
     """Wait until the judge had so many calls, or the process ended."""
     while process.poll() is None and ground.judge.stats()["calls"] < n:
         time.sleep(0.02)
+
+
+def _wait(process: subprocess.Popen[str], seconds: float) -> None:
+    """Wait so long, or until the process ended."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def _until_empty(group: Path) -> None:
+    """Remove a control group when its last process has ended."""
+    while (group / "cgroup.procs").read_text():
+        time.sleep(0.1)
+    group.rmdir()
 
 
 def _limit(process: subprocess.Popen[str], n_bytes: int) -> None:

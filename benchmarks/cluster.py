@@ -79,6 +79,12 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    def run(self, *command: str) -> None:
+        """Run a command as on one of the machines."""
+        subprocess.run(
+            [sys.executable, "-m", "agent_eval", *command], cwd=self.root, env=self._environment, check=True
+        )
+
     def ended(self) -> list[str]:
         """Names of the processes that ended by themselves."""
         return [name for name, process in self.processes.items() if process.poll() is not None]

@@ -2,8 +2,8 @@
 
 `python -m benchmarks kill_rounds` needs Postgres, Redis and the extra `cluster`. The variables KILL_ROUNDS (60),
 KILL_SEED (0) and KILL_FOLDER (a new one) set the number of rounds, the seed and where everything is stored. All
-processes run during all rounds. A round changes the files and leaves the work to automation, or every third time to a
-backfill; at a random moment a worker, the catalog (with Dagster's records), or the broker with the code server is killed
+processes run during all rounds. A round changes the files and leaves the work to automation, or every third time to
+`agent-eval backfill`; at a random moment a worker, the catalog (with Dagster's records), or the broker with the code server is killed
 and started again. Each eighth round kills all workers, the code server and the broker, which also loses its file, so that
 submitted runs are lost. A round ends when no run is in progress and no partition is stale. Then no table may contain a
 key twice, no more answers may be paid twice than calls were in flight, and no call may be missing in the ledger. At the
@@ -16,7 +16,6 @@ import random
 import shutil
 import tempfile
 import time
-import urllib.error
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ from agent_eval.project import Project
 from agent_eval.storage.lake import LakeStore
 from agent_eval.storage.lake.upkeep import check
 from agent_eval.tables import TABLES
-from agent_eval.tables.schema import MADE_FROM, shape_of
 from benchmarks.cluster import (
     Cluster,
     add_session,
@@ -97,7 +95,8 @@ class Rounds:
         if is_lost:
             self.cluster.kill(*every)
         change(self.cluster.root, number)
-        n_web_errors = self._backfill() if is_backfill else 0
+        if is_backfill:
+            self.cluster.run("backfill")
         moment = self._moment(is_lost=is_lost, has_calls=number % 4 != 3)
         n_in_flight = self._kill(kind, every)
         killed_s = time.monotonic() - began
@@ -123,7 +122,7 @@ class Rounds:
             f"{'backfill' if is_backfill else 'automation'}, {kind} killed {moment} ({killed_s:.0f} s), {n_in_flight} calls "
             f"in flight, {n_twice} paid twice; runs: {words}; {time.monotonic() - began:.0f} s"
         )
-        return said + f"; {n_web_errors} errors of the web server" * bool(n_web_errors), wrong
+        return said, wrong
 
     def is_settled(self) -> bool:
         """Whether no run and no backfill is in progress and no partition is stale."""
@@ -181,17 +180,6 @@ class Rounds:
                     groups.add(os.getpgid(int(file.parent.name)))
         found = [name for name in workers(N_WORKERS) if self.cluster.processes[name].pid in groups]
         return self.chance.choice(found) if found else None
-
-    def _backfill(self) -> int:
-        """Start a backfill of all that is distributed among workers; the number of errors of the web server."""
-        names = sorted(name for name in MADE_FROM if shape_of(name) != "version" and name != "gate_results")
-        for n_errors in range(5):
-            with contextlib.suppress(
-                urllib.error.HTTPError
-            ):  # a connection from before a restart of Postgres
-                self.cluster.ui().backfill(names)
-                return n_errors
-        raise TimeoutError("the web server starts no backfill")
 
     def _problems(self) -> list[str]:
         store = Project.open(self.cluster.root).store

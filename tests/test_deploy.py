@@ -1,5 +1,6 @@
 """The files of deploy/ fit each other, Dagster's schema and the settings; containers are not run here."""
 
+import configparser
 import importlib
 import json
 import re
@@ -70,6 +71,23 @@ def test_every_service_has_the_variables_that_its_files_read() -> None:
     for name in ("init", "code", "web", "daemon", "worker"):
         assert needed | {"PGPASSWORD"} <= services[name]["environment"].keys()
     assert services["redis"]["command"] == ["redis-server", "--appendonly", "yes"]
+
+
+def test_the_units_start_the_commands_of_the_how_to_and_again_when_they_end() -> None:
+    page = (REPOSITORY / "docs" / "howto" / "use-several-workers.md").read_text()
+    commands = next(
+        b for b in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "grpc" in b
+    )
+    found = []
+    for name in ("code", "web", "daemon", "worker"):
+        unit = configparser.ConfigParser(strict=True)
+        unit.optionxform = str  # type: ignore[assignment,method-assign]
+        unit.read_string((DEPLOY / f"agent-eval-{name}.service").read_text())
+        service = unit["Service"]
+        found.append(re.sub(r"\$\{(\w+)\}", r"$\1", service["ExecStart"].removeprefix("/srv/venv/bin/")))
+        assert (service["Restart"], service["EnvironmentFile"]) == ("always", "/etc/evals.env")
+        assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # also after an hour without the database
+    assert found == commands.replace('"', "").splitlines()
 
 
 def test_the_pods_of_runs_have_the_variables_that_their_instance_reads() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from agent_eval.errors import ConfigurationError
 from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import idle_ratings, outdated_ratings, unasked_ratings
@@ -107,6 +108,46 @@ def run(
         report = _report(project, pairs, _pairs_of(stale), computed)
     unsent = notify_changes(project)
     return replace(report, agents=tuple(agents), warnings=(*report.warnings, *filter(None, [unsent])))
+
+
+def backfill(project: Project, agents: Sequence[str] = (), versions: Sequence[str] = ()) -> list[str]:
+    """Start backfills of the given agents and versions (default: all) on the workers; return lines to print.
+
+    Raises:
+        ConfigurationError: If the store is a file, or no daemon uses DAGSTER_HOME.
+        EditedVersionError: If a requested version was edited after it was frozen.
+        RunError: If a backfill is in progress.
+        UnknownAgentError: If a given agent has neither sessions nor rows.
+        UnknownMethodologyError: If a given version is not published.
+    """
+    if not project.store.is_shared:
+        raise ConfigurationError(
+            f"The store is the file {project.store.attach}, which one run uses at a time: use `agent-eval run`. For several "
+            "workers see docs/howto/use-several-workers.md."
+        )
+    project.registry.refuse_edited(versions or project.registry.frozen)
+    for version in versions:
+        project.registry.get(version)
+    sources, stale = what_is_stale(project, project.some_agents(agents), versions)
+    from agent_eval.definitions import defs  # slow imports (1 s)
+    from agent_eval.defs.backfill import start_backfills
+    from agent_eval.defs.launch import Launch
+
+    launch = Launch.at(project, defs, sources)
+    with project.store.exclusive_section("run", wait=False) as is_idle:
+        if is_idle:  # otherwise the sensor observes the sources
+            with launch.close_abandoned_runs():
+                launch.observe(agents=sorted(sources.agent_sessions), versions=sorted(sources.scoring_spec))
+    lines = start_backfills(launch, stale)
+    if not lines:
+        return [
+            "Nothing is stale that workers can share; `agent-eval run` computes clusters, gates and boards."
+        ]
+    waits = "" if is_idle else "A run uses the store now; the backfill continues when it ends. "
+    return [
+        *lines,
+        f"{waits}Lost runs are retried. `redo_stale` waits until the end, then computes clusters, gates and boards.",
+    ]
 
 
 def what_is_stale(

@@ -10,19 +10,30 @@ All but `weekly_audit` are on by default. Automation has its own spending cap fo
 does not call judge models that cost money.
 """
 
+import contextlib
 import importlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
-from agent_eval.defs.instance import UNFINISHED, close_abandoned_runs, close_lost_runs, what_differs
+from agent_eval.defs.instance import (
+    UNFINISHED,
+    close_abandoned_runs,
+    close_lost_runs,
+    records_in,
+    what_differs,
+)
 from agent_eval.defs.observations import new_observations, observed, report_unreported
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
+from agent_eval.errors import StorageError
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.plain_text import one_line
 from agent_eval.methodology import EditedVersionError
@@ -34,6 +45,7 @@ from agent_eval.project.project import PARENT_RUN
 EVERY_S = 10
 EVERY_LOST_S = 60  # Dagster itself retries a lost run sooner
 BUSY = "a run is in progress; the sources are checked when it ends"
+PAUSED = "A backfill is in progress. When it ends, redo_stale requests what is stale then."
 LISTED = 5  # maximum number of stale partitions that a tick lists
 
 
@@ -102,20 +114,61 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
-    """Run `agent-eval run` in a separate process; exit code 1 logs a warning, and exit code 2 fails this run."""
+    """Run `agent-eval run` in a separate process; exit code 1 logs a warning, and exit code 2 fails this run.
+
+    A run that `redo_stale` requested just before a backfill does nothing: one worker would do the work of all.
+    """
+    if context.run.tags.get("dagster/sensor_name") == "redo_stale" and has_backfill_under_way(
+        context.instance
+    ):
+        context.log.info("A backfill is in progress. When it ends, redo_stale requests what is stale then.")
+        return
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
     environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
-    with Project.open().store.process_of_run(context.run_id):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
+    if _is_in_the_way(context):
+        context.log.info(PAUSED)
+        return
+    with (
+        Project.open().store.process_of_run(context.run_id),
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process,
+    ):
+        try:
+            out, err = _output(process, partial(_is_in_the_way, context))
+        except BaseException:
+            process.kill()
+            raise
+    for line in (*out.splitlines(), *err.splitlines()):
         context.log.info(line)
-    if done.returncode == 1:
+    if process.returncode == 1:
         context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
-    elif done.returncode:
-        last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {last_line[:500]}")
+    elif process.returncode and _is_in_the_way(context):
+        context.log.info(PAUSED)
+    elif process.returncode:
+        last_line = (err.strip().splitlines() or ["no message"])[-1]
+        raise dg.Failure(f"agent-eval run ended with {process.returncode}: {last_line[:500]}")
+
+
+def _output(process: "subprocess.Popen[str]", is_in_the_way: Callable[[], bool]) -> tuple[str, str]:
+    """Return stdout and stderr of a process, which is ended when it is in the way; stored work is kept."""
+    while True:
+        try:
+            return process.communicate(timeout=EVERY_S)
+        except subprocess.TimeoutExpired:
+            if is_in_the_way():
+                process.terminate()
+
+
+def _is_in_the_way(context: dg.OpExecutionContext) -> bool:
+    """Return whether `redo_stale` requested the run and a backfill, which waits for it, is in progress."""
+    if context.run.tags.get("dagster/sensor_name") != "redo_stale":
+        return False
+    with contextlib.suppress(StorageError), records_in(Path(context.instance.root_directory)):
+        return has_backfill_under_way(context.instance)
+    return False
 
 
 # Dagster retries the job after a crash, because `redo_stale` does not request the same state twice.
@@ -139,8 +192,8 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
 
     The request depends on the current state and not on the order of events, so no work is lost or done twice.
     Partitions that a run could not bring up to date are not retried until the files, the settings or the stored
-    rows change, or the server of the store restarts: the cursor is the state that was requested last. A run that no
-    worker has started is requested again.
+    rows change, the server of the store restarts or another backfill was started: the cursor is the state that was
+    requested last. A run that no worker has started is requested again.
     """
     project, instance = Project.open(), context.instance
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
@@ -161,6 +214,9 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         changed.rows(),
         [marks.stored.get((a, b, c)) for a, b, c in stale.iter_rows()],
         project.store.server_start(),  # a run that failed because the server was restarted is repeated
+        [
+            backfill.backfill_id for backfill in instance.get_backfills(limit=1)
+        ],  # during which runs do nothing
     )
     if state == context.cursor and not _was_never_started(instance):
         return dg.SensorResult(

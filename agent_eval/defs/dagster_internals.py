@@ -4,6 +4,7 @@ A test ensures that no other module imports a name from `dagster._…`. A commen
 """
 
 import importlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,6 +68,7 @@ __all__ = [
     "log_materializations",
     "release_outputs",
     "run_dev_with_webserver",
+    "start_backfill",
 ]
 
 _LOADED_ON_USE = {  # these import SQLAlchemy, which would exceed the time limit for loading the definitions
@@ -178,15 +180,45 @@ def leave_output(instance: dg.DagsterInstance) -> None:
 
 
 def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:
-    """Return whether a backfill is in progress: requested, or being cancelled.
+    """Return whether a backfill is in progress: requested, or ending its runs after a failure or a request to cancel.
 
     `DagsterInstance.get_backfills` only accepts a private filter class. Its module is imported when this function is
     called: it loads Dagster's server, which takes half as long as loading this whole project.
     """
     from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-    under_way = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
-    return bool(instance.get_backfills(filters=under_way, limit=1))
+    under_way = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
+    return bool(instance.get_backfills(filters=BulkActionsFilter(statuses=under_way), limit=1))
+
+
+def start_backfill(
+    instance: dg.DagsterInstance,
+    defs: dg.Definitions,
+    partitions: Mapping[str, Sequence[str]],
+    *,
+    title: str,
+    tags: Mapping[str, str],
+) -> str:
+    """Request a backfill of these partitions of each asset from the daemon, as the UI does, and return its id.
+
+    Dagster has no public function that starts a backfill.
+    """
+    from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
+    from dagster._core.definitions.events import AssetKeyPartitionKey
+    from dagster._core.execution.backfill import PartitionBackfill
+    from dagster._core.utils import make_new_backfill_id
+
+    places = {
+        AssetKeyPartitionKey(dg.AssetKey(name), key) for name, keys in partitions.items() for key in keys
+    }
+    subset = AssetGraphSubset.from_asset_partition_set(places, defs.resolve_asset_graph())
+    backfill = make_new_backfill_id()
+    instance.add_backfill(
+        PartitionBackfill.from_asset_graph_subset(
+            backfill, time.time(), tags, instance, subset, title, None, None
+        )
+    )
+    return backfill
 
 
 def run_dev_with_webserver(module: str) -> None:

@@ -72,7 +72,7 @@ def scope_of_run(context: dg.InitResourceContext) -> RunScope | None:
     Gates can compare an agent with another one.
     """
     run, selected = context.run, context.run.asset_selection if context.run else None
-    if run is None or not selected or not all(map(_is_by_agent, selected)):
+    if run is None or not selected or not all(map(is_by_agent, selected)):
         return None
     first, last = (run.tags.get(tag) or run.tags.get("dagster/partition", "") for tag in RANGE_TAGS)
     agent_keys = context.instance.get_dynamic_partitions("agent") if context.instance else ()
@@ -90,7 +90,8 @@ def _between(keys: Sequence[str], first: str, last: str) -> list[str] | None:
     return [*keys[keys.index(first) : keys.index(last) + 1]] if {first, last} <= {*keys} else None
 
 
-def _is_by_agent(asset: dg.AssetKey) -> bool:
+def is_by_agent(asset: dg.AssetKey) -> bool:
+    """Return whether a run of this asset can be limited to some agents: each row is made from rows of its own agent."""
     name = asset.path[-1]
     return name != "gate_results" and name in TABLES and "agent_id" in TABLES[name].partition
 

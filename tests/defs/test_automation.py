@@ -1,9 +1,13 @@
 """Who needs the store's place for runs, and who must not hold it."""
 
 import json
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -35,11 +39,11 @@ def test_reconcile_passes_the_versions_on_and_leaves_the_place_for_runs_to_the_p
     store = Project.open().store
     started = []
 
-    def run(command: list[str], **_: object) -> object:
+    def start(command: list[str], **options: Any) -> subprocess.Popen[str]:
         started.append((command[3:], store.abandoned_runs()))
-        return subprocess.CompletedProcess([], 0, "done", "")
+        return subprocess.Popen(["echo", "done"], **options)
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(automation, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": start}))
     versions = ["1.1.0", "1.3.0"]
     config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": versions}}}}
     for run_config in (config, {}):
@@ -47,6 +51,35 @@ def test_reconcile_passes_the_versions_on_and_leaves_the_place_for_runs_to_the_p
         assert done.success
     assert started[0] == (["run", "--methodology", "1.1.0", "--methodology", "1.3.0"], [])
     assert started[1] == (["run", "--boards"], [])
+
+
+@pytest.mark.parametrize(
+    ("sensor", "begins_after_s", "is_ended"),
+    [("redo_stale", 0, True), ("redo_stale", 2, True), (None, 2, False)],
+)
+def test_a_run_that_redo_stale_requested_ends_when_a_backfill_waits_for_it(
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    sensor: str | None,
+    begins_after_s: float,
+    is_ended: bool,
+) -> None:
+    began, started = time.monotonic(), list[subprocess.Popen[str]]()
+
+    def start(_: list[str], **options: Any) -> subprocess.Popen[str]:
+        started.append(subprocess.Popen(["sleep", "600" if is_ended else "4"], **options))
+        return started[-1]
+
+    monkeypatch.setattr(automation, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": start}))
+    monkeypatch.setattr(automation, "EVERY_S", 0.2)
+    monkeypatch.setattr(
+        automation, "has_backfill_under_way", lambda _: time.monotonic() - began >= begins_after_s
+    )
+    tags = {"dagster/sensor_name": sensor} if sensor else {}
+    done = defs.resolve_job_def("reconcile").execute_in_process(instance=instance, tags=tags)
+    assert done.success
+    assert len(started) == (begins_after_s > 0)
+    assert [process.returncode for process in started] == [-signal.SIGTERM if is_ended else 0] * len(started)
 
 
 def test_the_nightly_schedule_runs_reconcile_with_boards_at_the_time_of_the_settings() -> None:

@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from agent_eval.commands.declared.common import (
+    OPERATE,
     START,
+    Agents,
     AsJson,
     consoles,
     methodology_app,
@@ -35,6 +37,24 @@ def ui(
     from agent_eval.commands.ui import ui as serve
 
     serve(open_project(), consoles()[1], host=host, port=port, has_token=not no_token)
+
+
+@app.command(rich_help_panel=OPERATE)
+def backfill(
+    agent: Agents = None,
+    methodology: Annotated[
+        list[str] | None,
+        typer.Option("--methodology", help="Include only this version (repeatable). Default: all."),
+    ] = None,
+) -> None:
+    """Compute what is stale on several workers, one run per agent, through the Dagster instance in DAGSTER_HOME.
+
+    Needs a DuckLake. Clusters, gates and boards are computed by automation afterwards.
+    """
+    from agent_eval.commands.run import backfill as start
+
+    for line in start(open_project(), agent or (), methodology or ()):
+        consoles()[0].print(line, markup=False, soft_wrap=True)
 
 
 @methodology_app.command("list")

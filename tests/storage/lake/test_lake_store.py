@@ -1,6 +1,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from agent_eval.storage.lake.errors import (
 from agent_eval.storage.lake.store import MARKER
 from agent_eval.storage.lake.upkeep import check, compact, initialise
 from agent_eval.storage.store import ensure_columns
-from agent_eval.tables import table
+from agent_eval.tables import TABLES, table
 from benchmarks.postgres_server import PASSWORD, Server
 from tests.storage.test_store import STATE, pairs, state
 
@@ -390,37 +391,35 @@ def test_check_finds_double_keys_lost_fences_and_lost_files(lake: LakeStore) -> 
     assert any("Table judge_state: its file" in problem for problem in check(lake).problems)
 
 
-@pytest.mark.parametrize("fault", ["missing", "cut", "damaged"])
-def test_check_names_each_damaged_file_by_table_and_goes_on(lake: LakeStore, fault: str) -> None:
-    n_rows = 50
-    tables = [table(name) for name in ("agents", "error_registry", "judge_state", "run_state", "spending")]
-    for target in tables:
-        days = [datetime(2026, 1, 1).date()] * n_rows
-        values = {n: [f"{i}" for i in range(n_rows)] for n, t in target.schema.items() if t == pl.String}
-        filled = pl.DataFrame(values | {"day": days} if "day" in target.schema else values)
-        with lake.session(read_only=False) as con:
-            ensure_columns(con, target)
-            con.register("filled", filled)
-            con.execute(f"INSERT INTO {target.name} BY NAME SELECT * FROM filled")
+def test_check_names_each_damaged_file_by_table_and_orphans_and_goes_on(lake: LakeStore) -> None:
+    """Every table has two files, of which one is lost, cut or damaged: half of what was written is left."""
+    with lake.session(read_only=False) as con:
+        for half in (range(50), range(50, 100)):
+            for target in TABLES.values():
+                ensure_columns(con, target)
+                con.execute("INSERT INTO fence SELECT ?, 1 WHERE ?", [target.name, half[0] == 0])
+                values = {n: [f"{i}" for i in half] for n, t in target.schema.items() if t == pl.String}
+                days = {"day": [datetime(2026, 1, 1).date()] * len(half)} if "day" in target.schema else {}
+                con.register("filled", pl.DataFrame(values | days))
+                con.execute(f"INSERT INTO {target.name} BY NAME SELECT * FROM filled")
             con.execute("CALL ducklake_flush_inlined_data('store')")
-            con.execute("INSERT INTO fence VALUES (?, 1)", [target.name])
-            con.unregister("filled")
     assert check(lake).problems == []
-    files = {target.name: sorted((lake.data).rglob(f"*{target.name}/*.parquet")) for target in tables}
-    for file, *_ in files.values():
+    files = {name: sorted(lake.data.rglob(f"*/{name}/*.parquet")) for name in TABLES}
+    assert {len(found) for found in files.values()} == {2}
+    stray = lake.data / "main" / "agents" / "stray.parquet"
+    shutil.copyfile(files["agents"][1], stray)
+    os.utime(stray, (1, 1))
+    for number, (file, _) in enumerate(files.values()):
         content = file.read_bytes()
-        if fault == "missing":
-            file.unlink()
-        else:
-            file.write_bytes(
-                content[: len(content) // 2]
-                if fault == "cut"
-                else content[:4] + b"\xff" * 200 + content[204:]
-            )
+        file.unlink()
+        if fault := number % 3:
+            damaged = content[:4] + b"\xff" * 200 + content[204:]
+            file.write_bytes(damaged if fault == 1 else content[: len(content) // 2])
     problems = check(lake).problems
-    for name, (file, *_) in files.items():
+    for name, (file, _) in files.items():
         assert sum(f"Table {name}: " in p and str(file) in p for p in problems) == 1, problems
-    assert len(problems) == len(files)
+    assert [p for p in problems if "belong to no snapshot" in p and str(stray) in p] == problems[len(files) :]
+    assert len(problems) == len(files) + 1
 
 
 def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(

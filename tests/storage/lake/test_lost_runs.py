@@ -2,17 +2,25 @@
 
 import contextlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._daemon.types import DaemonHeartbeat
 
+from agent_eval.commands.run import backfill
 from agent_eval.definitions import defs
 from agent_eval.defs import automation
 from agent_eval.defs import instance as instance_module
 from agent_eval.defs.instance import close_lost_runs
+from agent_eval.defs.partitions import PAIRS
+from agent_eval.errors import ConfigurationError, RunError
+from agent_eval.project import Project
+from agent_eval.project.project import UnknownAgentError
 from agent_eval.storage import RunScope
 from agent_eval.storage.lake import LakeStore, catalog
 from benchmarks.postgres_server import Server
@@ -26,8 +34,9 @@ def reconcile() -> None:
 
 
 def on_lake(lake: LakeStore, root: Path) -> None:
-    """A project with one agent whose store is the lake."""
-    copy_sample(root, "harbor-desk")
+    """A project, with one agent unless it has some, whose store is the lake."""
+    if not (root / "data").exists():
+        copy_sample(root, "harbor-desk")
     (root / "agent_eval.toml").write_text(
         f'[store]\nkind = "ducklake"\ncatalog = "postgres:{lake.given}"\ndata = "{lake.data}/"\n'
     )
@@ -107,3 +116,36 @@ def test_after_a_restart_of_the_catalog_the_same_stale_partitions_are_requested_
         assert asked(instance, cursor) == (0, cursor)  # a run that failed by itself is not repeated
         server.restart()
         assert asked(instance, cursor)[0] == 1
+
+
+def test_a_backfill_has_one_run_for_each_stale_agent_and_retries_lost_ones(
+    lake: LakeStore, tmp_path: Path
+) -> None:
+    agents = ["concierge-pa", "forge-coder", "harbor-desk", "lumen-support", "pilot-chat", "quill-help"]
+    copy_sample(tmp_path, *agents)
+    with at_home(tmp_path):
+        with pytest.raises(ConfigurationError, match="use `agent-eval run`"):
+            backfill(Project.open())
+        on_lake(lake, tmp_path)
+        with pytest.raises(ConfigurationError, match=r"No daemon uses DAGSTER_HOME .*\.dagster"):
+            backfill(Project.open())
+        with dg.DagsterInstance.from_config(str(tmp_path / ".dagster")) as instance:
+            instance.add_daemon_heartbeat(DaemonHeartbeat(time.time(), "BACKFILL", "d", None))
+            with pytest.raises(UnknownAgentError):
+                backfill(Project.open(), ["nobody"])
+            lines = backfill(Project.open(), versions=["1.1.0", "1.2.0", "1.3.0"])
+            assert [line.partition(": ")[2] for line in lines[:-1]] == [
+                "concierge-pa, forge-coder, harbor-desk: 18 assets, 3 versions.",
+                "lumen-support, pilot-chat, quill-help: 18 assets, 3 versions.",
+            ]
+            with pytest.raises(RunError, match="in progress"):
+                backfill(Project.open())
+            assert asked(instance, "") == (0, "")
+            ranges = []
+            for made in instance.get_backfills():
+                assert made.tags["dagster/max_retries"] == "3"
+                data = made.get_asset_backfill_data(defs.resolve_asset_graph())
+                with partition_loading_context(dynamic_partitions_store=instance):
+                    subset = data.target_subset.get_partitions_subset(dg.AssetKey("turn_judgments"))
+                    ranges += [(r.start, r.end) for r in subset.get_partition_key_ranges(PAIRS)]
+            assert sorted(ranges) == [(f"{agent}|1.1.0", f"{agent}|1.3.0") for agent in agents]
