@@ -1,6 +1,7 @@
 """Kill -9 of `agent-eval ui` and all its processes while it works: by hand, about two minutes a kill.
 
-`python -m benchmarks ui_kills`; the variables UI_KILLS (20) and KILL_SEED (0) set the number of kills and the seed. Each
+`python -m benchmarks ui_kills`; the variables UI_KILLS (20), KILL_SEED (0), KILL_KINDS (all) and KILL_FOLDER (a new one)
+set the number of kills, the seed, the kinds of runs and where the projects are; one that differs is kept there. Each
 kill meets another kind of run at a random moment after it started: `reconcile` of the sensor, `nightly`, `audit`, and
 assets that somebody materialises. The UI is started again. Runs that were in progress must end within a minute, later
 ones must not wait for them, and then all tables must equal those of an undisturbed project with the same change.
@@ -27,6 +28,7 @@ from tests.defs.test_live import is_settled
 KINDS = ("reconcile", "nightly", "audit", "materialise")
 CONCURRENCY, LATENCY_MS, LONGEST_S, WITHIN_S = 4, 1000, 14.0, 60.0
 _ALIVE = [dg.DagsterRunStatus[n] for n in ("NOT_STARTED", "QUEUED", "STARTING", "STARTED", "CANCELING")]
+_BUSY = ("STARTED", "STARTING", "CANCELING")
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 _BOARDS = {"ops": {"run_what_is_stale": {"config": {"boards": True}}}}
@@ -37,9 +39,11 @@ def measure() -> Iterator[str]:
     """Yield a line per kill, and one for all."""
     chance = random.Random(int(os.environ.get("KILL_SEED", "0")))
     n, failed = int(os.environ.get("UI_KILLS", "20")), 0
-    with tempfile.TemporaryDirectory() as folder, mock_judge() as judge:
+    kinds = os.environ.get("KILL_KINDS", " ".join(KINDS)).split()
+    folder = Path(os.environ.get("KILL_FOLDER") or tempfile.mkdtemp())
+    with mock_judge() as judge:
         judge.reset(latency_ms=LATENCY_MS)
-        base = file_project(Path(folder) / "base", concurrency=CONCURRENCY)
+        base = file_project(folder / "base", concurrency=CONCURRENCY)
         for number, agent in enumerate(("anna", "bert")):
             add_session(base, agent, "first", range(4 * number, 4 * number + 4))
         with pytest.MonkeyPatch.context() as patch:
@@ -52,12 +56,13 @@ def measure() -> Iterator[str]:
             run_in_process(undisturbed)
             n_needed = judge.stats()["calls"]
             for number in range(n):
-                kind = KINDS[number % len(KINDS)]
+                kind = kinds[number % len(kinds)]
                 root = _copy(base, f"{number}-{kind}")
                 line, problems = _round(root, kind, judge, chance, n_needed, undisturbed)
                 failed += bool(problems)
                 yield f"{number + 1} of {n}, {kind}: {line}; {'; '.join(problems) or 'all right'}"
-                shutil.rmtree(root)
+                if not problems:
+                    shutil.rmtree(root)
     yield f"{n - failed} of {n} kills healed"
 
 
@@ -72,18 +77,18 @@ def _round(
         eventually(lambda: bool(_runs(root, "STARTED")), "a run starts", seconds=120, log=ui.log)
         waited = chance.uniform(0, LONGEST_S)
         time.sleep(waited)
-        killed = _runs(root, *(status.value for status in _ALIVE))
+        killed = _runs(root, *_BUSY)  # one that waits in the queue begins after the restart
         _kill(root)
     with served(root) as ui:
         began = time.monotonic()
         with contextlib.suppress(AssertionError):
             eventually(
-                lambda: not killed & _runs(root, "STARTED", "STARTING", "CANCELING"),
+                lambda: not killed & _runs(root, *_BUSY),
                 "dead runs end",
                 seconds=WITHIN_S,
             )
         took = time.monotonic() - began
-        if left := killed & _runs(root, "STARTED", "STARTING", "CANCELING"):
+        if left := killed & _runs(root, *_BUSY):
             problems.append(f"{len(left)} dead runs are in progress after {took:.0f} s")
         try:
             eventually(
