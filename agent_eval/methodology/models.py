@@ -196,6 +196,9 @@ class Rule(FrozenRules):
     origin: Origin
 
 
+DRAFT_MARK = "draft "
+
+
 class Methodology(FrozenRules):
     """Represent one methodology version. `content_hash` covers everything that scores and ratings depend on.
 
@@ -262,6 +265,11 @@ class Methodology(FrozenRules):
     def content_hash(self) -> str:
         """Return the hash of the content that is frozen on publication."""
         return _hash(self._frozen_content())
+
+    @property
+    def hash_with_scores(self) -> str:
+        """Return the hash that is stored with scores; that of a draft is marked, because it freezes nothing."""
+        return f"{DRAFT_MARK}{self.content_hash}" if self.status == "draft" else self.content_hash
 
     @property
     def earlier_content_hash(self) -> str:

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from agent_eval.errors import ArgumentError, ConfigurationError, NotFoundError
 from agent_eval.formats.yaml import Document, YamlError, read_document
-from agent_eval.methodology.models import Methodology, Version
+from agent_eval.methodology.models import DRAFT_MARK, Methodology, Version
 
 PACKAGED = Path(__file__).parent / "versions"
 PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
@@ -188,7 +188,7 @@ class Registry:
         """Return, by version, the problems of frozen versions that are unreadable or were edited.
 
         A version was edited if its content differs from its record, or from the content that scores in the project were
-        computed with. A draft is not frozen.
+        computed with. A draft is not frozen, unless scores were computed with it before it was one.
         """
         return dict(self._edited)
 
@@ -205,12 +205,12 @@ class Registry:
                     problems[version] = MethodologyProblem(problem.file, reason, problem.line, version)
             elif recorded not in (m.content_hash, m.earlier_content_hash):
                 problems[version] = MethodologyProblem(file, _changed(m, recorded), version=version)
-        for version, hashes in self.scored().items():
+        for version, stored in self.scored().items():
+            hashes = [one for one in stored if not one.startswith(DRAFT_MARK)]
             if (m := version_models.get(version)) is None or version in problems or not hashes:
                 continue
             accepted = {m.content_hash, m.earlier_content_hash, _OF_EARLIER_RELEASES.get(version)}
-            is_frozen = m.status != "draft" or version in self.recorded
-            if is_frozen and not accepted & {*hashes}:
+            if not accepted & {*hashes}:
                 file = self.recorded.get(version, ("", f"{version}.yaml"))[1]
                 reason = _changed(m, min(hashes), "scored in this project")
                 problems[version] = MethodologyProblem(file, reason, version=version)

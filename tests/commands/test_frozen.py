@@ -177,7 +177,7 @@ def test_the_board_of_the_edited_version_says_so_everywhere(edited: Path) -> Non
     assert "Version 1.4.0 was edited after it was frozen." in page
 
 
-@pytest.mark.parametrize("record", ["with the new hash", "without the line", "removed"])
+@pytest.mark.parametrize("record", ["with the new hash", "without the line", "removed", "as a draft"])
 def test_a_changed_record_does_not_release_a_version_with_scores(edited: Path, record: str) -> None:
     file = edited / "data" / "methodologies" / "published.yaml"
     lines = [line for line in file.read_text().splitlines() if "1.4.0" not in line]
@@ -186,6 +186,8 @@ def test_a_changed_record_does_not_release_a_version_with_scores(edited: Path, r
         assert freeze(file.parent) == ("1.4.0",)
     elif record == "removed":
         file.unlink()
+    elif record == "as a draft":
+        edit(edited, "status: current", "status: draft")
     said = (
         r"1\.4\.0 was scored in this project with hash \w+, but its content now has hash \w+; undo the change"
     )

@@ -75,6 +75,18 @@ def test_a_draft_is_not_current_supersedes_nothing_yet_and_is_not_frozen(own: Pa
     assert not (own / "published.yaml").exists()
 
 
+def test_a_draft_may_change_until_it_is_scored_as_published(own: Path, write: Write) -> None:
+    write("2.0.0", SUPERSEDES, ("status: current", "status: draft"))
+    draft = Registry.read(own).get("2.0.0")
+    assert draft.hash_with_scores == f"draft {draft.content_hash}"
+    stored = {"2.0.0": ["draft 123"]}
+    assert Registry.read(own, lambda: stored).edited() == {}
+    stored["2.0.0"] = [draft.content_hash]
+    assert Registry.read(own, lambda: stored).edited() == {}
+    stored["2.0.0"] = ["123"]
+    assert list(Registry.read(own, lambda: stored).edited()) == ["2.0.0"]
+
+
 def test_an_unknown_version_names_the_published_ones_and_the_fix() -> None:
     named = r"'2\.0\.0' is not published.*1\.2\.0, 1\.3\.0.*2\.0\.0\.yaml"
     with pytest.raises(UnknownMethodologyError, match=named):

@@ -65,7 +65,11 @@ def board_facts(
     return {
         AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in fact_columns}
         | {"several_models": of_models.get((row["methodology_version"], row["agent_id"]), [])}
-        | {"methodology_content_hash": methodology_of(row["methodology_version"], methodologies).content_hash}
+        | {
+            "methodology_content_hash": methodology_of(
+                row["methodology_version"], methodologies
+            ).hash_with_scores
+        }
         for row in rows.iter_rows(named=True)
     }
 
