@@ -496,6 +496,10 @@ CASES = {
             {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}}],
         [PAIR[1:]], ("input with the keys 'novel'",),
     ),
+    "list-within-the-output-of-a-span": Case(
+        [spans(otlp({"gen_ai.input.messages": json.dumps(chat_of(PAIR[:1])), "gen_ai.output.messages": json.dumps([*chat_of(PAIR[1:]), ["a2"]])}))],
+        [PAIR], ("list within the output",),
+    ),
     "thought-in-parts": Case(
         [spoken_by(A, content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "a1"}])],
         [PAIR],
@@ -556,6 +560,13 @@ CASES = {
             {"type": "mcp_call", "id": "d", "name": "f", "arguments": "{}", "status": "failed"},
             {"type": "message", "role": A, "content": [{"type": "output_text", "text": "a1"}]}]}],
         [[PAIR[0], (A, None), (T, "failed"), (A, None), (T, "failed"), PAIR[1]]], (), ("failed", "failed"),
+    ),
+    "command-that-failed-in-atif": Case(
+        [{"schema_version": "ATIF-v1.5", "session_id": "s", "agent": {}, "steps": [
+            {"source": "user", "message": "q1"},
+            {"source": "agent", "message": "a1", "tool_calls": [{"tool_call_id": "c", "function_name": "f", "arguments": {}}],
+             "observation": {"results": [{"source_call_id": "c", "content": "Command failed with exit code 1: make"}]}}]}],
+        [[*PAIR, (T, "Command failed with exit code 1: make")]], (), ("Command failed with exit code 1: make",),
     ),
     "codex-search-that-failed": Case(
         [codex("session_meta", id="x"), said(U, "q1"),

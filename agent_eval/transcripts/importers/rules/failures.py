@@ -14,7 +14,7 @@ _WRAPPERS, _WRAPPERS_DEEP = ("Ok", "result", "output"), 3
 """Keys of a result that contain the result itself, such as those of Codex: {"result": {"Ok": {"isError": true}}}."""
 _CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
 _HEAD = re.compile(
-    r"(?:Error: )?(?:<returncode>|Process exited with code|Command exited with (?:code|status)|Exit ?code:?|Exit status:?|exit_code:)"
+    r"(?:Error: )?(?:<returncode>|(?:Process|Command) (?:exited|failed) with (?:exit )?(?:code|status)|Exit ?code:?|Exit status:?|exit_code:)"
     r"\s*(-?\d{1,10})\b",
     re.IGNORECASE,
 )

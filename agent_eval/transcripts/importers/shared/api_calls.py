@@ -125,6 +125,8 @@ def _reply_item(item: JsonValue) -> list[Fields]:
     if isinstance(item, str):
         return [{"role": "assistant", "content": item}]
     fields = mapping(item)
+    if isinstance(item, list) and item:
+        return [{"role": "developer", "content": None, UNREAD: ["list within the output"]}]
     if is_message(item):
         return native_messages([item])
     if fields.get("toolName") or fields.get("toolCallId"):  # AI SDK: calls outside a message
