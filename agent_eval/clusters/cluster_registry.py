@@ -285,7 +285,7 @@ def rule_title(label: str, tool: str | None, quote: str, cause: str = "", reason
 
     A cause that is only the description of the label is left out, because it does not distinguish clusters. Without a
     cause, the first sentence of the judge's reason says what went wrong, else the quote. The example is the quote, in
-    quotation marks; it is left out if the title would be too long.
+    quotation marks; it is left out if the title would be too long. A quote that begins with the cause takes its place.
     """
     name = label if tool is None else f"{label} · {tool}"
     cause, quote, reason = (" ".join(text.split()) for text in (cause, quote, reason))
@@ -296,9 +296,11 @@ def rule_title(label: str, tool: str | None, quote: str, cause: str = "", reason
         what = "" if quote else cause
     if not what:
         return f"{name}: “{shortened(quote, room)}”" if quote else name
+    if quote.startswith(what):
+        what = quote
     begun = f"{shortened(what, room).removesuffix('.')}, e.g. "
     left = room - len(begun)
-    is_example = quote not in ("", what) and left >= SHORTEST_EXAMPLE
+    is_example = not what.startswith(quote) and left >= SHORTEST_EXAMPLE
     return f"{name}: {begun}“{shortened(quote, left)}”" if is_example else f"{name}: {shortened(what, room)}"
 
 

@@ -201,22 +201,25 @@ def failing_tools(calls: pl.DataFrame) -> str:
     return f"Failed tool calls: {failed}{silent}."
 
 
-def first_days(read: Callable[..., pl.DataFrame], clusters: pl.DataFrame) -> pl.DataFrame:
-    """Return the first day on which each cluster occurred: `cluster_id`, `since_day`.
+def first_days(
+    read: Callable[..., pl.DataFrame], clusters: pl.DataFrame, by: Sequence[str] = ("cluster_id",)
+) -> pl.DataFrame:
+    """Return the first day on which each cluster occurred: the columns `by` and `since_day`.
 
     `since_day` is null if the cluster's conversations have no times; a cluster without failures has no row.
 
     Args:
         read: A function that reads the rows of a stored table that match keys: name, keys, columns.
         clusters: Rows of table error_clusters.
+        by: The columns that identify a row of the result, out of those of `clusters.worst.CLUSTER`.
     """
     failures = read("failures", clusters.select(CLUSTER), columns=[*CLUSTER, "conversation_id"])
     where = failures.select("methodology_version", *CONVERSATION).unique()
     days = days_of(read, read("transcripts", where))
-    located = failures.select("cluster_id", *CONVERSATION).join(
+    located = failures.select([*CLUSTER, "conversation_id"]).join(
         days.unique(CONVERSATION), on=CONVERSATION, how="left"
     )
-    return located.group_by("cluster_id").agg(since_day=pl.col("day").min())
+    return located.group_by(by).agg(since_day=pl.col("day").min())
 
 
 def with_first_day(
@@ -371,7 +374,7 @@ def successes(rows: pl.DataFrame) -> str:
         for row in rows.filter(pl.col("quantity") == COST, pl.col("mean").is_not_null()).to_dicts()
     }
     rates = [
-        f"{one_line(row['agent_id'])} {value_of(row)} ({_interval(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '')})"
+        f"{one_line(row['agent_id'])} {value_of(row)} ({_interval(row)}; {count_of(row['n_scored'], 'conversation')}{costs.get(row['agent_id'], '; cost unknown' if costs else '')})"
         for row in rated.to_dicts()
     ]
     if not rates:

@@ -78,6 +78,9 @@ QUOTE = "It costs 4 EUR"
         (QUOTE, "", "On 1. May, at 4.5 km, e.g. here. Next.", f"On 1. May, at 4.5 km, e.g. here, e.g. “{QUOTE}”"),
         (QUOTE, "", "Wrong price for the room " * 5, f"{'Wrong price for the room ' * 4}Wrong price for the…"),
         (QUOTE, "", QUOTE, f"“{QUOTE}”"),
+        ("It is wrong. It stops.", "", "It is wrong. It stops.", "It is wrong. It stops."),  # the quote is the reason
+        ("It is wrong. It stops.", "It is wrong.", "", "It is wrong. It stops."),
+        ("It is wrong", "It is wrong and stops.", "", "It is wrong and stops."),
         ("", GENERAL, "", GENERAL),
         ("", "", "It is 5.", "It is 5."),
         ("", "", "", None),

@@ -2,14 +2,20 @@
 
 import itertools
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import pytest
 
 from agent_eval.project import Project
-from agent_eval.report.html import write_report
+from agent_eval.project.report import served_page
+from agent_eval.report.html import agent, write_report
+from agent_eval.report.html.render import Renderer
+from agent_eval.report.names import Paths, file_name
+from agent_eval.tables import table
+from tests.conftest import at_home
 from tests.report.pages import frames_of, poisoned, site_from
 from tests.report.test_html import ATTACK
 
@@ -53,7 +59,12 @@ def page(browser: "Browser") -> Iterator["Page"]:
 
 def url(folder: Path, start: str) -> str:
     """The address of the first page whose path starts so."""
-    return sorted(folder.glob(f"{start}*.html"))[0].as_uri()
+    return first_page(folder, start).as_uri()
+
+
+def first_page(folder: Path, start: str) -> Path:
+    """The first page whose path starts so; parts of a page come after it."""
+    return min(folder.glob(f"{start}*.html"), key=lambda path: (path.name.count("."), path))
 
 
 def names(page: "Page") -> list[str]:
@@ -332,35 +343,81 @@ def test_headings_stay_in_view_where_a_table_fits_and_a_wide_one_scrolls_in_its_
     assert page.evaluate("document.documentElement.scrollWidth") <= DESK_WIDTH
 
 
-EVERY = (*SOME, "agents/1.3.0/quill", "conversations/pilot*/pilot-2026-04-d2")
+EVERY = (
+    *SOME, "agents/1.3.0/quill", "conversations/pilot*/pilot-2026-04-d2", "boards/1.3.0/logs", "sources/*/", "tables/agents/",
+    "agents/1.3.0/quill*.2",
+)  # fmt: skip
+"""A page of each template at least."""
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width", "starts"),
-    [("light", DESK_WIDTH, EVERY), ("dark", PHONE_WIDTH, ("index", "boards/1.3.0/errors", EVERY[-1]))],
-)
-def test_axe_finds_nothing_serious(
-    folder: Path, page: "Page", scheme: str, width: int, starts: tuple[str, ...]
+@pytest.fixture(scope="module")
+def every_kind(sample_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A report with logs, lists in several parts, and pages that only the UI serves; and the template of each page."""
+    folder = tmp_path_factory.mktemp("kinds") / "site"
+    templates: dict[str, str] = {}
+    render = Renderer.render
+
+    def spy(renderer: Renderer, path: str, template: str, content: dict[str, Any]) -> bytes:
+        templates[path] = template
+        return render(renderer, path, template, content)
+
+    with pytest.MonkeyPatch.context() as patch, at_home(sample_root) as project:
+        patch.setattr(agent, "CONVERSATIONS_PER_PAGE", 4)
+        patch.setattr(Renderer, "render", spy)
+        logs = project.table("leaderboard").filter(methodology_version="1.3.0").select("agent_id", "name")
+        counts = dict.fromkeys(("n_conversations", "n_sessions", "n_scored", "n_unscored", "n_unasked"), 9)
+        rate = {"success_rate": 0.5, "success_rate_low": 0.4, "success_rate_high": 0.6, "top_error": "A"}
+        of = counts | rate | {"methodology_version": "1.3.0", "severity": "high", "judges": ["m"]}
+        rows = table("log_leaderboard").frame(of | row for row in logs.to_dicts())
+        write_report(site_from(frames_of(project) | {"log_leaderboard": rows}), folder)
+        [conversation] = project.table("conversations").filter(agent_id="quill-help")["conversation_id"][:1]
+        served = (
+            Paths("1.3.0").source("quill-help", conversation),
+            f"tables/agents/{file_name('quill-help')}.html",
+        )
+        for path in served:
+            content = served_page(project, path)
+            assert content, path
+            (folder / path).parent.mkdir(parents=True)
+            (folder / path).write_bytes(content)
+    return folder, templates
+
+
+@pytest.mark.parametrize("start", EVERY)
+def test_axe_finds_nothing_in_light_and_dark_on_desk_and_phone(
+    every_kind: tuple[Path, dict[str, str]], page: "Page", start: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    page.set_viewport_size({"width": width, "height": DESK_HEIGHT})
-    for start in starts:
-        page.goto(url(folder, start))
-        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
-        page.evaluate("for (const tab of document.querySelectorAll('section.tab')) tab.hidden = false")
+    page.goto(url(every_kind[0], start))
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    page.evaluate("for (const tab of document.querySelectorAll('section.tab')) tab.hidden = false")
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for scheme, width in itertools.product(schemes, (DESK_WIDTH, PHONE_WIDTH)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": DESK_HEIGHT})
+        page.wait_for_function("w => document.documentElement.scrollWidth <= w", arg=width, timeout=5_000)
         # without preload: it would fetch the style sheet, which the page forbids
         found = axe.Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
-        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]] == [], start
+        violations = [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
+        assert violations == [], (scheme, width)
+
+
+def test_a_page_of_each_template_is_checked_by_axe(every_kind: tuple[Path, dict[str, str]]) -> None:
+    folder, template_of = every_kind
+    checked = {template_of[str(first_page(folder, start).relative_to(folder))] for start in EVERY}
+    assert checked == {name for name in template_of.values() if name}
+    of_package = resources.files("agent_eval.report.html") / "templates"
+    pages = (file for file in of_package.iterdir() if "{% extends" in file.read_text(encoding="utf-8"))
+    assert checked == {file.name for file in pages}
 
 
 def test_all_conversations_are_searched_by_request_and_finding(folder: Path, page: "Page") -> None:
     page.goto(url(folder, "conversations"))
     search = filters(page, "all-conversations").get_by_label("Search")
-    for words, agent in (("march invoice", "Pilot Chat"), ("your contract will end", "Pilot Chat")):
+    for words, name in (("march invoice", "Pilot Chat"), ("your contract will end", "Pilot Chat")):
         search.fill(words)
         rows = page.locator("#all-conversations tbody tr:visible")
         assert rows.count() == 1
-        assert agent in rows.inner_text()
+        assert name in rows.inner_text()
     page.locator("#all-conversations tbody tr:visible a").click()
     assert page.locator("h1").inner_text().startswith("Account PT-2207")

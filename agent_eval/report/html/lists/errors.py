@@ -5,9 +5,10 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.clusters.worst import CLUSTER
 from agent_eval.report.asset_pages.clusters import change, most_severe_first
 from agent_eval.report.clusters import with_own_words
-from agent_eval.report.conclusions import clusters_answer, open_failures
+from agent_eval.report.conclusions import clusters_answer, first_days, open_failures
 from agent_eval.report.html.tables import Reader, Row, by_key, only
 from agent_eval.report.names import Paths
 
@@ -43,11 +44,13 @@ def errors_page(
     listed = pl.concat([first_clusters, labelled], how="diagonal")
     keys = listed.select("methodology_version", "agent_id", "cluster_id")
     failures = read("failures", keys, columns=_FAILURE)
+    since = by_key(first_days(read, listed, by=CLUSTER), "agent_id", "cluster_id")
     issues = read("error_issues", keys)
     trends = trends.filter(methodology_version=version)
     rows = cluster_rows(listed, failures, trends, issues, has_page, paths)
     for row in rows:
         agent_id = row["row"]["agent_id"]
+        row["since"] = only(since, agent_id, row["row"]["cluster_id"])[0]["since_day"]
         row |= {"name": names.get(agent_id, agent_id), "href": f"{paths.agent(agent_id, version)}#errors"}
     return {
         "version": version,
@@ -88,6 +91,7 @@ def cluster_rows(
             {
                 "row": row,
                 "also": [other["label"] for other in only(also, *cluster)],
+                "since": None,
                 "change": changes.get(cluster) or row["trend"],
                 "issue": next(iter(only(issue_of, *cluster)), None),
                 "examples": [_example(failure, has_page, paths) for failure in of_cluster[:EXAMPLES]],

@@ -4,6 +4,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.clusters.failures import FAILURE_METRICS, RULE
 from agent_eval.report.html.conversation import title_of
 from agent_eval.report.html.lists.errors import HasPage
 from agent_eval.report.html.outcomes import GOALS, decided
@@ -37,10 +38,14 @@ def search_page(
     """
     of_version = pl.DataFrame({"methodology_version": [version]})
     n_findings = count("failures", of_version, columns=_KEY).rename({"n": "n_findings"})
+    failure_metrics = of_version.join(pl.DataFrame({"metric": FAILURE_METRICS}), how="cross")
+    of_judged = failure_metrics.with_columns(status=pl.lit("scored"))
+    judged = count("turn_judgments", of_judged, columns=(*_KEY, "judge")).filter(pl.col("judge") != RULE)
     conversations_with_page = (
         conversations.join(n_findings, on=_KEY, how="left")
-        .with_columns(pl.col("n_findings").fill_null(0))
-        .sort("n_findings", *_KEY, descending=[True, False, False])
+        .join(judged.select(*_KEY, is_judged=pl.lit(value=True)).unique(), on=_KEY, how="left")
+        .with_columns(n_findings=pl.coalesce("n_findings", pl.when("is_judged").then(0)))
+        .sort("n_findings", *_KEY, descending=[True, False, False], nulls_last=True)
         .head(LISTED)
     )
     keys = conversations_with_page.select(_KEY)
