@@ -160,14 +160,58 @@ PROVIDERS = {
     "nvidia_nim": "NVIDIA_NIM_API_BASE",
 }
 """Providers with the protocol of OpenAI, and the variable of their address."""
+_SAID = str(ANSWERED["choices"][0]["message"]["content"])  # type: ignore[index]
+_MESSAGE: dict[str, object] = {"role": "assistant", "content": [{"type": "text", "text": _SAID}]}
+_CLAUDE: dict[str, object] = {
+    "id": "m",
+    "type": "message",
+    "model": "m",
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+    **_MESSAGE,
+}
+OTHERS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "anthropic": ("m", "ANTHROPIC_API_BASE", _CLAUDE),
+    "azure": ("m", "AZURE_API_BASE", ANSWERED),
+    "azure_ai": ("m", "AZURE_AI_API_BASE", ANSWERED),
+    "bedrock": ("anthropic.claude-v3", "AWS_BEDROCK_RUNTIME_ENDPOINT", _CLAUDE),
+    "cohere_chat": (
+        "m",
+        "COHERE_API_BASE",
+        {
+            "finish_reason": "COMPLETE",
+            "message": _MESSAGE,
+            "usage": {"tokens": {"input_tokens": 1, "output_tokens": 1}},
+        },
+    ),
+    "gemini": (
+        "m",
+        "GEMINI_API_BASE",
+        {
+            "candidates": [
+                {"content": {"role": "model", "parts": [{"text": _SAID}]}, "finishReason": "STOP"}
+            ],
+            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+        },
+    ),
+}
+"""Providers with other protocols or addresses: model, the variable of their address, and a reply. Ollama: test_door."""
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", [*PROVIDERS, *OTHERS])
 def test_a_judge_of_each_provider_is_asked_once_a_question_and_only_through_the_door(
     provider: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.body = ANSWERED
-    monkeypatch.setenv(PROVIDERS[provider], f"http://127.0.0.1:{server.server_port}/v1")
+    model, variable, server.body = OTHERS.get(provider) or ("m", PROVIDERS[provider], ANSWERED)
+    monkeypatch.setenv(variable, f"http://127.0.0.1:{server.server_port}/v1")
+    for name, value in {
+        "AZURE_API_VERSION": "2024-10-21",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": KEY,
+        "AWS_REGION_NAME": "us-east-1",
+        "COHERE_API_KEY": KEY,
+    }.items():
+        monkeypatch.setenv(name, value)
     for name in (f"{provider.upper()}_API_KEY", "TOGETHERAI_API_KEY", "PERPLEXITYAI_API_KEY"):
         monkeypatch.setenv(name, KEY)
     reached: list[tuple[str, int]] = []
@@ -178,7 +222,7 @@ def test_a_judge_of_each_provider_is_asked_once_a_question_and_only_through_the_
         connect(self, address)
 
     monkeypatch.setattr("socket.socket.connect", recorded)
-    verdicts = judged(f"{provider}/m", n=2)
+    verdicts = judged(f"{provider}/{model}", n=2)
     assert all(isinstance(verdict, Scored) for verdict in verdicts), verdicts
     assert len(server.asked) == 2
     assert {address[1] for address in reached} <= {server.server_port}
