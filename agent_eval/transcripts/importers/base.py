@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Literal, TypeVar
 
@@ -52,7 +53,7 @@ class Source:
     name: str | None = None  # displayed instead of the path's name
     agent_id: str | None = None  # the agent that the transcripts belong to, if known
 
-    @property
+    @cached_property
     def file(self) -> str:
         """Return the file's name, without its folders."""
         return clean(self.name or PurePath(self.path.name).name or "file")

@@ -355,6 +355,7 @@ class _Seen:
     definitions_left_out: Counter[str] = field(default_factory=Counter[str])
     n_known: int = 0
     first: Conversation | None = None
+    is_asked: bool = False  # whether `first` has a question
     held_by: list[str] = field(default_factory=list[str])  # sessions that contain the known conversations
     continuing: dict[str, dict[str, list[Conversation]]] = field(
         default_factory=dict[str, dict[str, list[Conversation]]]
@@ -367,8 +368,8 @@ class _Seen:
                 self.left_out[item.reason] += 1
                 continue
             if isinstance(item, Conversation):
-                if self.first is None or (not _asks(self.first) and _asks(item)):
-                    self.first = item
+                if not self.is_asked and (self.first is None or _asks(item)):
+                    self.first, self.is_asked = item, _asks(item)
                 self.not_seen.discard(item.conversation_id)
                 self.ids[item.conversation_id] = KnownConversation.of(item)
                 if (reason := item.metadata.get(DEFINITION_REFUSED)) is not None:

@@ -221,8 +221,10 @@ def _lines(lines: Lines, log: _Log) -> Iterator[Item]:
 
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
-    lines = parents_first(log_in_time_order(lines, lambda line: line.get("timestamp")), _uuid, _parent)
-    branch_lines = _kept(lines)
+    lines = log_in_time_order(lines, lambda line: line.get("timestamp"))
+    if not _is_chain(lines):
+        lines = parents_first(lines, _uuid, _parent)
+    branch_lines = lines if _is_chain(lines) else _kept(lines)
     left_out: Counter[str] = Counter()
     if len(branch_lines) < len(lines):
         left_out[WITHDRAWN] = sum(map(_is_spoken, lines)) - sum(map(_is_spoken, branch_lines))
@@ -295,6 +297,14 @@ def _uuid(line: _Line) -> str | None:
 
 def _parent(line: _Line) -> str | None:
     return text_of(line.get("parentUuid")) or text_of(line.get("logicalParentUuid"))
+
+
+def _is_chain(lines: Sequence[_Line]) -> bool:
+    """Return whether each line follows the line that it names as its parent, so that there is only one branch."""
+    uuids = [line.get("uuid") for line in lines]
+    parents = [line.get("parentUuid") for line in lines]
+    are_texts = all(isinstance(uuid, str) for uuid in uuids)
+    return are_texts and parents == [None, *uuids[:-1]] and len(set(map(str, uuids))) == len(uuids)
 
 
 def _kept(lines: list[_Line]) -> list[_Line]:

@@ -1,7 +1,7 @@
 """Name the parts of a source that an importer cannot read, so that nothing vanishes and nothing is invented."""
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from agent_eval.formats.refusals import NOT_READ
 
@@ -46,9 +46,9 @@ def without(
     return [{"role": "developer", "content": None, UNREAD: texts}] if texts else []
 
 
-def described(texts: Iterable[str]) -> list[str]:
+def described(texts: Sequence[str]) -> list[str]:
     """Return one reason for each kind of part that was not read, with the number of such parts."""
-    counts = Counter(texts)
+    counts = Counter(texts) if texts else {}
     return [
         f"{NOT_READ} {n:,} × {text}; the rest of the record is imported" for text, n in sorted(counts.items())
     ]

@@ -157,16 +157,18 @@ _MARKS = frozenset({"step-start", "cachePoint"})
 """Types or keys of parts that only mark a place."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Parts:
     """Collect the parts of one message's content."""
 
-    texts: list[str] = field(default_factory=list[str])
-    attachments: list[Fields] = field(default_factory=list[Fields])
-    reasoning: list[str] = field(default_factory=list[str])
-    calls: list[Fields] = field(default_factory=list[Fields])
-    results: list[Fields] = field(default_factory=list[Fields])
-    unread: list[str] = field(default_factory=list[str])
+    texts: list[str] = field(
+        default_factory=list
+    )  # a bare `list` is called three times as fast as `list[str]`
+    attachments: list[Fields] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[Fields] = field(default_factory=list)
+    results: list[Fields] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str | None:
@@ -415,10 +417,11 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
     if not any(own_parts.texts) and isinstance(refusal := value.get("refusal"), str):
         own_parts.texts = [refusal]
     _add_calls(value, own_parts)
-    thought = thought_of(value)
-    own_parts.reasoning += [] if thought is None else [thought]
-    own_parts.unread += unread_beside(value, thought)
-    if own_parts == _Parts() and _CONTENTS.isdisjoint(value):
+    if not _OF_THOUGHTS.isdisjoint(value):
+        thought = thought_of(value)
+        own_parts.reasoning += [] if thought is None else [thought]
+        own_parts.unread += unread_beside(value, thought)
+    if _CONTENTS.isdisjoint(value) and not own_parts.reasoning:
         own_parts.unread += unknown_keys("message", value, _BESIDE_CONTENT)
     return own_parts
 

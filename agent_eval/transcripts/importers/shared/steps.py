@@ -13,6 +13,8 @@ from agent_eval.transcripts.importers.base import listed, mapping
 _LISTS = ("parts", "content", "blocks", "toolInvocations")
 """Keys of a message that may contain several steps."""
 _KEYS_OF_LISTS = frozenset(_LISTS)
+_PLAIN = ("text", "thinking", "tool_use")
+"""Types of parts that are in one step with those beside them."""
 _DENIED = "output-denied"
 """State of a call of the AI SDK that a person did not allow."""
 _RESULTS = ("tool_result", "tool-result", "web_search_tool_result", "mcp_tool_result", "toolResult")
@@ -34,7 +36,10 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
         return [dict(message)]
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
     block_list = listed(message[key]) if key else []
-    if message.get("role") != "assistant" and key != "blocks":
+    is_plain = "toolInvocations" not in message and all(
+        mapping(part).get("type") in _PLAIN for part in block_list
+    )
+    if key != "blocks" and (is_plain or message.get("role") != "assistant"):
         return [dict(message)]
     invoked = listed(message.get("toolInvocations")) if key != "parts" else []
     content = message.get("content")
