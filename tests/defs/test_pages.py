@@ -76,7 +76,7 @@ def test_after_a_run_every_event_is_small_and_its_page_shows_the_rows_of_its_own
                 assert list(shown)[:3] == ["answer", "board", "report"]
                 led = "Lumen Support leads customer_service_v1 by 22.3 points; "
                 assert str(shown["answer"].value).startswith(led)
-                assert "Cost of a conversation: Forge Coder $" in str(shown["answer"].value)
+                assert "Cost of a conversation: Lumen Support $0.0080" in str(shown["answer"].value)
                 address = str(shown["report"].value).partition("/report/")[2]
                 assert served_page(Project.open(sample_root), address) is not None
             if key == dg.AssetKey("error_trends"):
