@@ -1,7 +1,7 @@
 """Notifications: once per change, repeated until they are sent, without text of transcripts, and stopping nothing."""
 
 import json
-import time
+import threading
 from collections.abc import Mapping
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -143,6 +143,10 @@ def test_a_hook_that_fails_stops_nothing_and_is_called_again(
     fail_gate(project, "failed")
     assert "could not be sent" in (notify_changes(project) or "")
     assert "could not be sent" in (notify_changes(project) or "")
+    ENDED.set()
+
+
+ENDED = threading.Event()
 
 
 def fails(_: object) -> None:
@@ -154,7 +158,7 @@ def ends(_: object) -> None:
 
 
 def hangs(_: object) -> None:
-    time.sleep(2)
+    ENDED.wait(60)
 
 
 def test_nothing_is_stored_or_sent_without_the_setting(tmp_path: Path) -> None:
