@@ -137,6 +137,7 @@ def test_a_hook_that_fails_stops_nothing_and_is_called_again(
     tmp_path: Path, hook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").mkdir()
+    ENDED.clear()
     if hook.endswith("hangs"):
         monkeypatch.setattr(notifications, "LIMIT_S", 0.2)
     project = Project.open(tmp_path).with_settings(notify=hook)
