@@ -129,24 +129,23 @@ def test_a_run_without_a_recorded_process_is_closed_after_a_silence_under_the_lo
 
 
 def test_a_backfill_waits_no_longer_for_a_retry_that_was_never_started(
-    monkeypatch: pytest.MonkeyPatch,
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dagster forgets a retry if its database stops at that moment."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        of_backfill = {"dagster/backfill": "b", "dagster/max_retries": "3"}
-        lost, started, of_none = (
-            instance.create_run_for_job(any_job, status=STATUS.STARTED, tags=tags)
-            for tags in (of_backfill, of_backfill, {"dagster/max_retries": "3"})
-        )
-        for run in (lost, started, of_none):
-            instance.report_run_failed(run)
-        instance.add_run_tags(started.run_id, {"dagster/auto_retry_run_id": "r"})
-        assert end_lost_retries(instance) == []  # it may be started yet
-        monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
-        assert end_lost_retries(instance) == [lost.run_id]
-        assert end_lost_retries(instance) == []
-        waiting = instance.get_runs(dg.RunsFilter(tags={"dagster/will_retry": "true"}))
-        assert {run.run_id for run in waiting} == {started.run_id, of_none.run_id}
+    of_backfill = {"dagster/backfill": "b", "dagster/max_retries": "3"}
+    lost, started, of_none = (
+        instance.create_run_for_job(any_job, status=STATUS.STARTED, tags=tags)
+        for tags in (of_backfill, of_backfill, {"dagster/max_retries": "3"})
+    )
+    for run in (lost, started, of_none):
+        instance.report_run_failed(run)
+    instance.add_run_tags(started.run_id, {"dagster/auto_retry_run_id": "r"})
+    assert end_lost_retries(instance) == []  # it may be started yet
+    monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
+    assert end_lost_retries(instance) == [lost.run_id]
+    assert end_lost_retries(instance) == []
+    waiting = instance.get_runs(dg.RunsFilter(tags={"dagster/will_retry": "true"}))
+    assert {run.run_id for run in waiting} == {started.run_id, of_none.run_id}
 
 
 _state = RunOwners.state
