@@ -27,6 +27,7 @@ from agent_eval.defs.instance import (
     UNFINISHED,
     close_abandoned_runs,
     close_lost_runs,
+    end_lost_retries,
     records_in,
     what_differs,
 )
@@ -199,6 +200,10 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
         context.log.warning(differs)
     if instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) or has_backfill_under_way(instance):
+        if lost := end_lost_retries(instance):
+            context.log.warning(
+                f"Dagster did not retry runs {', '.join(lost)}; their backfill waits no longer."
+            )
         return dg.SensorResult(skip_reason="a run or a backfill is in progress", cursor=context.cursor)
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if not is_idle:

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -101,6 +102,27 @@ def close_abandoned_runs(
     for run_id in {*abandoned, *lost} - {*in_store}:
         owners.forget(run_id)
     return sorted(lost)
+
+
+def end_lost_retries(instance: dg.DagsterInstance) -> list[str]:
+    """Mark failed runs of backfills as not to be retried if no retry was started for `SILENT_S`, and return their ids.
+
+    Dagster starts a retry within seconds, but never if its database stopped meanwhile, and a backfill waits for it.
+    """
+    day = datetime.now(UTC) - timedelta(days=1)
+    failed = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.FAILURE], tags={"dagster/will_retry": "true"}, updated_after=day
+    )
+    lost = [
+        record.dagster_run.run_id
+        for record in instance.get_run_records(failed)
+        if record.dagster_run.is_complete_and_waiting_to_retry
+        and "dagster/backfill" in record.dagster_run.tags
+        and time.time() - (record.end_time or 0) > SILENT_S
+    ]
+    for run_id in lost:
+        instance.add_run_tags(run_id, {"dagster/will_retry": "false"})
+    return lost
 
 
 def _owners(instance: dg.DagsterInstance) -> RunOwners:

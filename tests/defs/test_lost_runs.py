@@ -12,7 +12,7 @@ from agent_eval.cli import app
 from agent_eval.definitions import defs
 from agent_eval.defs import automation
 from agent_eval.defs import instance as instance_module
-from agent_eval.defs.instance import close_abandoned_runs, close_lost_runs
+from agent_eval.defs.instance import close_abandoned_runs, close_lost_runs, end_lost_retries
 from agent_eval.project import Project
 from agent_eval.storage import run_owners
 from agent_eval.storage.run_owners import Owner, RunOwners
@@ -126,6 +126,26 @@ def test_a_run_without_a_recorded_process_is_closed_after_a_silence_under_the_lo
     monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
     assert close_lost_runs(instance, home, store) == sorted([created, started, elsewhere])
     assert status_of(instance, other) is STATUS.NOT_STARTED
+
+
+def test_a_backfill_waits_no_longer_for_a_retry_that_was_never_started(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster forgets a retry if its database stops at that moment."""
+    of_backfill = {"dagster/backfill": "b", "dagster/max_retries": "3"}
+    lost, started, of_none = (
+        instance.create_run_for_job(any_job, status=STATUS.STARTED, tags=tags)
+        for tags in (of_backfill, of_backfill, {"dagster/max_retries": "3"})
+    )
+    for run in (lost, started, of_none):
+        instance.report_run_failed(run)
+    instance.add_run_tags(started.run_id, {"dagster/auto_retry_run_id": "r"})
+    assert end_lost_retries(instance) == []  # it may be started yet
+    monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
+    assert end_lost_retries(instance) == [lost.run_id]
+    assert end_lost_retries(instance) == []
+    waiting = instance.get_runs(dg.RunsFilter(tags={"dagster/will_retry": "true"}))
+    assert {run.run_id for run in waiting} == {started.run_id, of_none.run_id}
 
 
 _state = RunOwners.state

@@ -1,6 +1,7 @@
 """Notifications: once per change, repeated until they are sent, without text of transcripts, and stopping nothing."""
 
 import json
+import threading
 from collections.abc import Mapping
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.project import Project
+from agent_eval.project.notify import notifications
 from agent_eval.project.notify.notifications import changes, notify_changes
 from agent_eval.tables import table
 from tests.judge.fakes import JsonHandler, serving
@@ -122,18 +124,42 @@ def test_a_red_gate_is_reported_once_and_again_after_it_was_green(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "hook", ["nowhere.to_be_found:f", "tests.project.test_notifications:fails", "http://127.0.0.1:9/x"]
+    "hook",
+    [
+        "nowhere.to_be_found:f",
+        "tests.project.test_notifications:fails",
+        "tests.project.test_notifications:ends",
+        "tests.project.test_notifications:hangs",
+        "http://127.0.0.1:9/x",
+    ],
 )
-def test_a_hook_that_fails_stops_nothing_and_is_called_again(tmp_path: Path, hook: str) -> None:
+def test_a_hook_that_fails_stops_nothing_and_is_called_again(
+    tmp_path: Path, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "data").mkdir()
+    ENDED.clear()
+    if hook.endswith("hangs"):
+        monkeypatch.setattr(notifications, "LIMIT_S", 0.2)
     project = Project.open(tmp_path).with_settings(notify=hook)
     fail_gate(project, "failed")
     assert "could not be sent" in (notify_changes(project) or "")
     assert "could not be sent" in (notify_changes(project) or "")
+    ENDED.set()
+
+
+ENDED = threading.Event()
 
 
 def fails(_: object) -> None:
     raise ValueError("no")
+
+
+def ends(_: object) -> None:
+    raise SystemExit("no")
+
+
+def hangs(_: object) -> None:
+    ENDED.wait(60)
 
 
 def test_nothing_is_stored_or_sent_without_the_setting(tmp_path: Path) -> None:

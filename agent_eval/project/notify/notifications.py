@@ -6,6 +6,7 @@ loses nothing. A message names agents, versions, gates, ranks and judges, and co
 
 import importlib
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from agent_eval.project.project import Project
 from agent_eval.tables import table
 from agent_eval.tables.judging import is_imported_judge
 
-TIMEOUT_S = 10.0  # of a webhook
+TIMEOUT_S = 10.0  # of a webhook's connection, and of each of its answer's parts
+LIMIT_S = 60.0  # of a notification as a whole
 MOST_LINES = 50  # of a message to a webhook
 _State = Mapping[tuple[str, str], str]
 
@@ -52,12 +54,8 @@ def notify_changes(project: Project) -> str | None:
         before = {(row["kind"], row["subject"]): row["value"] for row in stored.iter_rows(named=True)}
         now = dict(_state(project))
         new_changes = list(changes(before, now))
-        try:
-            if new_changes:
-                _sender(project.settings.notify)(new_changes)
-        except (
-            Exception
-        ) as error:  # the hook is the project's own code or another server: it must stop nothing
+        error = _failure(project.settings.notify, new_changes) if new_changes else None
+        if error is not None:
             what = redact(f"{type(error).__name__}: {error}".replace(project.settings.notify, "the address"))
             return f"The notification could not be sent ({what}). It is repeated after the next run. Setting: notify."
         at = datetime.now(UTC)
@@ -124,6 +122,26 @@ def _state(project: Project) -> Iterator[tuple[tuple[str, str], str]]:
     for kind, reason in (("cap", "budget_exhausted"), ("judge", "judge_error")):
         for judge in lost.filter(unscored_reason=reason)["judge"].unique():
             yield (kind, judge), reason
+
+
+def _failure(target: str, new_changes: Sequence[NotifiedChange]) -> BaseException | None:
+    """Send the changes; return the error if it fails or takes longer than `LIMIT_S`.
+
+    The function of the project, or a server, may raise anything, exit or hang: it must stop nothing.
+    """
+    errors: list[BaseException] = [TimeoutError(f"it takes longer than {LIMIT_S:g} s")]
+
+    def send() -> None:
+        try:
+            _sender(target)(new_changes)
+            errors.clear()
+        except BaseException as error:
+            errors[:] = [error]
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(LIMIT_S)
+    return errors[0] if errors else None
 
 
 def _sender(target: str) -> Callable[[Sequence[NotifiedChange]], None]:
