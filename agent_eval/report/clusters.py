@@ -5,7 +5,6 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.clusters.cluster_registry import rule_title
 from agent_eval.clusters.worst import CLUSTER
 
 _TEXTS = ("text_hash", "distance", "conversation_id", "turn_index", "quote", "reason", "cause")
@@ -67,6 +66,8 @@ def _words(row: Mapping[str, Any]) -> tuple[str | None, str | None, list[str] | 
         return None, None, None
     if not row["n_failures"]:
         return None, None, others
+    from agent_eval.clusters.cluster_registry import rule_title  # imported on use: it loads numpy
+
     cause, reason = row["cause"] or "", row["reason"] or ""
     title = rule_title(row["label"], row["tool"], row["quote"] or reason, cause, reason)
     is_by_rule = row["title"] == row["rule_title"]

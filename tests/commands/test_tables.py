@@ -53,7 +53,7 @@ PRINTED: dict[str, Callable[[Console], RenderableType | None]] = {
     "gate": lambda _: gate.gate_table(stored("gate_results", result="failed"), "1.3.0"),
     "errors": lambda console: errors._print(
         stored("error_trends", severity="critical", trend="regressed").with_columns(
-            examples=[], root_cause=pl.lit(SENTENCE), same_as=pl.lit(None, pl.String), taxonomy=pl.lit(None, pl.String), category=pl.lit(None, pl.String), since_day=pl.lit(date(2026, 1, 1)), first_seen=pl.lit(date(2026, 1, 1))
+            examples=[], words_of=[], should_have=pl.lit(SENTENCE), root_cause=pl.lit(SENTENCE), same_as=pl.lit(None, pl.String), taxonomy=pl.lit(None, pl.String), category=pl.lit(None, pl.String), since_day=pl.lit(date(2026, 1, 1)), first_seen=pl.lit(date(2026, 1, 1))
         ),
         console, "1.3.0", None,
     ),
