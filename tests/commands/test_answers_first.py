@@ -80,6 +80,8 @@ def test_a_run_begins_with_five_lines_and_a_table_of_80_columns() -> None:
         ("gate --agent concierge-pa", "PASSED. Gates: 7 passed."),
         ("errors --agent patchwork-dev", "7 error clusters: 4 high, 3 medium. Worst: false information: "),
         ("explain quill-help", "quill-help under 1.3.0: composite 70.0, published"),
+        ("leaderboard", LEADS),
+        ("reliability", "lumen-support is first by pass^3: 0.875 (0.546 to 0.986) on 8 tasks of default."),
     ],
 )
 def test_the_first_line_answers(command: str, begins: str) -> None:

@@ -26,7 +26,7 @@ from agent_eval.report.board import (
     readable,
     uncalibrated,
 )
-from agent_eval.report.conclusions import score_rows
+from agent_eval.report.conclusions import leader, score_rows
 from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.report.quality import headline, interval_of, labels_text, value_of
 from agent_eval.scores.composite.history import board_at
@@ -136,6 +136,9 @@ def leaderboard(
             console.print(NO_TRANSCRIPTS, markup=False)
             return
         logs = None if as_of is not None or template is not None else logs_of(project, version)
+        if board.height or (logs is not None and logs.height):
+            says = leader(board, table("log_leaderboard").empty() if logs is None else logs)
+            console.print(says, markup=False)
         print_board(console, board, project.registry.get(version), registry, as_of, logs)
 
 

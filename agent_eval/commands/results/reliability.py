@@ -12,6 +12,7 @@ from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
+from agent_eval.report.conclusions import reliability_answer
 from agent_eval.scores.corrected_rates import REFUSED
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
@@ -72,6 +73,11 @@ def reliability(
     listed = rows.filter(is_requested | few).sort(
         "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
     )
+    if listed.height and not agents:
+        of_version = pl.DataFrame({"methodology_version": [version]})
+        out.print(
+            reliability_answer(project.store.read(table("reliability_leaderboard"), of_version)), markup=False
+        )
     out.print(_table(listed, version))
     for note in (*_labelled(listed), *_corrected(listed), *_notes(listed), *_without_task(project, pairs)):
         out.print(note, markup=False)
