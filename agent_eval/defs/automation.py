@@ -119,18 +119,13 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
 
     A run that `redo_stale` requested just before a backfill does nothing: one worker would do the work of all.
     """
-    if context.run.tags.get("dagster/sensor_name") == "redo_stale" and has_backfill_under_way(
-        context.instance
-    ):
-        context.log.info("A backfill is in progress. When it ends, redo_stale requests what is stale then.")
+    if _is_in_the_way(context):
+        context.log.info(PAUSED)
         return
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
     environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
-    if _is_in_the_way(context):
-        context.log.info(PAUSED)
-        return
     with (
         Project.open().store.process_of_run(context.run_id),
         subprocess.Popen(
