@@ -136,8 +136,8 @@ def leaderboard(
             console.print(NO_TRANSCRIPTS, markup=False)
             return
         logs = None if as_of is not None or template is not None else logs_of(project, version)
-        notes = [] if registry is None else [*standing_notes(registry, version)]  # they come first
-        if not notes and (board.height or (logs is not None and logs.height)):
+        standing = [] if registry is None else [*standing_notes(registry, version)]  # they come first
+        if not standing and (board.height or (logs is not None and logs.height)):
             says = leader(board, table("log_leaderboard").empty() if logs is None else logs)
             console.print(says, markup=False)
         print_board(console, board, project.registry.get(version), registry, as_of, logs)
