@@ -35,6 +35,7 @@ from agent_eval.report.conclusions import (
     clusters_answer,
     failing_tools,
     first_days,
+    open_failures,
     since_when,
 )
 from agent_eval.simulate.case_formats import (
@@ -105,7 +106,8 @@ def errors(
     if rows.is_empty():
         out.print(_without_failures(project, pairs))
     else:
-        _print(rows, out, version, since, of_version)
+        n_open = open_failures(project.store.read(table("quality_summary"), pairs))
+        _print(rows, out, version, since, n_open, of_version)
     calls = project.store.counts(table("tool_calls"), pairs.select("agent_id"), columns=CALLS)
     for line in filter(None, (failing_tools(tool_counts(calls)), *notes)):
         out.print(line, markup=False)
@@ -373,7 +375,12 @@ def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFra
 
 
 def _print(
-    rows: pl.DataFrame, out: Console, version: str, since: str | None, of_version: Sequence[str] = ()
+    rows: pl.DataFrame,
+    out: Console,
+    version: str,
+    since: str | None,
+    n_open: int | None,
+    of_version: Sequence[str] = (),
 ) -> None:
     compared = f" since {since}" if since else ""
     also = rows.filter(pl.col("same_as").is_not_null())
@@ -381,7 +388,7 @@ def _print(
     width = min(out.width, WIDTH)
     if since:
         out.print(Text(changes_since(rows, since)), width=width)
-    out.print(Text(clusters_answer(rows)), width=width)
+    out.print(Text(clusters_answer(rows, n_open)), width=width)
     out.print(Text(f"Error clusters · methodology {version}{compared}", style="bold"), width=width)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
         out.print()

@@ -112,20 +112,32 @@ def _success(logs: pl.DataFrame) -> str:
     return f"Success: {_listed(rates)}{lacking}; logs are not ranked (agent-eval compare {a} {b} tests the difference)."
 
 
-def open_failures(summary: pl.DataFrame) -> int:
-    """Return how many questions about failures have no answer, from rows of table quality_summary."""
+def open_failures(summary: pl.DataFrame) -> int | None:
+    """Return how many questions about failures have no answer, from rows of table quality_summary.
+
+    None if no question about failures is known: these metrics are switched off, or the table is not computed yet.
+    """
     of_failures = summary.filter(pl.col("quantity").str.starts_with(FAILURE_RATE))
+    if of_failures.is_empty():
+        return None
     return int(of_failures.select(pl.col("n_unasked") + pl.col("n_unscored")).sum().item())
 
 
-def none_found(n_open: int, *, has_judge: bool) -> str:
+def _unanswered(n_open: int | None, why: str = "") -> str:
+    """Return what limits that no failure was found; empty if every question about failures was answered."""
+    if n_open is None:
+        return "; no answer about failures is known"
+    return f"; {count_of(n_open, 'question')} about failures not answered{why}" if n_open else ""
+
+
+def none_found(n_open: int | None, *, has_judge: bool) -> str:
     """Return 'none found', and how many questions about failures have no answer unless all have one."""
-    why = "" if has_judge else ", for want of a judge model"
-    is_open = f"; {count_of(n_open, 'question')} about failures not answered{why}" if n_open else ""
-    return f"none found{is_open}"
+    return f"none found{_unanswered(n_open, '' if has_judge else ', for want of a judge model')}"
 
 
-def worst_finding(finding: Mapping[str, Any] | None, n_open: int = 0, *, has_judge: bool = False) -> str:
+def worst_finding(
+    finding: Mapping[str, Any] | None, n_open: int | None = 0, *, has_judge: bool = False
+) -> str:
     """Return the worst finding with its quote, or how much is still open if none was found.
 
     Args:
@@ -144,7 +156,7 @@ def worst_finding(finding: Mapping[str, Any] | None, n_open: int = 0, *, has_jud
     return f"Worst finding ({finding['severity']}): {title}{quoted}, {finding['agent_id']}, {where}."
 
 
-def clusters_answer(rows: pl.DataFrame, n_open: int = 0) -> str:
+def clusters_answer(rows: pl.DataFrame, n_open: int | None) -> str:
     """Return how many clusters there are by severity, and the worst one: its agent, place and first day.
 
     Clusters with all their findings in another one, and those that the agent no longer has, are not counted.
@@ -155,8 +167,7 @@ def clusters_answer(rows: pl.DataFrame, n_open: int = 0) -> str:
     """
     rows = rows.filter(pl.col("same_as").is_null(), pl.col("n_turns") > 0)
     if rows.is_empty():
-        is_open = f"; {count_of(n_open, 'question')} about failures not answered" if n_open else ""
-        return f"No failure was found{is_open}."
+        return f"No failure was found{_unanswered(n_open)}."
     counts = rows.unique("cluster_id", maintain_order=True).group_by("severity", maintain_order=True).len()
     worst = rows.row(0, named=True)
     by_severity = ", ".join(f"{n:,} {severity}" for severity, n in counts.rows())

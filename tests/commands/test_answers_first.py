@@ -252,8 +252,8 @@ def test_errors_that_are_gone_or_have_two_labels_are_not_counted() -> None:
             {**known, "cluster_id": "E-3", "title": "Here too", "n_turns": 2, "same_as": "E-2"},
         ]
     )  # fmt: skip
-    assert clusters_answer(rows) == "1 error cluster: 1 high. Worst: Here, a, c#0, since 2026-04-01."
-    assert clusters_answer(rows[:1]) == "No failure was found."
+    assert clusters_answer(rows, 0) == "1 error cluster: 1 high. Worst: Here, a, c#0, since 2026-04-01."
+    assert clusters_answer(rows[:1], 0) == "No failure was found."
 
 
 def test_the_report_opens_with_the_worst_error_and_the_gates() -> None:
@@ -358,21 +358,43 @@ def test_none_found_is_said_alone_only_where_every_question_was_answered(
     assert answer == f"No failure was found{is_open.partition(', ')[0]}."
 
 
+def test_without_a_row_about_failures_no_answer_is_known() -> None:
+    """The metrics of failures are switched off, or the summary is not computed yet."""
+    for n_open in (
+        open_failures(table("quality_summary").empty()),
+        open_failures(pl.DataFrame({"quantity": ["cost_usd"]})),
+    ):
+        assert (
+            clusters_answer(table("error_clusters").empty(), n_open)
+            == "No failure was found; no answer about failures is known."
+        )
+        assert worst_finding(None, n_open).endswith("none found; no answer about failures is known.")
+
+
+OFF = 'metrics_off = ["agent_behavior_failure", "tool_call_behavior_failure", "user_frustration", "decisive_step"]'
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [("", "1 question about failures not answered"), (OFF, "no answer about failures is known")],
+    ids=["no judge", "switched off"],
+)
 def test_no_surface_says_none_found_alone_of_unjudged_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: str, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "agent_eval.toml").write_text(settings)
     use(monkeypatch, tmp_path)
     chat = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}
     (tmp_path / "chats.jsonl").write_text(json.dumps(chat))
     assert invoke("import", "openai", str(tmp_path / "chats.jsonl"), "--agent", "a").exit_code == 0
     said = invoke("run").stdout
-    assert "none found; 1 question about failures not answered, for want of a judge model" in said
+    assert f"none found; {limit}" in said
     project = NotebookProject.open(tmp_path)
-    assert "none found; 1 question about failures" in project.errors().says
+    assert f"none found; {limit}" in project.errors().says
     assert invoke("report", "--out", str(tmp_path / "pages")).exit_code == 0
     texts = [page.text for page in pages_of(tmp_path / "pages").values()]
     written = [text for text in texts if "one found" in text or "No failure was found" in text]
     assert written
     for text in written:
         for found in re.finditer(r"(?:No failure was|none) found(.{12})", text):
-            assert re.match(r"; \d+ question", found[1]), found[0]
+            assert re.match(r"; (\d+ question|no answer)", found[1]), found[0]

@@ -55,7 +55,7 @@ PRINTED: dict[str, Callable[[Console], RenderableType | None]] = {
         stored("error_trends", severity="critical", trend="regressed").with_columns(
             examples=[], words_of=[], should_have=pl.lit(SENTENCE), root_cause=pl.lit(SENTENCE), same_as=pl.lit(None, pl.String), taxonomy=pl.lit(None, pl.String), category=pl.lit(None, pl.String), since_day=pl.lit(date(2026, 1, 1)), first_seen=pl.lit(date(2026, 1, 1))
         ),
-        console, "1.3.0", None,
+        console, "1.3.0", None, 0,
     ),
     "methodology list": lambda console: methodology._print_table(console, [dict.fromkeys(("version", "source", "hash"), NAME)]),
 }  # fmt: skip

@@ -43,6 +43,10 @@ Notes = Annotated[
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
 ]
+Versions = Annotated[
+    list[str] | None,
+    typer.Option("--methodology", help="Include only this version (repeatable). Default: all."),
+]
 Agents = Annotated[list[str] | None, typer.Option("--agent", help="Include only this agent (repeatable).")]
 
 

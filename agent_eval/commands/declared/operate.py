@@ -10,6 +10,7 @@ from agent_eval.commands.declared.common import (
     START,
     Agents,
     AsJson,
+    Versions,
     consoles,
     methodology_app,
     open_project,
@@ -40,13 +41,7 @@ def ui(
 
 
 @app.command(rich_help_panel=OPERATE)
-def backfill(
-    agent: Agents = None,
-    methodology: Annotated[
-        list[str] | None,
-        typer.Option("--methodology", help="Include only this version (repeatable). Default: all."),
-    ] = None,
-) -> None:
+def backfill(agent: Agents = None, methodology: Versions = None) -> None:
     """Compute what is stale on several workers, one run per agent, through the Dagster instance in DAGSTER_HOME.
 
     Needs a DuckLake. Clusters, gates and boards are computed by automation afterwards.

@@ -9,6 +9,7 @@ from agent_eval.commands.declared.common import (
     START,
     Agents,
     AsJson,
+    Versions,
     consoles,
     judge_models,
     open_project,
@@ -55,10 +56,7 @@ def init(
 @app.command(rich_help_panel=START)
 def run(
     agent: Agents = None,
-    methodology: Annotated[
-        list[str] | None,
-        typer.Option("--methodology", help="Include only this version (repeatable). Default: all."),
-    ] = None,
+    methodology: Versions = None,
     is_current_only: Annotated[
         bool,
         typer.Option(
