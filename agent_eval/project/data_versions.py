@@ -143,11 +143,9 @@ def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str
     s = project.settings
     tools = (s.tool_threshold, sorted(s.tool_weights.items()), s.tool_profile)
     scoring_settings = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
-    of_draft = {
-        "draft": [True]
-    }  # scores of a draft are computed again once it is published, and freeze it then
+    # Scores of a draft are computed again once it is published, and freeze it then.
     return {
-        v: digest(m.scoring_hash, scoring_settings, *of_draft.get(m.status, ()))
+        v: digest(m.scoring_hash, scoring_settings, *[True] * (m.status == "draft"))
         for v, m in project.methodologies(versions).items()
     }
 

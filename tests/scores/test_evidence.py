@@ -200,7 +200,7 @@ def test_a_bad_run_or_conversation_that_is_rejected_at_import_is_named(tmp_path:
     )
     write(tmp_path, "ada", "bad2", complete(), date="2026-06-01")
     (tmp_path / "ada/bad2/session.yaml").unlink()
-    (tmp_path / "ada/empty").mkdir()  # a folder without conversations is no run
+    (tmp_path / "ada/empty").mkdir()  # a folder without conversations is not a run
     found = scored(tmp_path, [*rated("ada", "good", 5), *rated("bob", "s", 5)], n_rejected=5)
     assert only(found)["dropped_runs"] == [
         "session bad: 1 record rejected at import",

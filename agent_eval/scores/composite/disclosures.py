@@ -38,9 +38,7 @@ class SessionFacts(NamedTuple):
     session_id: str
     u3_scope: str | None
     repeatability_tested: bool | None
-    longest: (
-        int  # most user messages that say something in one of its conversations: U3 is judged on all of them
-    )
+    longest: int  # most user messages that say something in a conversation: U3 is judged on all of them
     gaps: tuple[str, ...]  # required tests and slots without a conversation in the session
     empty: tuple[
         tuple[str, str], ...

@@ -89,9 +89,7 @@ class ImportReport:
     n_removed: int = 0  # conversations of `n_before` that were removed, matched by conversation_id
     n_known: int = 0  # conversations that other sessions of the agent already contain
     continued: tuple[str, ...] = ()  # sessions whose conversations the file continues
-    first: Conversation | None = (
-        None  # the first conversation with a question as it was understood, else the first
-    )
+    first: Conversation | None = None  # as understood: the first with a question, else the first
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -1057,21 +1057,18 @@ BESIDE = {
 """Keys of lists whose entries are not what was said."""
 
 
-def spoken_lists(value: Any, key: str = "") -> list[Any]:
+def parts_of(value: Any, but: Collection[str], key: str = "") -> Iterator[tuple[Any, str]]:
+    """Each value at any depth, outer ones first, with its key; an entry of a list has the key of the list."""
+    yield value, key
+    for k, v in value.items() if isinstance(value, dict) else ((key, v) for v in listed(value)):
+        if k not in but:
+            yield from parts_of(v, but, k)
+
+
+def spoken_lists(content: Any) -> list[Any]:
     """The lists in a value, at any depth, whose entries are objects that may say something."""
-    inner = (
-        list(value.items())
-        if isinstance(value, dict)
-        else [(key, v) for v in value]
-        if isinstance(value, list)
-        else []
-    )
-    own = (
-        [value]
-        if isinstance(value, list) and key not in BESIDE and all(isinstance(v, dict) for v in value)
-        else []
-    )
-    return own + [found for k, v in inner if k not in BESIDE for found in spoken_lists(v, k)]
+    lists = ((part, key) for part, key in parts_of(content, BESIDE) if isinstance(part, list))
+    return [part for part, key in lists if key not in BESIDE and all(isinstance(v, dict) for v in part)]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -1105,15 +1102,12 @@ NOT_SAID = {"base_instructions", "inputs", "outputs", "observations", "choices",
 """Keys of values that repeat what was said, or that may be absent."""
 
 
-def texts_in(value: Any, key: str = "") -> list[tuple[dict[str, Any], str]]:
+def texts_in(content: Any) -> list[tuple[dict[str, Any], str]]:
     """The texts in a value, at any depth, each as the object that holds it and its key."""
-    inner = value.items() if isinstance(value, dict) else ((key, v) for v in listed(value))
-    own = (
-        [(value, k) for k in value if k in TEXTS and value[k] and isinstance(value[k], str)]
-        if isinstance(value, dict)
-        else []
-    )
-    return own + [found for k, v in inner if k not in NOT_SAID for found in texts_in(v, k)]
+    objects = (part for part, _ in parts_of(content, NOT_SAID) if isinstance(part, dict))
+    return [
+        (part, k) for part in objects for k in part if k in TEXTS and part[k] and isinstance(part[k], str)
+    ]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -161,9 +161,8 @@ _MARKS = frozenset({"step-start", "cachePoint"})
 class _Parts:
     """Collect the parts of one message's content."""
 
-    texts: list[str] = field(
-        default_factory=list
-    )  # a bare `list` is called three times as fast as `list[str]`
+    # A bare `list` is called three times as fast as `list[str]`.
+    texts: list[str] = field(default_factory=list)
     attachments: list[Fields] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     calls: list[Fields] = field(default_factory=list)
