@@ -1,18 +1,18 @@
 """Random faults in the code, one at a time, that the tests should notice: by hand, minutes to hours.
 
-`python -m benchmarks breakages` copies the repository, makes one breakage in the copy, runs the tests of its folder and,
-if they pass, the whole suite, and puts the file back. A breakage negates a condition, exchanges an operator, empties a
-return value or removes a statement. Variables:
+`python -m benchmarks breakages` copies the repository and runs the suite once in the copy, where each place that will be
+broken records which tests come by. Then it makes one breakage at a time, runs the tests that came by and, if they pass
+and the place was also reached while no test was called (a fixture, an import), the whole suite. A breakage negates a
+condition, exchanges an operator, empties a return value or removes a statement. Variables:
 
 - BREAKAGES (60) and BREAKAGES_SEED (38): how many are drawn from all places in `agent_eval`, and how.
 - BREAKAGES_ROOM: only places below this path, e.g. `agent_eval/scores`.
 - BREAKAGES_ONLY: only breakages whose number, as printed, is in this list.
 - BREAKAGES_TESTS: a commit whose tests and benchmarks are used instead of those of this checkout.
-- BREAKAGES_SUITE: arguments for the suite instead of `tests`; empty for the folder's tests alone.
+- BREAKAGES_SUITE: arguments for the suite instead of `tests`.
 
-Tests that fail without a breakage notice nothing: they are run first, and the rooms whose tests fail are named and left
-out. A breakage that changes nothing that can be observed (a cache, an order that is sorted later) is not noticed either: read
-the list of the missed ones.
+Tests that fail without a breakage notice nothing: they are named and left out. A breakage that changes nothing that can be
+observed (a cache, an order that is sorted later) is not noticed either: read the list of the missed ones.
 """
 
 import ast
@@ -117,12 +117,66 @@ def copied(folder: Path, tests_at: str) -> Path:
     return folder
 
 
-def failure(folder: Path, arguments: list[str], limit_s: float) -> str | None:
-    """Run tests in the copy and return the first that fails; None if all pass."""
+_RECORDER = """
+import os
+_seen = set()
+def hit(number):
+    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    if (number, test) not in _seen:
+        _seen.add((number, test))
+        with open({path!r}, "a") as file:
+            file.write(f"{{number}}\\t{{test}}\\n")
+    return True
+"""
+
+
+def recording(source: bytes, places: dict[int, Breakage]) -> bytes:
+    """Return a file in which each place that will be broken records its number first."""
+    inserted: list[tuple[int, int, str]] = []  # place, order, text
+    for number, breakage in places.items():
+        hit = f"__import__('agent_eval._hits', fromlist=['hit']).hit({number})"
+        width = breakage.end - breakage.start
+        if breakage.kind == "removed":
+            inserted.append((breakage.start, -width, f"{hit}; "))
+        else:
+            inserted += [(breakage.start, -width, f"({hit}, ("), (breakage.end, width, "))[1]")]
+    for place, _, text in sorted(inserted, reverse=True):
+        source = source[:place] + text.encode() + source[place:]
+    return source
+
+
+def tests_that_come_by(folder: Path, broken: dict[int, Breakage], suite: list[str]) -> dict[int, set[str]]:
+    """Run the suite and return per breakage the tests that reach its place; "" stands for none that was called."""
+    recorded = folder.parent / "hits"
+    recorded.touch()
+    (folder / "agent_eval" / "_hits.py").write_text(_RECORDER.format(path=str(recorded)))
+    sources = {path: (folder / path).read_bytes() for path in {b.path for b in broken.values()}}
+    tests: dict[int, set[str]] = {number: set() for number in broken}
+    for path, source in sources.items():
+        of_file = {n: b for n, b in broken.items() if b.path == path}
+        try:
+            compile(recording(source, of_file), path, "exec")
+        except SyntaxError:  # within an f-string
+            tests |= {number: {""} for number in of_file}
+        else:
+            (folder / path).write_bytes(recording(source, of_file))
+    outcome(folder, suite, SUITE_LIMIT_S)
+    for path, source in sources.items():
+        (folder / path).write_bytes(source)
+    (folder / "agent_eval" / "_hits.py").unlink()
+    for line in recorded.read_text().splitlines():
+        number, test = line.split("\t", 1)
+        name, _, phase = test.rpartition(" ")
+        tests[int(number)] |= {name, *([""] if phase != "(call)" else [])}
+    return tests
+
+
+def outcome(folder: Path, arguments: list[str], limit_s: float) -> list[str] | None:
+    """Run tests in the copy and return those that fail; None if they do not end."""
     shared = ROOT.parent / "shared" / "data"
     env = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {} if "AGENT_EVAL_SHARED_DATA" in env else {"AGENT_EVAL_SHARED_DATA": str(shared)}
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "2", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-rfE", "-p", "no:cacheprovider", *arguments]
     with subprocess.Popen(
         command, cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     ) as run:  # fmt: skip
@@ -130,11 +184,19 @@ def failure(folder: Path, arguments: list[str], limit_s: float) -> str | None:
             output, _ = run.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, 9)
-            return "no end"
+            return None
     if run.returncode in (0, 5):
-        return None
-    named = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR ", "E  "))]
-    return named[-1][:160] if named else output[-160:]
+        return []
+    if run.returncode == 4 and any(
+        "::" in argument for argument in arguments
+    ):  # a name that pytest does not take back
+        return outcome(folder, sorted({argument.split("::")[0] for argument in arguments}), limit_s)
+    named = [
+        line.split(" ", 1)[1].split(" - ")[0]
+        for line in output.splitlines()
+        if line.startswith(("FAILED ", "ERROR "))
+    ]
+    return named or [output[-160:]]
 
 
 def measure() -> Iterator[str]:
@@ -144,34 +206,25 @@ def measure() -> Iterator[str]:
     only = {int(number) for number in asked("BREAKAGES_ONLY", "").split(",") if number}
     suite = asked("BREAKAGES_SUITE", "tests").split()
     yield f"{n} breakages, seed {seed}"
-    tried: list[int] = []
     missed: list[int] = []
-    unsound: dict[str, str | None] = {}  # tests → the first that fails without a breakage
     with tempfile.TemporaryDirectory() as temporary:
         folder = copied(Path(temporary) / "copy", asked("BREAKAGES_TESTS", ""))
-        for number, breakage in enumerate(drawn(n, seed, asked("BREAKAGES_ROOM", "agent_eval"))):
-            if only and number not in only:
-                continue
-            room = Path("tests", *Path(breakage.path).parts[1:2])
-            of_room = [str(room)] if (folder / room).is_dir() else []
-            for tests in filter(None, (of_room, suite)):
-                if (name := " ".join(tests)) not in unsound:
-                    unsound[name] = failure(folder, tests, SUITE_LIMIT_S)
-                    yield f"{name} without a breakage: {unsound[name] or 'passes'}"
-            if any(unsound[" ".join(tests)] for tests in filter(None, (of_room, suite))):
-                yield f"{number} {breakage} · NOT TRIED"
-                continue
+        drawn_ones = enumerate(drawn(n, seed, asked("BREAKAGES_ROOM", "agent_eval")))
+        broken = {number: breakage for number, breakage in drawn_ones if not only or number in only}
+        failing = outcome(folder, suite, SUITE_LIMIT_S) or []
+        yield f"fail without a breakage, left out: {failing}"
+        left_out = [f"--deselect={test}" for test in failing]
+        tests = tests_that_come_by(folder, broken, suite)
+        for number, breakage in broken.items():
             file = folder / breakage.path
             data, began = file.read_bytes(), time.monotonic()
             file.write_bytes(data[: breakage.start] + breakage.text.encode() + data[breakage.end :])
-            found, by = None, room.name
-            if of_room:
-                found = failure(folder, of_room, FOLDER_LIMIT_S)
-            if found is None and suite:
-                found, by = failure(folder, suite, SUITE_LIMIT_S), "suite"
+            named = sorted(tests[number] - {""} - set(failing))
+            result = outcome(folder, ["-x", *named], FOLDER_LIMIT_S) if named else []
+            if result == [] and "" in tests[number]:
+                result = outcome(folder, ["-x", *left_out, *suite], SUITE_LIMIT_S)
             file.write_bytes(data)
-            tried.append(number)
-            missed += [] if found else [number]
-            result = f"noticed by {by}: {found}" if found else "MISSED"
-            yield f"{number} {breakage} · {time.monotonic() - began:.0f} s · {result}"
-    yield f"missed: {len(missed)} of {len(tried)} that were tried: {missed}"
+            missed += [number] if result == [] else []
+            told = "MISSED" if result == [] else f"noticed: {'no end' if result is None else result[0][:160]}"
+            yield f"{number} {breakage} · {len(named)} tests · {time.monotonic() - began:.0f} s · {told}"
+    yield f"missed: {len(missed)} of {len(broken)} that were tried: {missed}"
