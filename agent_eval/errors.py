@@ -36,6 +36,10 @@ class RunError(AgentEvalError):
     """Raised when a run fails."""
 
 
+class InvalidValueError(InputError, ValueError):
+    """Raised when an argument of a Python function has a value that is not allowed."""
+
+
 class ArgumentError(InputError, TypeError):
     """Raised when an argument of a Python function has an unsupported type or is empty."""
 

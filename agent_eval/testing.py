@@ -44,7 +44,7 @@ def simulate(
         ScenarioError: If the scenario is invalid.
         UnknownSuiteError: If the project has no such scenario, or several suites have it.
         NotFoundError: If agents.yaml has no such agent.
-        NotHeldError: If the agent cannot be reached, or a cap is reached.
+        RunError: If the agent cannot be reached, or a cap is reached.
 
     Example:
         >>> from agent_eval.testing import simulate

@@ -219,7 +219,7 @@ def compare_agents(
 
     Raises:
         ArgumentError: If an argument has an unsupported type or is empty.
-        SameAgentError: If both ids are equal.
+        InvalidValueError: If both ids are equal.
         UnknownAgentError: If an agent does not exist.
         UnknownMethodologyError: If the version does not exist.
 

@@ -23,7 +23,7 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
     Return 0 if all answers arrived, 1 if some answers are missing, and 2 if none could be requested.
 
     Raises:
-        UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
+        JudgeError: If a cap in dollars is set and a model's price is unknown.
     """
     with project.store.exclusive_section("run"):
         done = audit_judges(project, run_id="audit")

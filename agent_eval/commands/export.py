@@ -5,13 +5,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agent_eval.errors import NotFoundError
 from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.json_text import dumps
 from agent_eval.formats.plain_text import count_of, one_line
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.prompts.personal_data import counted
 from agent_eval.project import Project
-from agent_eval.transcripts.exporters import UnknownExportError, export_lines
+from agent_eval.transcripts.exporters import export_lines
 
 
 def export(
@@ -32,7 +33,7 @@ def export(
     Return the exit code, which is 1 if a line of the session files is invalid.
     """
     if out is not None and out.exists() and not force:
-        raise UnknownExportError(f"{out} already exists. Overwrite it with --force, or choose another file.")
+        raise NotFoundError(f"{out} already exists. Overwrite it with --force, or choose another file.")
     lines: list[str] = []
     n_refused = 0
     for line in export_lines(format_name, project.home.existing_sessions() / agent_id, sessions):

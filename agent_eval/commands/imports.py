@@ -26,41 +26,6 @@ MOST_MESSAGES = 40
 _LONGEST = 100  # characters of a message that are shown
 
 
-class OtherCategoryError(InputError):
-    """Raised when agents.yaml declares the agent with another category."""
-
-    def __init__(self, agent: str, declared: str | None, category: str) -> None:
-        super().__init__(
-            f"Agent {agent!r} is in agents.yaml with category {declared!r}, not {category!r}. "
-            "Edit the entry, or omit --category."
-        )
-
-
-class OneSessionError(InputError):
-    """Raised when --session is given for several files."""
-
-    def __init__(self, n_files: int) -> None:
-        super().__init__(
-            f"--session is for a single file, but there are {count_of(n_files, 'file')}. Omit it, or merge the records into one file."
-        )
-
-
-class NotImportedError(InputError):
-    """Raised when there is only one file and it cannot be imported."""
-
-    def __init__(self, report: FileReport) -> None:
-        super().__init__(report.reason if report.format_name else f"{report.name}: {report.reason}.")
-
-
-class UnknownCategoryError(NotFoundError):
-    """Raised when no methodology version has a template for the category."""
-
-    def __init__(self, category: str, categories: Sequence[str]) -> None:
-        super().__init__(
-            f"Category {category!r} has no template in any methodology version. Categories: {', '.join(categories)}."
-        )
-
-
 class MissingArgumentError(InputError):
     """Raised when an import lacks its files or its agent."""
 
@@ -122,7 +87,9 @@ def import_transcripts(
     with standard_input(paths) as stdin:
         files = input_files(paths, stdin)
         if session_id is not None and len(files) != 1:
-            raise OneSessionError(len(files))
+            raise InputError(
+                f"--session is for a single file, but there are {count_of(len(files), 'file')}. Omit it, or merge the records into one file."
+            )
         reports = list(
             _announced(
                 err,
@@ -144,8 +111,8 @@ def import_transcripts(
     for reason in unmet:
         err.print(one_line(reason), markup=False, soft_wrap=True)
     if not any(one.report and (one.report.n_imported or one.report.n_known) for one in reports):
-        if len(files) == 1 and reports[0].report is None:
-            raise NotImportedError(reports[0])
+        if len(files) == 1 and (refused := reports[0]).report is None:
+            raise InputError(refused.reason if refused.format_name else f"{refused.name}: {refused.reason}.")
         err.print("Nothing was imported.")
         return 2
     _print_summary(out, reports, agent_id, is_alone=len(files) == 1)
@@ -322,7 +289,12 @@ def _check_category(project: Project, agent_id: str, category: str | None) -> No
         return
     categories = sorted({t.category for m in project.registry.all() for t in m.templates})
     if category not in categories:
-        raise UnknownCategoryError(category, categories)
+        raise NotFoundError(
+            f"Category {category!r} has no template in any methodology version. Categories: {', '.join(categories)}."
+        )
     declared = project.declared[0].get(agent_id)
     if declared is not None and declared.category != category:
-        raise OtherCategoryError(agent_id, declared.category, category)
+        raise InputError(
+            f"Agent {agent_id!r} is in agents.yaml with category {declared.category!r}, not {category!r}. "
+            "Edit the entry, or omit --category."
+        )

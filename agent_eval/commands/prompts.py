@@ -60,10 +60,6 @@ DEFAULT_PROMPT = "turn"
 _JUDGED = ("transcripts", "turn_judgments", "conversation_judgments")
 
 
-class NoSuchConversationError(NotFoundError):
-    """Raised when the agent does not have the given conversation or turn."""
-
-
 class NotAskedError(NotFoundError):
     """Raised when a metric does not apply to the given turn, or when no model is called for it."""
 
@@ -375,7 +371,7 @@ def agent_subject(
 
     Raises:
         UnknownAgentError: If the agent is unknown.
-        NoSuchConversationError: If the agent does not have the conversation or the turn.
+        NotFoundError: If the agent does not have the conversation or the turn.
     """
     [agent_id] = project.some_agents([agent_id])
     tables = ingest(project, [agent_id])
@@ -384,7 +380,7 @@ def agent_subject(
     subject_id = conversation_id or next(iter(ids), None)
     if subject_id not in ids:
         near = ", ".join(difflib.get_close_matches(str(subject_id), ids, n=3, cutoff=0)) or "none"
-        raise NoSuchConversationError(
+        raise NotFoundError(
             f"Agent {agent_id} has no conversation {subject_id!r}. It has {len(ids)}, among them: {near}."
         )
     [session_id] = rows.filter(pl.col("conversation_id") == subject_id)["session_id"]
@@ -439,7 +435,7 @@ def _checked_turn(conversation: Conversation, turn_index: int | None) -> int | N
     indexes = [turn.turn_index for turn in conversation.turns()]
     if turn_index is not None and turn_index not in indexes:
         there = f"its turns are {_listed(indexes)}" if indexes else "it has no turns"
-        raise NoSuchConversationError(
+        raise NotFoundError(
             f"Conversation {conversation.conversation_id!r} has no turn {turn_index}; {there}."
         )
     return turn_index

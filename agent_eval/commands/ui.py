@@ -21,7 +21,7 @@ def ui(project: Project, err: Console, *, host: str, port: int, has_token: bool 
     and with the token in the printed address, unless `has_token` is false.
 
     Raises:
-        ShortSecretError: If the file of the token is empty or cut.
+        StorageError: If the file of the token is empty or cut.
     """
     agents, versions = project.known_agents(), list(project.registry.versions)
     with project.store.exclusive_section("run", wait=False) as is_idle:

@@ -6,6 +6,5 @@ them.
 """
 
 from agent_eval.project.project import Project, UnknownAgentError
-from agent_eval.settings.home import MissingDataError
 
-__all__ = ["MissingDataError", "Project", "UnknownAgentError"]
+__all__ = ["Project", "UnknownAgentError"]

@@ -39,7 +39,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     the settings apply.
 
     Raises:
-        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+        JudgeError: If there is a cap in dollars and a model's price is unknown.
     """
     nothing = latest_drift(_AUDITS.empty())
     spec = project.own_judge

@@ -126,7 +126,7 @@ def taxonomy_of(project: Project) -> Taxonomy | None:
     """Return the taxonomy of the settings; None if it is that of the failure labels.
 
     Raises:
-        TaxonomyError: If it is unknown or invalid.
+        ConfigurationError: If it is unknown or invalid.
     """
     return read_taxonomy(project.settings.taxonomy, project.home.root)
 

@@ -26,7 +26,7 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
     An agent without a folder has no rows.
 
     Raises:
-        MissingDataError: If the data folder does not exist.
+        NotFoundError: If the data folder does not exist.
     """
     folders = project.home.existing_sessions()
     hashes = {  # computed before the files are read, so that a later change makes the rows stale

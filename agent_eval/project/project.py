@@ -13,11 +13,11 @@ from typing import Self
 
 import polars as pl
 
-from agent_eval.errors import ArgumentError, NotFoundError
+from agent_eval.errors import ArgumentError, JudgeError, NotFoundError
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
-from agent_eval.judge.llm.budget import Budget, Price, SharedBudget, UnknownPriceError
+from agent_eval.judge.llm.budget import Budget, Price, SharedBudget
 from agent_eval.judge.llm.client import (
     LiteLLMClient,
     attachment_kinds_of,
@@ -190,7 +190,7 @@ class Project:
         """Return the agents that have a session folder, and the folders whose names are not valid agent ids.
 
         Raises:
-            MissingDataError: If the data folder does not exist.
+            NotFoundError: If the data folder does not exist.
         """
         return agent_ids(self.home.existing_sessions())
 
@@ -300,7 +300,7 @@ class Project:
         """Return the runtime that calls judge models; all uses of this project object share its budget.
 
         Raises:
-            UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+            JudgeError: If there is a cap in dollars and a model's price is unknown.
         """
         s = self.settings
         runtime = JudgeRuntime(
@@ -317,7 +317,10 @@ class Project:
         )
         for model in s.judge_models if self.is_capped_in_dollars else ():
             if self.price_of(model) is None:
-                raise UnknownPriceError(model)
+                raise JudgeError(
+                    f"The price of judge model {model!r} is not known, so a limit in dollars cannot be enforced. Set judge_price_in "
+                    "and judge_price_out (US dollars per million tokens) in agent_eval.toml, or cap calls with --max-calls."
+                )
         return runtime
 
     @cached_property
@@ -452,7 +455,7 @@ class Project:
         """Return the redactor of personal data; all uses of this project object share its counts.
 
         Raises:
-            RedactionError: If the function in the settings cannot be imported.
+            ConfigurationError: If the function in the settings cannot be imported.
         """
         s = self.settings
         return Redactor(self.prompt_secret, s.redact_patterns, s.redact_function)

@@ -29,23 +29,6 @@ LOWEST = 5  # the number of conversations without a slot to show
 Row = Mapping[str, object]
 
 
-class UnknownScoreError(NotFoundError):
-    """Raised when the name is not the composite or one of its parts."""
-
-    def __init__(self, score: str) -> None:
-        super().__init__(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
-
-
-class NothingToExplainError(NotFoundError):
-    """Raised when the agent has no composite row under the version."""
-
-    def __init__(self, pair: AgentVersion) -> None:
-        super().__init__(
-            f"Agent {pair.agent_id!r} has no scores under methodology {pair.methodology_version}. "
-            "Run `agent-eval run` after importing."
-        )
-
-
 class UnknownTurnError(NotFoundError):
     """Raised when the agent does not have the conversation or turn."""
 
@@ -88,15 +71,18 @@ def explain(
     rating is listed with the reason. The frames may contain other pairs.
 
     Raises:
-        UnknownScoreError: If `score` has another value.
-        NothingToExplainError: If the agent has no composite row under the version.
+        NotFoundError: If `score` has another value.
+        NotFoundError: If the agent has no composite row under the version.
     """
     if score not in SCORES:
-        raise UnknownScoreError(score)
+        raise NotFoundError(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
     pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
     composite = _row_of(composite_scores, pair)
     if composite is None:
-        raise NothingToExplainError(pair)
+        raise NotFoundError(
+            f"Agent {pair.agent_id!r} has no scores under methodology {pair.methodology_version}. "
+            "Run `agent-eval run` after importing."
+        )
     slug = composite["template"]
     page = _Page(
         pair,

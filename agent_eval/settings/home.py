@@ -20,16 +20,6 @@ class NoRootError(NotFoundError):
         )
 
 
-class MissingDataError(NotFoundError):
-    """Raised when the data folder is missing, so that an unmounted disk is not mistaken for a project without agents."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"The data folder {folder} does not exist. In a new project, create it with `agent-eval init DIR`. If it is "
-            "on a separate disk, mount the disk. The setting `data_dir` in agent_eval.toml names the folder."
-        )
-
-
 @dataclass(frozen=True)
 class Home:
     """Define the folders of a project; most are in `data`, whose location the setting `data_dir` defines."""
@@ -51,10 +41,13 @@ class Home:
         """Return the folder of sessions, after checking that the data folder exists.
 
         Raises:
-            MissingDataError: If the data folder is missing.
+            NotFoundError: If the data folder is missing.
         """
         if not self.data.is_dir():
-            raise MissingDataError(self.data)
+            raise NotFoundError(
+                f"The data folder {self.data} does not exist. In a new project, create it with `agent-eval init DIR`. If it is "
+                "on a separate disk, mount the disk. The setting `data_dir` in agent_eval.toml names the folder."
+            )
         return self.sessions
 
     @property

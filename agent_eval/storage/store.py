@@ -24,7 +24,6 @@ from agent_eval.storage.kept import KeptAttachment
 from agent_eval.storage.store_errors import (
     BusyStoreError,
     MissingFolderError,
-    NoLockServiceError,
     StoreError,
 )
 from agent_eval.storage.versions import SCHEMA_VERSION, migrate, refuse_other_releases, stamp, stamped
@@ -326,7 +325,12 @@ class Store:
 
     def _place(self, purpose: str) -> Path:
         if self.lock_file is None:
-            raise NoLockServiceError(self.attach)
+            raise StoreError(
+                self.attach,
+                "lock",
+                "it has no lock file and no lock service, so two runs could write to it at the same time",
+                "Configure a store file or a table [store] in agent_eval.toml",
+            )
         return self.lock_file.with_name(f"{self.lock_file.name}.{purpose}")
 
     @contextlib.contextmanager

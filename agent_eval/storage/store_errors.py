@@ -46,18 +46,6 @@ class BusyStoreError(StoreError):
         )
 
 
-class NoLockServiceError(StoreError):
-    """Raised when a section is entered on a store that has neither a lock file nor a lock service."""
-
-    def __init__(self, attach: str) -> None:
-        super().__init__(
-            attach,
-            "lock",
-            "it has no lock file and no lock service, so two runs could write to it at the same time",
-            "Configure a store file or a table [store] in agent_eval.toml",
-        )
-
-
 class MissingFolderError(StoreError):
     """Raised when the store's folder does not exist, e.g. because a disk is not mounted."""
 

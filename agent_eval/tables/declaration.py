@@ -41,10 +41,6 @@ TYPES: Mapping[str, DTypes] = {
 _DIRECTIVES = ("key", "partition", "reads", "parent", "with")
 
 
-class TableDeclarationError(ConfigurationError):
-    """Raised when a declaration of tables is invalid; the message names the line, what is allowed and the fix."""
-
-
 class _LineError(Exception):
     """Raised when a line is invalid; `read_declarations` adds the file and the line number."""
 
@@ -79,7 +75,7 @@ def read_declarations(text: str, file: str) -> dict[str, Declaration]:
     """Return the declared groups and tables by name, in the order of the text.
 
     Raises:
-        TableDeclarationError: If a line is invalid, if a name occurs twice, or if a table names a column that it does
+        ConfigurationError: If a line is invalid, if a name occurs twice, or if a table names a column that it does
             not have.
     """
     declared: dict[str, Declaration] = {}
@@ -92,7 +88,7 @@ def read_declarations(text: str, file: str) -> dict[str, Declaration]:
             number = each.line
             _check(each, declared)
     except _LineError as error:
-        raise TableDeclarationError(f"{file}, line {number}: {error}") from None
+        raise ConfigurationError(f"{file}, line {number}: {error}") from None
     return declared
 
 

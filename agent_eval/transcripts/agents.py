@@ -25,16 +25,6 @@ from agent_eval.formats.yaml import (
 from agent_eval.transcripts.models import Agent, is_blank
 
 
-class AgentsFileError(ConfigurationError):
-    """Raised when an entry cannot be added to the current agents.yaml."""
-
-    def __init__(self, path: Path, agent_id: str, reason: str) -> None:
-        super().__init__(
-            f"Agent {agent_id!r} was not added to {path.name}: {reason}. Nothing was changed. Fix the file, "
-            f"or add the entry by hand: a list item `- agent_id: {agent_id}`."
-        )
-
-
 @dataclass(frozen=True)
 class _Entry:
     """Represent one item of the list: the agent, or the reason why the item was rejected."""
@@ -89,7 +79,7 @@ def add_agent(path: Path, agent: Agent) -> bool:
     """Append an entry and keep the rest unchanged; return False and change nothing if the id exists.
 
     Raises:
-        AgentsFileError: If the file cannot be read, has an invalid entry with that id, or would be invalid
+        ConfigurationError: If the file cannot be read, has an invalid entry with that id, or would be invalid
             afterwards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +90,10 @@ def add_agent(path: Path, agent: Agent) -> bool:
                 return False
             _write(path, text, agent)
         except YamlError as error:
-            raise AgentsFileError(path, agent.agent_id, error.reason) from error
+            raise ConfigurationError(
+                f"Agent {agent.agent_id!r} was not added to {path.name}: {error.reason}. Nothing was changed. Fix the file, "
+                f"or add the entry by hand: a list item `- agent_id: {agent.agent_id}`."
+            ) from error
     return True
 
 

@@ -26,18 +26,14 @@ ATIF_VERSION = "ATIF-v1.8"
 _SOURCES = {"assistant": "agent", "user": "user", "system": "system", "developer": "system"}
 
 
-class UnknownExportError(NotFoundError):
-    """Raised when the export format is unknown, or there is nothing to export."""
-
-
 def exported(format_name: str, conversation: Conversation) -> Fields:
     """Return a conversation as one record in the given format.
 
     Raises:
-        UnknownExportError: If the format is not openai or atif.
+        NotFoundError: If the format is not openai or atif.
     """
     if format_name not in EXPORTS:
-        raise UnknownExportError(
+        raise NotFoundError(
             f"Format {format_name!r} cannot be exported. Formats: {', '.join(sorted(EXPORTS))}."
         )
     return EXPORTS[format_name](conversation)
@@ -56,16 +52,16 @@ def export_lines(
         sessions: The sessions to export; default: all.
 
     Raises:
-        UnknownExportError: If the format is unknown, or the agent does not have one of the sessions.
+        NotFoundError: If the format is unknown, or the agent does not have one of the sessions.
     """
     if format_name not in EXPORTS:
-        raise UnknownExportError(
+        raise NotFoundError(
             f"Format {format_name!r} cannot be exported. Formats: {', '.join(sorted(EXPORTS))}."
         )
     bounds = Bounds.of(agent_folder.parent)
     folders = [f for f in entries(agent_folder) if not bounds.refused_folder(f, "session")]
     if missing := sorted(set(sessions) - {f.name for f in folders}) or ([] if folders else ["any session"]):
-        raise UnknownExportError(f"Agent {agent_folder.name!r} has no session {', '.join(missing)[:200]}.")
+        raise NotFoundError(f"Agent {agent_folder.name!r} has no session {', '.join(missing)[:200]}.")
     for folder in folders:
         path = folder / CONVERSATIONS
         if (sessions and folder.name not in sessions) or bounds.refused_file(path):

@@ -17,13 +17,12 @@ from agent_eval.formats.streams import MEGABYTE, Record, json_lines
 from agent_eval.formats.validation_messages import LONGEST, explain, first_problem, shorten
 from agent_eval.formats.yaml import YamlError, read_document, read_text
 from agent_eval.tables import table
-from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
+from agent_eval.transcripts.agents import add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
 from agent_eval.transcripts.models import Agent, Conversation, Session, id_key, too_large
 from agent_eval.transcripts.outcomes import with_causes_read, with_rewards_read
 
 __all__ = [
-    "AgentsFileError",
     "IngestedSession",
     "add_agent",
     "agent_ids",

@@ -11,11 +11,11 @@ from agent_eval.clusters.taxonomies.taxonomy import (
     PACKAGED,
     Categoriser,
     Taxonomy,
-    TaxonomyError,
     categorised,
     failure_labels,
     read_taxonomy,
 )
+from agent_eval.errors import ConfigurationError
 from agent_eval.judge.clusters.category import categories_of
 from agent_eval.judge.llm.client import Reply
 from tests.clusters.rows import SPACE, UNASKED, grown, told
@@ -116,14 +116,14 @@ def test_a_judge_is_asked_once_and_only_where_the_crosswalk_leaves_several(tmp_p
     ],
 )  # fmt: skip
 def test_an_invalid_taxonomy_is_named_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(TaxonomyError) as error:
+    with pytest.raises(ConfigurationError) as error:
         own(tmp_path, text)
     assert problem in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["mats", "gone.yaml"])
 def test_an_unknown_taxonomy_is_an_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TaxonomyError, match=name):
+    with pytest.raises(ConfigurationError, match=name):
         read_taxonomy(name, tmp_path)
     assert read_taxonomy("labels", tmp_path) is None
 

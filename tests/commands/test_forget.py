@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from agent_eval.commands.setup.forget import NotStoredError
+from agent_eval.errors import NotFoundError
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.tables.schema import TABLES
@@ -28,7 +28,7 @@ def test_nothing_of_a_forgotten_conversation_remains_and_no_other_answer_is_aske
     gone = first["conversation_id"]
     before = Project.open().table("judge_cache")
 
-    with pytest.raises(NotStoredError):
+    with pytest.raises(NotFoundError):
         invoke("store", "forget", "no-such", "--yes")
     done = invoke("store", "forget", gone, "--yes")
     assert done.exit_code == 1, done.output  # a backup has it

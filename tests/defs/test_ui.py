@@ -10,8 +10,7 @@ import pytest
 from agent_eval.defs.ui import guard
 from agent_eval.defs.ui.guard import LOCAL, Guard, Message, Receive, Scope, Send, allowed_hosts
 from agent_eval.defs.ui.report import WithReport
-from agent_eval.errors import AgentEvalError
-from agent_eval.judge.llm.redaction import ShortSecretError
+from agent_eval.errors import AgentEvalError, StorageError
 
 HOST = "127.0.0.1:3000"
 JSON = {"content-type": "application/json"}
@@ -173,7 +172,7 @@ def test_the_token_stays_the_same_and_only_its_owner_can_read_it(tmp_path: Path)
     assert (len(token) >= 43, guard.kept_token(tmp_path), file.stat().st_mode & 0o777) == (True, token, 0o600)
     for text in ("", "\n", "short"):
         file.write_text(text)
-        with pytest.raises(ShortSecretError, match=r"ui\.token has \d bytes"):
+        with pytest.raises(StorageError, match=r"ui\.token has \d bytes"):
             guard.kept_token(tmp_path)
 
 

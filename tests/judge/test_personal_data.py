@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_eval.errors import ConfigurationError
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.prompts import BlindedTerms
-from agent_eval.judge.prompts.personal_data import PLACEHOLDER, RedactionError, Redactor
+from agent_eval.judge.prompts.personal_data import PLACEHOLDER, Redactor
 from agent_eval.transcripts.models import Agent
 from tests.judge.material import agent, call, conversation, user
 
@@ -102,10 +103,10 @@ def test_own_patterns_and_an_own_function_add_kinds_and_a_failing_one_lets_nothi
     assert re.fullmatch(r"\[person \w+\], \[customer \w+\], \[email \w+\]", shown)
     assert own.counts == {"customer": 1, "email": 1, "person": 1}
     assert own.fingerprint != redactor().fingerprint
-    with pytest.raises(RedactionError, match="failing failed with KeyError") as raised:
+    with pytest.raises(ConfigurationError, match="failing failed with KeyError") as raised:
         redactor(function=f"{__name__}:failing").hide("secret text")
     assert "secret text" not in str(raised.value)
-    with pytest.raises(RedactionError, match="cannot be imported"):
+    with pytest.raises(ConfigurationError, match="cannot be imported"):
         redactor(function="no_such_module:f")
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.scores.statistics.exact import NotAFractionError, from_text, mean, rounded, to_text
+from agent_eval.errors import InputError
+from agent_eval.scores.statistics.exact import from_text, mean, rounded, to_text
 
 FRACTIONS = st.fractions(min_value=0, max_value=100, max_denominator=10_000)
 
@@ -24,7 +25,7 @@ def test_a_fraction_survives_its_text(value: Fraction) -> None:
 
 @pytest.mark.parametrize("text", ["", "80", "77.1", "1/0", "a/b", "1/2/3"])
 def test_anything_else_is_refused_by_name(text: str) -> None:
-    with pytest.raises(NotAFractionError, match="1156/15"):
+    with pytest.raises(InputError, match="1156/15"):
         from_text(text)
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from agent_eval.errors import NotFoundError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.domain import domain_scores
 from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.scores.explain import (
     Node,
-    NothingToExplainError,
-    UnknownScoreError,
     _judgments,
     explain,
     explain_turn,
@@ -220,13 +219,13 @@ def test_rows_of_other_agents_and_versions_are_left_out() -> None:
 
 
 def test_an_unknown_score_names_what_is_allowed() -> None:
-    with pytest.raises(UnknownScoreError, match=r"'U7' is not a score\. Allowed: composite, U, D, U1, .*D5"):
+    with pytest.raises(NotFoundError, match=r"'U7' is not a score\. Allowed: composite, U, D, U1, .*D5"):
         explained("U7")
 
 
 @pytest.mark.parametrize(("agent", "version"), [("nobody", "1.3.0"), ("lumen", "1.2.0")])
 def test_an_agent_without_scores_is_an_error_that_names_it(agent: str, version: str) -> None:
-    with pytest.raises(NothingToExplainError, match=f"{agent!r} has no scores"):
+    with pytest.raises(NotFoundError, match=f"{agent!r} has no scores"):
         explained(agent=agent, version=version)
 
 

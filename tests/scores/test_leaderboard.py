@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.errors import InputError
 from agent_eval.report import board as words
 from agent_eval.scores.composite.leaderboard import (
-    MixedVersionsError,
     competition_ranks,
     leaderboard,
     one_version,
@@ -287,7 +287,7 @@ def test_no_scores_give_an_empty_board() -> None:
 
 def test_a_view_that_mixes_versions_is_refused_unless_asked_for() -> None:
     mixed = board([row("a", "90/1"), row("a", "80/1", methodology_version="1.10.0")])
-    with pytest.raises(MixedVersionsError, match=r"1\.3\.0, 1\.10\.0"):
+    with pytest.raises(InputError, match=r"1\.3\.0, 1\.10\.0"):
         one_version(mixed)
     single = mixed.filter(pl.col("methodology_version") == "1.3.0")
     assert one_version(single).equals(single)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import agent_eval.tables.schema
-from agent_eval.tables.declaration import TableDeclarationError, read_declarations
+from agent_eval.errors import ConfigurationError
+from agent_eval.tables.declaration import read_declarations
 from agent_eval.tables.schema import MADE_FROM, SOURCES
 
 TEXT = Path(agent_eval.tables.schema.__file__).with_name("tables.txt").read_text(encoding="utf-8")
@@ -56,7 +57,7 @@ def test_a_declaration_has_its_columns_in_order_with_types_and_fields() -> None:
 def test_an_invalid_line_is_refused_by_number_with_the_fix(line: int, instead: str, message: str) -> None:
     lines = FRUIT.splitlines()
     lines[line - 1] = instead
-    with pytest.raises(TableDeclarationError, match=re.escape(message)) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
         read_declarations("\n".join(lines), "tables.txt")
     assert str(caught.value).startswith("tables.txt, line ")
 
@@ -78,7 +79,7 @@ def test_no_slip_in_the_declared_tables_goes_unnoticed(pattern: str, instead: st
     assert len(places) > 20
     for i in places[:: len(places) // 12]:
         changed = [*lines[:i], re.sub(pattern, instead, lines[i]), *lines[i + 1 :]]
-        with pytest.raises(TableDeclarationError, match=r"tables.txt, line \d+: ") as caught:
+        with pytest.raises(ConfigurationError, match=r"tables.txt, line \d+: ") as caught:
             read_declarations("\n".join(changed), "tables.txt")
         number = int(re.findall(r"line (\d+)", str(caught.value))[0])
         table = max(j for j, line in enumerate(lines[: i + 1]) if re.match("table|group", line))

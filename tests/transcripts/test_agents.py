@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.transcripts.agents import AgentsFileError
+from agent_eval.errors import ConfigurationError
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import add_agent, read_agents
 
@@ -141,6 +141,6 @@ def test_adding_keeps_the_mode_of_the_file(file: Path) -> None:
 )
 def test_a_file_that_cannot_take_the_entry_stays_as_it_is(file: Path, text: str, reason: str) -> None:
     file.write_text(text)
-    with pytest.raises(AgentsFileError, match=reason):
+    with pytest.raises(ConfigurationError, match=reason):
         add_agent(file, Agent(agent_id="new"))
     assert file.read_text() == text

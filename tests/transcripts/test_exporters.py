@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval.transcripts.exporters import EXPORTS, UnknownExportError, export_lines, exported
+from agent_eval.errors import NotFoundError
+from agent_eval.transcripts.exporters import EXPORTS, export_lines, exported
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.importing import import_file
@@ -137,7 +138,7 @@ def test_atif_steps_are_numbered_from_one_and_answers_stand_with_their_calls() -
 
 def test_an_unknown_format_and_a_missing_session_are_named(tmp_path: Path) -> None:
     write_session(tmp_path / "a", "s1", [conversation("c")])
-    with pytest.raises(UnknownExportError, match=r"'csv' cannot be exported\. Formats: atif, openai"):
+    with pytest.raises(NotFoundError, match=r"'csv' cannot be exported\. Formats: atif, openai"):
         list(export_lines("csv", tmp_path / "a"))
-    with pytest.raises(UnknownExportError, match="Agent 'a' has no session s2"):
+    with pytest.raises(NotFoundError, match="Agent 'a' has no session s2"):
         list(export_lines("openai", tmp_path / "a", ("s2",)))

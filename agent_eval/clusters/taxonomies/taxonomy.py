@@ -54,10 +54,6 @@ Several = Annotated[
 ]
 
 
-class TaxonomyError(ConfigurationError):
-    """Raised when the taxonomy that the settings name does not exist or is invalid."""
-
-
 class Category(BaseModel, frozen=True, extra="forbid"):
     """Define a category: what it means, and the group that it belongs to."""
 
@@ -122,13 +118,13 @@ def read_taxonomy(name: str, root: Path) -> Taxonomy | None:
     """Return the taxonomy of a setting: None for `labels`, a packaged one by name, else a YAML file relative to `root`.
 
     Raises:
-        TaxonomyError: If there is no such taxonomy, or the file is invalid; with file and line.
+        ConfigurationError: If there is no such taxonomy, or the file is invalid; with file and line.
     """
     if name == LABELS:
         return None
     is_file = name not in PACKAGED
     if is_file and not name.endswith((".yaml", ".yml")):
-        raise TaxonomyError(
+        raise ConfigurationError(
             f"taxonomy = {name!r} is unknown. Allowed: {', '.join((LABELS, *PACKAGED))}, or the path of a YAML file."
         )
     path = root / name if is_file else _HERE / f"{name}.yaml"
@@ -157,8 +153,8 @@ def read_taxonomy(name: str, root: Path) -> Taxonomy | None:
     return Taxonomy(declared.title, declared.categories, declared.crosswalk)
 
 
-def _invalid(name: str, line: int | None, reason: str) -> TaxonomyError:
-    return TaxonomyError(
+def _invalid(name: str, line: int | None, reason: str) -> ConfigurationError:
+    return ConfigurationError(
         f"taxonomy {name}{f':{line}' if line else ''}: {reason}{'' if reason.endswith('?') else '.'} Fix the file and run again."
     )
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
+from agent_eval.errors import InvalidValueError
 from agent_eval.formats.plain_text import sanitize_line
 from agent_eval.judge.sampling import UNASKED
 from agent_eval.metrics.metric_set import directed
@@ -47,11 +48,11 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both ids are equal.
+        InvalidValueError: If both ids are equal.
     """
     project.registry.get(version)
     if agent == other:
-        raise comparing.SameAgentError(agent)
+        raise InvalidValueError(f"Agent {agent!r} is compared with itself. Choose two different agents.")
     pairs = pairs_of(project, version, [name for name in (agent, other) if name is not None])
 
     def stored(name: str) -> pl.DataFrame:
@@ -101,7 +102,7 @@ def compare(
 
     Raises:
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both ids are equal.
+        InvalidValueError: If both ids are equal.
     """
     figures = compared(project, version, agent, other)
     rows = pl.DataFrame(schema=comparing.SCHEMA) if figures.rows is None else figures.rows

@@ -128,7 +128,7 @@ class NotebookProject(Project):
 
         Raises:
             UnknownAgentError: If an agent does not exist.
-            SameAgentError: If both ids are equal.
+            InvalidValueError: If both ids are equal.
             UnknownMethodologyError: If the version does not exist.
         """
         comparison = compared(self, self._version(methodology), *self._named((agent, other)))

@@ -35,7 +35,7 @@ def plan(
     Raises:
         InputError: If the requested difference is not above 0 and at most 100.
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both ids are equal.
+        InvalidValueError: If both ids are equal.
     """
     if not 0 < points <= 100:
         raise InputError(f"--difference {points:g}: expected a number above 0 and at most 100.")

@@ -61,7 +61,7 @@ def ask_tournament(
     Raises:
         NotFoundError: If no two agents have a task in common.
         UnknownAgentError: If an agent is unknown.
-        UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
+        JudgeError: If a cap in dollars is set and a model's price is unknown.
     """
     judge = project.own_judge
     if judge is None:

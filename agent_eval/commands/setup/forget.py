@@ -33,10 +33,6 @@ _TEXTS = ("rule_root_cause", "root_cause", "model_root_cause")
 _LAST = ("turns", "conversations")  # a repeated command still finds what an interrupted one has not removed
 
 
-class NotStoredError(NotFoundError):
-    """Raised when no agent, or more than one, has a conversation with this id."""
-
-
 @dataclass
 class _Found:
     """Hold where one conversation is stored."""
@@ -68,7 +64,7 @@ def forget(
     Return the exit code: 1 if `confirm` declines, so that nothing was changed, or a backup still has the conversation.
 
     Raises:
-        NotStoredError: If no agent, or more than one, has the conversation.
+        NotFoundError: If no agent, or more than one, has the conversation.
         StoreError: If the store cannot be changed.
     """
     with project.store.exclusive_section("run"):
@@ -107,7 +103,7 @@ def _found(project: Project, conversation_id: str, agent_id: str | None) -> _Fou
     having = sorted((agents | files.keys()) & ({agent_id} if agent_id else agents | files.keys()))
     if len(having) != 1:
         of = f"Agent {agent_id!r}" if agent_id else "No agent"
-        raise NotStoredError(
+        raise NotFoundError(
             f"{of} has {'no ' if agent_id else 'a '}conversation {conversation_id[:200]!r}. `agent-eval explain` lists ids."
             if not having
             else f"Several agents have a conversation {conversation_id[:200]!r}: {', '.join(having)}. Choose one with --agent."

@@ -46,7 +46,7 @@ def kept_token(home: Path) -> str:
     """Return the token of the UI in DAGSTER_HOME, a file that only the owner can read; the first call creates it.
 
     Raises:
-        ShortSecretError: If the file is empty or cut.
+        StorageError: If the file is empty or cut.
     """
     return kept_secret(home / TOKEN_FILE, lambda: secrets.token_urlsafe(32).encode()).decode().strip()
 

@@ -3,18 +3,6 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_eval.errors import JudgeError
-
-
-class UnknownPriceError(JudgeError):
-    """Raised when a cap in US dollars is set but the price of a model is unknown."""
-
-    def __init__(self, model: str) -> None:
-        super().__init__(
-            f"The price of judge model {model!r} is not known, so a limit in dollars cannot be enforced. Set judge_price_in "
-            "and judge_price_out (US dollars per million tokens) in agent_eval.toml, or cap calls with --max-calls."
-        )
-
 
 @dataclass(frozen=True)
 class Price:

@@ -34,21 +34,11 @@ _IN_ERRORS = re.compile(
 HIDDEN = "[hidden]"
 
 
-class ShortSecretError(StorageError):
-    """Raised when the file of a secret is empty or cut, so that its content could be guessed."""
-
-    def __init__(self, file: Path, n_bytes: int) -> None:
-        super().__init__(
-            f"The secret in {file} has {n_bytes} bytes; at least {SHORTEST_SECRET} are expected. Restore the file from a "
-            "backup, or delete it so that a new secret is made."
-        )
-
-
 def kept_secret(file: Path, make: Callable[[], bytes] = lambda: os.urandom(32)) -> bytes:
     """Return the secret in a file. If the file is missing, create it with a new secret that only the owner can read.
 
     Raises:
-        ShortSecretError: If the file has fewer than SHORTEST_SECRET bytes.
+        StorageError: If the file has fewer than SHORTEST_SECRET bytes.
     """
     with contextlib.suppress(FileNotFoundError):
         return _long_enough(file)
@@ -65,7 +55,10 @@ def kept_secret(file: Path, make: Callable[[], bytes] = lambda: os.urandom(32)) 
 def _long_enough(file: Path) -> bytes:
     secret = file.read_bytes()
     if len(secret) < SHORTEST_SECRET:
-        raise ShortSecretError(file, len(secret))
+        raise StorageError(
+            f"The secret in {file} has {len(secret)} bytes; at least {SHORTEST_SECRET} are expected. Restore the file from a "
+            "backup, or delete it so that a new secret is made."
+        )
     return secret
 
 

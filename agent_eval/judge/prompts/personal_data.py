@@ -44,10 +44,6 @@ Values = Iterable[str | tuple[str, str]]
 """What an own function returns: values to replace, or pairs of a kind and a value."""
 
 
-class RedactionError(ConfigurationError):
-    """Raised when the project's own function cannot be used; no text is sent or written without it."""
-
-
 class TextRedactor(Protocol):
     """Replaces personal data in texts."""
 
@@ -84,7 +80,7 @@ class Redactor:
             function: Own function as `module:function`. It is given a text and returns `Values` that occur in it.
 
         Raises:
-            RedactionError: If the function cannot be imported.
+            ConfigurationError: If the function cannot be imported.
         """
         self._secret = hashlib.blake2b(secret, digest_size=32, person=b"personal data").digest()
         self._patterns = dict(patterns or {})
@@ -108,7 +104,7 @@ class Redactor:
         """Return the text with a placeholder for each personal value. Placeholders in the text are kept.
 
         Raises:
-            RedactionError: If the project's own function fails.
+            ConfigurationError: If the project's own function fails.
         """
         return self._remembered(text) if text else text
 
@@ -200,7 +196,7 @@ class Redactor:
                 if isinstance(error, TypeError) and "it must return" in str(error)
                 else "it raised an error"
             )
-            raise RedactionError(
+            raise ConfigurationError(
                 f"Setting redact_function: {self._named} failed with {type(error).__name__} ({why}). Nothing is sent or "
                 "exported without it. Correct the function, or remove the setting."
             ) from None
@@ -216,7 +212,7 @@ def _imported(function: str) -> Callable[[str], Values]:
     try:
         loaded: Callable[[str], Values] = getattr(importlib.import_module(module), name)
     except Exception as error:  # the module is the project's own code
-        raise RedactionError(
+        raise ConfigurationError(
             f"Setting redact_function: {function} cannot be imported ({type(error).__name__}: {error})."
         ) from error
     return loaded

@@ -62,10 +62,6 @@ _IDS = (
 )
 
 
-class NotHeldError(RunError):
-    """Raised when a conversation was not held: the agent cannot be reached, or a cap is reached."""
-
-
 @dataclass(frozen=True)
 class Trial:
     """Hold a conversation and what was found in it; `findings` are pairs of an outcome and a sentence."""
@@ -152,7 +148,7 @@ def hold_trial(
     Raises:
         ScenarioError: If the scenario is invalid.
         NotFoundError: If agents.yaml has no such agent.
-        NotHeldError: If the agent cannot be reached, or a cap is reached.
+        RunError: If the agent cannot be reached, or a cap is reached.
         JudgeError: If a judge model cannot be used.
     """
     project = project.with_settings(judge_model=",".join(judges) or None)
@@ -165,7 +161,7 @@ def hold_trial(
         report = prepared(setup, [agent_id], trials=1, seed=trial).run()
         lines = [path.read_text(encoding="utf-8") for path in folder.glob("sessions/*/[!.]*/*.jsonl")]
         if not lines:
-            raise NotHeldError("; ".join(report.problems) or "No conversation was held.")
+            raise RunError("; ".join(report.problems) or "No conversation was held.")
         conversation = Conversation.model_validate_json(lines[0])
     panel = _panel(project, setup) if judges else None
     return Trial(conversation, tuple(_findings(project, conversation, scenario, agent_id, panel)))

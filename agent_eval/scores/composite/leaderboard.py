@@ -4,7 +4,7 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -42,16 +42,6 @@ from agent_eval.tables.frames import Agents, CompositeScores, Reliability
 SCALE_0TO100 = (20.0, 100.0)  # of a raw composite: all ratings 1, all ratings 5
 SIGNIFICANCE = 0.05
 ORDER_OF_STATUS = ("published", "provisional", "incomplete", "invalid", "not_applicable")
-
-
-class MixedVersionsError(InputError):
-    """Raised when a view would rank agents of different methodology versions against each other."""
-
-    def __init__(self, versions: Iterable[str]) -> None:
-        super().__init__(
-            f"The board mixes methodology versions {', '.join(sorted(versions, key=Version.parse))}. "
-            "Scores of two versions are not comparable: choose one version, or ask for several explicitly."
-        )
 
 
 def leaderboard(
@@ -181,11 +171,14 @@ def one_version(board: pl.DataFrame) -> pl.DataFrame:
     """Return the board unchanged if all its rows have the same methodology version, or if it is empty.
 
     Raises:
-        MixedVersionsError: If the board has several versions; views of several must be requested explicitly.
+        InputError: If the board has several versions; views of several must be requested explicitly.
     """
     versions = board["methodology_version"].unique().to_list()
     if len(versions) > 1:
-        raise MixedVersionsError(versions)
+        raise InputError(
+            f"The board mixes methodology versions {', '.join(sorted(versions, key=Version.parse))}. "
+            "Scores of two versions are not comparable: choose one version, or ask for several explicitly."
+        )
     return board
 
 

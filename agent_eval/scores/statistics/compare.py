@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.errors import InputError
+from agent_eval.errors import InvalidValueError
 from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.compared_labels import with_labels
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
@@ -85,13 +85,6 @@ def is_lower_better(quantity: str) -> bool:
     return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
-class SameAgentError(InputError, ValueError):
-    """Raised when an agent is compared with itself."""
-
-    def __init__(self, agent: str) -> None:
-        super().__init__(f"Agent {agent!r} is compared with itself. Choose two different agents.")
-
-
 def compare(
     agent: str,
     other: str,
@@ -138,10 +131,10 @@ def compare(
         session means), not distinguishable, or unknown (with one session or task, or as `reason` explains).
 
     Raises:
-        SameAgentError: If both ids are the same.
+        InvalidValueError: If both ids are the same.
     """
     if agent == other:
-        raise SameAgentError(agent)
+        raise InvalidValueError(f"Agent {agent!r} is compared with itself. Choose two different agents.")
     n_refused = {side: _n_refused(refused, side) for side in (agent, other)}
     rows = [
         *_over_sessions(agent, other, session_values),

@@ -10,16 +10,6 @@ from fractions import Fraction
 from agent_eval.errors import InputError
 
 
-class NotAFractionError(InputError):
-    """Raised when a text is not an exact score."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"{text!r} is not an exact score. Allowed: 'numerator/denominator', e.g. '1156/15' or '80/1'. "
-            "Materialise the scores again to replace it."
-        )
-
-
 def to_text(value: Fraction) -> str:
     """Return the fraction as text, such as '1156/15' or '80/1'."""
     return f"{value.numerator}/{value.denominator}"
@@ -29,7 +19,7 @@ def from_text(text: str) -> Fraction:
     """Parse a fraction that `to_text` formatted.
 
     Raises:
-        NotAFractionError: If the text is not 'numerator/denominator'.
+        InputError: If the text is not 'numerator/denominator'.
     """
     numerator, slash, denominator = text.partition("/")
     try:
@@ -37,7 +27,10 @@ def from_text(text: str) -> Fraction:
             raise ValueError(text)
         return Fraction(int(numerator), int(denominator))
     except (ValueError, ZeroDivisionError) as error:
-        raise NotAFractionError(text) from error
+        raise InputError(
+            f"{text!r} is not an exact score. Allowed: 'numerator/denominator', e.g. '1156/15' or '80/1'. "
+            "Materialise the scores again to replace it."
+        ) from error
 
 
 def mean(values: Collection[Fraction]) -> Fraction:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from agent_eval.errors import InputError
+from agent_eval.errors import InputError, InvalidValueError
 from agent_eval.scores.statistics.sign_flips import (
     FEWEST_PLANNED,
     MOST_FLIPPED,
@@ -26,13 +26,6 @@ _EARLIER = 2.0  # see `_turning_share`
 _ROUNDING = 1e-9
 _ENOUGH_FREEDOM = 20  # above this, the estimate of Welch's degrees of freedom hardly varies
 _N_QUANTILES = 48
-
-
-class NotANumberError(InputError, ValueError):
-    """Raised for a value that is not a finite number, so that a mean cannot be computed."""
-
-    def __init__(self, value: object) -> None:
-        super().__init__(f"Expected finite numbers, got {value!r}. Omit unknown values.")
 
 
 class OutOfRangeError(InputError, ValueError):
@@ -61,13 +54,13 @@ class Sample(NamedTuple):
         """Summarise these values.
 
         Raises:
-            NotANumberError: If a value is not a finite number.
+            InvalidValueError: If a value is not a finite number.
         """
         # fast check of all values together; an invalid value is searched for only if the check fails
         if not ({*map(type, values)} <= {float, int} and all(map(math.isfinite, values))):
             for value in values:
                 if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                    raise NotANumberError(value)
+                    raise InvalidValueError(f"Expected finite numbers, got {value!r}. Omit unknown values.")
         n = len(values)
         mean = math.fsum(values) / n if n else math.nan
         return cls(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(n - 1, 1)))

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from agent_eval.errors import InvalidValueError
 from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
-from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
+from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, match
 from agent_eval.tables import table
 from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts
 from agent_eval.transcripts.frames import has_ground_truth
@@ -177,7 +178,7 @@ def _trajectory(demand: Mapping[str, object], actual_calls: Sequence[Mapping[str
             for call in single
             for name in match(actual_calls, [], mode="contains", forbidden=[call]).forbidden[1:]
         ]
-    except (MalformedCallError, UnknownModeError) as error:
+    except (MalformedCallError, InvalidValueError) as error:
         return _unknown("trajectory", str(error)) | {"assertion": demand_text}
     row = _row("trajectory", demand_text, comparison.matched and not again, comparison)
     if again:

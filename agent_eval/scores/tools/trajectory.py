@@ -9,19 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agent_eval.errors import ArgumentError, InputError
+from agent_eval.errors import ArgumentError, InvalidValueError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.matching import best_matching, in_order
 
 Mode = Literal["strict", "contains", "unordered", "within"]
 _LONGEST = 60  # maximum characters of an argument in the diff
-
-
-class UnknownModeError(InputError, ValueError):
-    """Raised when a match mode is unknown."""
-
-    def __init__(self, mode: object) -> None:
-        super().__init__(f"Match mode {mode!r} is unknown. Allowed: {', '.join(get_args(Mode))}.")
 
 
 @dataclass(frozen=True)
@@ -67,14 +60,14 @@ def match(
 
     Raises:
         ArgumentError: If `calls`, `expected` or `forbidden` is not a list.
-        UnknownModeError: If the mode is unknown.
+        InvalidValueError: If the mode is unknown.
         MalformedCallError: If a call cannot be read; the message has its number and the reason.
     """
     for name, argument in (("calls", calls), ("expected", expected), ("forbidden", forbidden)):
         if not isinstance(argument, list | tuple):
             raise ArgumentError(name, argument, "a list of calls")
     if mode not in get_args(Mode):
-        raise UnknownModeError(mode)
+        raise InvalidValueError(f"Match mode {mode!r} is unknown. Allowed: {', '.join(get_args(Mode))}.")
     used, required = read_calls(calls), read_expected(expected)
     barred = read_expected([{"name": f} if isinstance(f, str) else f for f in forbidden], "forbidden")
     fits = [[int(want.fits(call)) for call in used] for want in required]
@@ -175,4 +168,4 @@ def _text(value: object) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-__all__ = ["MalformedCallError", "Mode", "TrajectoryMatch", "UnknownModeError", "match", "partners"]
+__all__ = ["MalformedCallError", "Mode", "TrajectoryMatch", "match", "partners"]

@@ -32,13 +32,6 @@ class InvalidSessionIdError(InputError):
         )
 
 
-class InvalidSessionError(InputError):
-    """Raised when a setting of the session is invalid."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"The session cannot be written: {reason}.")
-
-
 class NoTranscriptsError(NotFoundError):
     """Raised when the path has no file to read."""
 
@@ -53,13 +46,4 @@ class SessionExistsError(InputError):
         super().__init__(
             f"Session {session_id!r} of agent {agent_id!r} already exists and was not changed: {reason}. "
             "Import it under another session id."
-        )
-
-
-class OutsideProjectError(InputError):
-    """Raised when the session's folder would be outside the sessions folder."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"{folder} is a link to a folder outside the sessions folder. Remove the link and import again."
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from agent_eval.errors import InputError
 from agent_eval.formats.atomic_files import locked
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.json_text import clean
@@ -43,10 +44,8 @@ from agent_eval.transcripts.importers.base import (
 from agent_eval.transcripts.importers.catalog import FORMATS, TASK_SETS
 from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
-    InvalidSessionError,
     InvalidSessionIdError,
     NoTranscriptsError,
-    OutsideProjectError,
     SessionExistsError,
     UnknownFormatError,
 )
@@ -239,7 +238,9 @@ def _import_locked(
 ) -> ImportReport:
     agent_folder = request.folder.parent
     if not Path(os.path.realpath(request.folder)).is_relative_to(os.path.realpath(sessions_folder)):
-        raise OutsideProjectError(request.folder)
+        raise InputError(
+            f"{request.folder} is a link to a folder outside the sessions folder. Remove the link and import again."
+        )
     agent_folder.mkdir(parents=True, exist_ok=True)
     with locked(agent_folder):
         ids = ids or AgentIds(agent_folder)
@@ -457,7 +458,7 @@ def _session_text(request: _Wanted) -> bytes | SessionExistsError:
         old = read_session_file(request.folder)
         new = Session.model_validate({**old.model_dump(), **request.settings})
     except ValidationError as error:
-        raise InvalidSessionError(explain(error, Session)) from error
+        raise InputError(f"The session cannot be written: {explain(error, Session)}.") from error
     except YamlError as error:
         return SessionExistsError(request.folder.name, request.agent_id, f"its {SESSION}: {error.reason}")
     return (request.folder / SESSION).read_bytes() if new == old else _dumped(new)
