@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import polars as pl
 
@@ -41,10 +41,6 @@ from agent_eval.project.answers import AnswerCache
 from agent_eval.project.beside_store import BesideStore, Caps, keep_model_facts, open_store
 from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
-from agent_eval.simulate.agents.endpoints import Allowed
-from agent_eval.simulate.preparation import SimulationSetup
-from agent_eval.simulate.scenarios import LoadedSuite, read_suites
-from agent_eval.simulate.users import USER_TEMPERATURE
 from agent_eval.storage import Store, StoreError
 from agent_eval.storage.ledger import SpendingCap
 from agent_eval.storage.run_owners import RunOwners
@@ -55,6 +51,10 @@ from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids, n_conversations
+
+if TYPE_CHECKING:  # imported where they are used: the commands that simulate nothing start 0.1 s earlier
+    from agent_eval.simulate.preparation import SimulationSetup
+    from agent_eval.simulate.scenarios import LoadedSuite
 
 PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
 """Environment variable of processes that a Dagster run starts: the run's id, then 'automation' or 'person'."""
@@ -195,8 +195,10 @@ class Project:
         return agent_ids(self.home.existing_sessions())
 
     @cached_property
-    def suites(self) -> list[LoadedSuite]:
+    def suites(self) -> "list[LoadedSuite]":
         """Return the suites of benchmark scenarios, with the problems of their files."""
+        from agent_eval.simulate.scenarios import read_suites
+
         return read_suites(self.home.scenarios)
 
     @cached_property
@@ -337,12 +339,16 @@ class Project:
         in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
         return any(cap is not None for cap in in_dollars)
 
-    def simulation_setup(self, sessions: Path | None = None, budget: Budget | None = None) -> SimulationSetup:
+    def simulation_setup(self, sessions: Path | None = None, budget: Budget | None = None) -> "SimulationSetup":
         """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run.
 
         Sessions are written to `sessions`, by default data/sessions. The default budget is the one of this object, which
         writes to the ledger of the store.
         """
+        from agent_eval.simulate.agents.endpoints import Allowed
+        from agent_eval.simulate.preparation import SimulationSetup
+        from agent_eval.simulate.users import USER_TEMPERATURE
+
         s = self.settings
         user = None
         if s.user_model is not None:
