@@ -50,10 +50,10 @@ def judge(project: Project, rows: ConversationRows) -> Judged:
         }
         for row in held.iter_rows(named=True)
     )  # fmt: skip
-    [(panel, _)] = project.by_judge(admitted)
+    [(panel, _)] = project.judges.by_judge(admitted)
     judged = judge_transcripts(
         *any_table(
-            (admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.answers.find)
+            (admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.judges.answers.find)
         ),
         metrics=project.metrics,
         panel=panel,
@@ -100,7 +100,7 @@ if __name__ == "__main__":
     began, wall, cpu = time.time(), time.perf_counter(), time.process_time()
     judged = judge(project, rows)
     both = pl.concat([judged.turn_judgments.drop("turn_index"), judged.conversation_judgments])
-    budget = project.judge_runtime.budget
+    budget = project.judges.runtime.budget
     took = {
         "began": began,
         "wall_s": time.perf_counter() - wall,

@@ -21,10 +21,10 @@ from agent_eval.judge.prompts import shared_rubrics
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
-from agent_eval.project.answers import AnswerCache
 from agent_eval.project.clusters import questions_about_clusters
 from agent_eval.project.fingerprints import CLUSTERING
 from agent_eval.project.ingest import ingest
+from agent_eval.project.judges import AnswerCache
 from agent_eval.transcripts.admission import admit_all
 
 
@@ -51,7 +51,7 @@ def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Se
     Raises:
         UnusableJudgeError: If a model's API key is missing or the model is unknown.
     """
-    if problems := project.judge_problems():
+    if problems := project.judges.problems():
         project.registry.refuse_edited(versions or project.registry.frozen)
         if planned_work(project, project.some_agents(agents), versions)["in all"].calls.n_calls:
             raise UnusableJudgeError(problems)
@@ -72,7 +72,7 @@ def estimate_run(
         EditedVersionError: If a requested version was edited after it was frozen; a run would reject it.
     """
     project.registry.refuse_edited(versions or project.registry.frozen)
-    judge = project.own_judge
+    judge = project.judges.own
     if judge is None:
         raise NoJudgeError
     rows = [
@@ -86,7 +86,7 @@ def estimate_run(
         }
         for what, work in planned_work(project, project.some_agents(agents), versions).items()
     ]
-    if rows[-1]["n_calls"] and (problems := project.judge_problems(needs_key=False)):
+    if rows[-1]["n_calls"] and (problems := project.judges.problems(needs_key=False)):
         raise UnusableJudgeError(problems)
     frame = pl.DataFrame(rows)
     if as_json:
@@ -102,7 +102,7 @@ def estimate_run(
             f"Not included: for every five clusters of failures that the run finds, one call for their names{category}."
         )
     if rows[-1]["n_calls"]:
-        for problem in project.judge_problems():
+        for problem in project.judges.problems():
             out.print(f"Before a run: {problem}.", markup=False)
     out.print("No judge was called. Caps: --max-calls N, --max-cost USD.", style="dim")
 
@@ -112,7 +112,11 @@ def price_of_asking_again(project: Project, agents: Sequence[str], versions: Seq
 
     It is the difference between the estimated work with and without keeping the earlier answers.
     """
-    if project.own_judge is None or project.answers.keeps_earlier or project.answers.earlier().is_empty():
+    if (
+        project.judges.own is None
+        or project.judges.answers.keeps_earlier
+        or project.judges.answers.earlier().is_empty()
+    ):
         return ""
     agent_ids = project.some_agents(agents)
     full = planned_work(project, agent_ids, versions)["in all"]
@@ -161,16 +165,16 @@ def planned_work(
     transcripts = admit_all(tables["conversations"], tables["sessions"], tables["agents"], methodologies)
     transcripts = transcripts.join(stale, on=["agent_id", "methodology_version"], how="semi")
     names = project.blinded_terms(agents)
-    judge = project.own_judge
+    judge = project.judges.own
     judged_tables = (transcripts, tables["conversations"], tables["turns"])
     samples = (judge.sample, judge.outcome_sample) if judge else (None, None)
     of_rubrics = rubric.open_questions(*judged_tables, tables["sessions"], methodologies, names)
-    answers = project.answers
+    answers = project.judges.answers
     answers = answers if keeps_earlier is None else replace(answers, keeps_earlier=keeps_earlier)
 
     def stored(sequences: Sequence[QuestionSequence]) -> AnswersByQuestion:
         keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
-        panel = None if judge is None else Panel(judge, limits=project.view_limits)
+        panel = None if judge is None else Panel(judge, limits=project.judges.view_limits)
         return {} if panel is None else panel.stored(sequences, answers.find(keys))
 
     of_turns = engine.open_questions(
@@ -191,15 +195,15 @@ def planned_work(
 
 def _of_clusters(project: Project, answers: AnswerCache) -> PlannedWork:
     """Return the estimated work of the first judge model to name and to categorise the registered clusters."""
-    judge = project.own_judge
+    judge = project.judges.own
     if judge is None:
         raise NoJudgeError
-    panel = Panel(judge, limits=project.view_limits)
+    panel = Panel(judge, limits=project.judges.view_limits)
     total = CallEstimate()
     for sequences, form in zip(questions_about_clusters(project), (NamingFormat, SortingFormat), strict=True):
         cache = answers.find(keys_by_cluster(sequences).values())
         total += estimate_of_clusters(sequences, panel, cache, form)
-    price = project.price_of(judge.models[0])
+    price = project.judges.price_of(judge.models[0])
     return PlannedWork(total, total.cost_usd(price), total.cost_cached_usd(price))
 
 
@@ -210,17 +214,17 @@ def _estimated(
     metrics: Sequence[Metric] | None,
 ) -> PlannedWork:
     """Return the estimated calls of all the judge's models; each model has a separate prompt cache."""
-    judge = project.own_judge
+    judge = project.judges.own
     if judge is None:
         raise NoJudgeError
     keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
     cache = answers.find(keys)
     total = PlannedWork(CallEstimate(), 0.0, 0.0)
     for model in judge.models:
-        panel = Panel(replace(judge, models=(model,)), limits=project.view_limits)
+        panel = Panel(replace(judge, models=(model,)), limits=project.judges.view_limits)
         planned, limits = panel.planned(sequences, cache), panel.limits_of(model)
         calls = estimate(planned, panel.shown(metrics), limits, project.settings.judge_concurrency)
-        price = project.price_of(model)
+        price = project.judges.price_of(model)
         n_unreadable = panel.n_unreadable(sequences)
         total += PlannedWork(calls, calls.cost_usd(price), calls.cost_cached_usd(price), n_unreadable)
     return total

@@ -41,7 +41,7 @@ def export(
             n_refused += 1
             err.print(one_line(f"{line.file}:{line.line}: {line.reason}"), markup=False, soft_wrap=True)
             continue
-        output_line = dumps(project.redactor.hide_in(json.loads(line))) if redacts else line
+        output_line = dumps(project.judges.redactor.hide_in(json.loads(line))) if redacts else line
         if out is None:
             print(output_line)  # noqa: T201
         else:
@@ -54,5 +54,5 @@ def export(
             soft_wrap=True,
         )
     if redacts:
-        err.print(f"hidden: {counted(project.redactor.counts)}", markup=False, soft_wrap=True)
+        err.print(f"hidden: {counted(project.judges.redactor.counts)}", markup=False, soft_wrap=True)
     return 1 if n_refused else 0

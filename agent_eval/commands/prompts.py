@@ -397,8 +397,8 @@ def agent_subject(
         metrics=project.metrics.metrics,
         names=project.blinded_terms([agent_id])[agent_id],
         findings=_findings(project, methodology.version, agent_id, session),
-        secret=project.prompt_secret,
-        limits=project.view_limits(next(iter(project.settings.judge_models), "")),
+        secret=project.judges.prompt_secret,
+        limits=project.judges.view_limits(next(iter(project.settings.judge_models), "")),
         taxonomy=read_taxonomy(project.settings.taxonomy, project.home.root),
     )
 

@@ -90,8 +90,8 @@ def run(
     wanted_agents = project.some_agents(agents)
     for version in versions:
         project.registry.get(version)
-    if project.own_judge is not None:
-        _ = project.judge_runtime  # rejects a cap that cannot be enforced, before any work
+    if project.judges.own is not None:
+        _ = project.judges.runtime  # rejects a cap that cannot be enforced, before any work
     with project.store.exclusive_section(
         "run"
     ):  # includes hashing, so that the last run to finish has read the newest files
@@ -232,7 +232,7 @@ def _report(project: Project, pairs: pl.DataFrame, stale: pl.DataFrame, computed
         ~pl.col("judge").is_in(_FREE) & ~is_imported_judge(),
         pl.col("status").is_in(["scored", "unscored"]),
     )
-    is_replaced = pl.col("earlier_profile").is_not_null() & (not project.answers.keeps_earlier)
+    is_replaced = pl.col("earlier_profile").is_not_null() & (not project.judges.answers.keeps_earlier)
     is_unscored = (pl.col("status") == "unscored") & (pl.col("reason").fill_null("") != CANNOT_TELL)
     return RunReport(
         stale=stale,
@@ -250,19 +250,19 @@ def _report(project: Project, pairs: pl.DataFrame, stale: pl.DataFrame, computed
 
 
 def _is_nothing_scored(project: Project) -> bool:
-    if project.own_judge is None:
+    if project.judges.own is None:
         return False
-    budget = project.judge_runtime.budget
+    budget = project.judges.runtime.budget
     return budget.n_unscored > 0 and budget.n_scored == 0
 
 
 def _spent(project: Project) -> str:
-    if project.own_judge is None:
+    if project.judges.own is None:
         return ""
-    budget = project.judge_runtime.budget
+    budget = project.judges.runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
     left = f", {count_of(budget.n_unscored, 'answer')} unscored" if budget.n_unscored else ""
-    hidden = f", hidden: {counted(project.redactor.counts)}" if project.settings.judge_redact else ""
+    hidden = f", hidden: {counted(project.judges.redactor.counts)}" if project.settings.judge_redact else ""
     return f"{budget.n_calls:,} judge calls, {cost}{left}{hidden}"
 
 

@@ -61,7 +61,7 @@ class TableIO(dg.ConfigurableIOManager):
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Record the spending on judges, and release the store's lock even if that fails."""
         with self._turn:
-            if self._project.own_judge is not None:
+            if self._project.judges.own is not None:
                 self._project.record_spending(run_id=context.run.run_id if context.run else "")
 
     def handle_output(self, context: dg.OutputContext, obj: Rows) -> None:

@@ -42,14 +42,14 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
         JudgeError: If there is a cap in dollars and a model's price is unknown.
     """
     nothing = latest_drift(_AUDITS.empty())
-    spec = project.own_judge
+    spec = project.judges.own
     if spec is None:
         return Audit(nothing, "no judge model is set; set judge_model or pass --judge")
     audit_id = datetime.now(UTC).isoformat(timespec="microseconds")
     sequences = _sequences(project)
     questions = [q for of_agent in sequences.values() for sequence in of_agent for q in sequence.questions]
     keys = {key for question in questions for key in question.keys.values()}
-    stored = project.answers.find(keys)
+    stored = project.judges.answers.find(keys)
     lost: list[Unscored] = []
     n_asked = 0
     for model in spec.models:
@@ -57,7 +57,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
         before = {str(row["question_key"]): row for row in _answers(stored, one).iter_rows(named=True)}
         sample = audit_sample(sequences, before, project.settings.audit_size)
         runtime = replace(
-            project.judge_runtime, writing=partial(_kept, project, audit_id, before, run_id), claiming=None
+            project.judges.runtime, writing=partial(_kept, project, audit_id, before, run_id), claiming=None
         )
         answers_by_key = Panel(one, runtime).answers(
             sample, table("judge_cache").empty(), project.metrics.metrics, watch=watch or project.watch

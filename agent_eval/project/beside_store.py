@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
-from agent_eval.judge.llm.budget import SharedBudget
-from agent_eval.judge.llm.redaction import kept_secret
-from agent_eval.judge.llm.sharing.claims import RENEW_S, ClaimTable
-from agent_eval.judge.llm.sharing.model_facts import keep_in
 from agent_eval.settings.home import Home
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store
@@ -24,6 +20,8 @@ from agent_eval.storage.ledger import Ledger, SpendingCap, ledger_of, spent
 from agent_eval.tables import table
 
 if TYPE_CHECKING:
+    from agent_eval.judge.llm.budget import SharedBudget
+    from agent_eval.judge.llm.sharing.claims import ClaimTable
     from agent_eval.storage.lake import LakeStore
 
 _CACHE = table("judge_cache")
@@ -54,7 +52,12 @@ class BesideStore(Protocol):
         ...
 
     @property
-    def claiming(self) -> Callable[[], ClaimTable] | None:
+    def model_facts(self) -> Path | None:
+        """Return the file that keeps what litellm says of models; None with a lake, which keeps none."""
+        ...
+
+    @property
+    def claiming(self) -> "Callable[[], ClaimTable] | None":
         """Return a function that opens the table of claimed questions; None if there are no other workers."""
         ...
 
@@ -67,7 +70,7 @@ class BesideStore(Protocol):
         """Move answers into judge_cache, except those that a process is still writing."""
         ...
 
-    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> SharedBudget:
+    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> "SharedBudget":
         """Return the ledger of judge calls, to record the calls of one run."""
         ...
 
@@ -87,6 +90,11 @@ class FilesBesideStore:
     store: Store
     base: Path
     claiming = None
+
+    @property
+    def model_facts(self) -> Path:
+        """Return the file that keeps what litellm says of models."""
+        return self._file(".models")
 
     @property
     def journals(self) -> Path:
@@ -121,6 +129,8 @@ class FilesBesideStore:
 
     def secret(self) -> bytes:
         """Return the key, which is stored in a file."""
+        from agent_eval.judge.llm.redaction import kept_secret
+
         return kept_secret(self._file(".key"))
 
     def _file(self, ending: str) -> Path:
@@ -136,14 +146,16 @@ class CatalogBesideStore:
 
     store: "LakeStore"
     data: Path
+    model_facts = None
 
     @property
     def journals(self) -> Path:
         """Return a folder that only this machine uses, since file locks may not work across machines."""
         return self.data / f"agent_eval.lake.journal-{socket.gethostname()}"
 
-    def claiming(self) -> ClaimTable:
+    def claiming(self) -> "ClaimTable":
         """Open the table of claimed questions for a new worker."""
+        from agent_eval.judge.llm.sharing.claims import RENEW_S
         from agent_eval.storage.lake.answers import ClaimedQuestions
 
         return ClaimedQuestions(self.store.catalog_session("write"), 3 * RENEW_S)
@@ -165,7 +177,7 @@ class CatalogBesideStore:
 
         merge(self.store)
 
-    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> SharedBudget:
+    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> "SharedBudget":
         """Return the ledger in the catalog, which also applies the caps of a run to all of its processes."""
         from agent_eval.storage.lake.ledger import CatalogLedger
 
@@ -190,18 +202,5 @@ def open_store(home: Home, location: Path | LakeSettings | None) -> BesideStore:
         from agent_eval.storage.lake import LakeStore  # needs the extra `cluster`
 
         return CatalogBesideStore(LakeStore.of(location.address, home.root / location.data), home.data)
-    file = _store_file(home, location)
+    file = home.root / location if location else home.data / "agent_eval.duckdb"
     return FilesBesideStore(Store.at(file), file)
-
-
-def keep_model_facts(home: Home, location: Path | LakeSettings | None) -> None:
-    """Keep what litellm says of models in a file beside the store; with a lake, it is not kept."""
-    if isinstance(location, LakeSettings):
-        keep_in(None)
-    else:
-        file = _store_file(home, location)
-        keep_in(file.with_name(f"{file.name}.models"))
-
-
-def _store_file(home: Home, location: Path | None) -> Path:
-    return home.root / location if location else home.data / "agent_eval.duckdb"

@@ -301,7 +301,7 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
 
     Agent names are hidden from the model.
     """
-    judge = project.own_judge
+    judge = project.judges.own
     return (
         None
         if judge is None
@@ -311,7 +311,7 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
 
 def judge_as_categoriser(project: Project, watch: Watch | None = None) -> Categoriser | None:
     """Return a function that asks the judge model for categories; None without a judge model or taxonomy."""
-    judge = project.own_judge
+    judge = project.judges.own
     if judge is None or taxonomy_of(project) is None:
         return None
     return Categoriser(judge.models[0], partial(categories_of, **_asked_with(project, judge, watch)))
@@ -321,7 +321,7 @@ def questions_about_clusters(
     project: Project,
 ) -> tuple[Sequence[QuestionSequence], Sequence[QuestionSequence]]:
     """Return the questions for the names and for the categories of the registered clusters; nothing is asked or written."""
-    judge = project.own_judge
+    judge = project.judges.own
     if judge is None:
         return [], []
     cases_to_name: list[Case] = []
@@ -360,8 +360,8 @@ class _AskedWith(TypedDict):
 
 def _asked_with(project: Project, judge: JudgeSpec, watch: Watch | None) -> _AskedWith:
     return {
-        "panel": Panel(judge, project.judge_runtime),
-        "lookup": project.answers.find,
+        "panel": Panel(judge, project.judges.runtime),
+        "lookup": project.judges.answers.find,
         "withheld": _withheld(project),
         "watch": watch,
     }

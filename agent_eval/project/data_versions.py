@@ -88,8 +88,8 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
     model does not make the answers of a model stale, and a model that judged one version does not affect others.
     """
     recorded = verdicts_hash(project.verdicts[0])
-    judges = project.judge_specs(pairs)
-    keeps = project.settings.keep_answers and not project.answers.earlier().is_empty()
+    judges = project.judges.specs(pairs)
+    keeps = project.settings.keep_answers and not project.judges.answers.earlier().is_empty()
     mark = ["keeps earlier answers"] if keeps else []  # so that they are asked again without the setting
     inputs_of_version = {}
     for version, methodology in project.methodologies({pair.methodology_version for pair in pairs}).items():
@@ -114,7 +114,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
     stored, agents = project.store, pl.DataFrame({"agent_id": sorted({pair.agent_id for pair in pairs})})
     sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
     ratings = rating_versions(project, agents["agent_id"].to_list())
-    judges = project.judge_specs(pairs)
+    judges = project.judges.specs(pairs)
     judging_inputs = (verdicts_hash(project.verdicts[0]), project.metrics.hash, PROFILE_VERSION)
     rules = {
         version: digest(m.rubric_hash, [test.slug for test in m.required_tests], m.scoring_hash)
@@ -177,9 +177,9 @@ def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
     pairs = in_memory(lambda part: part.select(_PAIR).unique(), rows).unique()
     pairs_with_judge = nothing
     if name != "rubric_ratings":
-        specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
+        specs = project.judges.specs([AgentVersion(*row) for row in pairs.iter_rows()])
         pairs_with_judge = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
-    keeps_earlier = project.answers.keeps_earlier
+    keeps_earlier = project.judges.answers.keeps_earlier
     return in_memory(lambda part: _open(part, pairs_with_judge, keeps_earlier=keeps_earlier), rows).unique()
 
 

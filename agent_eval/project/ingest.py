@@ -83,7 +83,7 @@ def _policy(project: Project, agent: str) -> str | None:
 
 def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:
     """Update the stored recorded verdicts, and the human ratings of the given agents, from the files."""
-    project.answers.sync_recorded(project.verdicts[0], run_id=run_id)
+    project.judges.answers.sync_recorded(project.verdicts[0], run_id=run_id)
     owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
     project.store.replace(table("human_ratings"), project.ratings_of(agents), owners, run_id=run_id)
 

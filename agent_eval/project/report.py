@@ -140,7 +140,7 @@ def _lineage(project: Project, name: str, partition: pl.DataFrame, ratings: pl.D
     )
     methodology = project.registry.get(key["methodology_version"])
     pairs = [AgentVersion(*row) for row in ratings.select(AgentVersion._fields).unique().iter_rows()]
-    models = {" + ".join(spec.models) for spec in project.judge_specs(pairs).values()}
+    models = {" + ".join(spec.models) for spec in project.judges.specs(pairs).values()}
     facts = {
         "methodology": methodology.version,
         "rubrics and tests, hash": methodology.rubric_hash,

@@ -120,7 +120,7 @@ def test_gates_as_markdown_also_go_to_the_job_summary(
 def test_spending_is_that_of_the_ledger(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project.open(use(monkeypatch, sample_copy))
     assert invoke("summary", "--spend").stdout == "Spent $0.0000 in 0 calls.\n"
-    budget = project.with_settings(judge_model="some/model").judge_runtime.budget
+    budget = project.with_settings(judge_model="some/model").judges.runtime.budget
     for model, usage in (("some/model", Usage(100, 10, 0, 0.5)), ("agent a", Usage(7, 3, 0, None))):
         assert budget.begin_call(model) is None
         budget.end_call(model, usage)

@@ -53,7 +53,7 @@ def differing(before: Boards, but: str = "") -> list[tuple[str, str]]:
 def judges(version: str) -> dict[str, str]:
     """Agent → the judge that it keeps under a version."""
     pairs = [AgentVersion.of(agent_id=agent, methodology_version=version) for agent in AGENTS]
-    return {pair.agent_id: spec.name for pair, spec in Project.open().judge_specs(pairs).items()}
+    return {pair.agent_id: spec.name for pair, spec in Project.open().judges.specs(pairs).items()}
 
 
 def n_judging_calls(model: Model) -> int:

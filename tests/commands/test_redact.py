@@ -32,8 +32,8 @@ def test_what_leaves_the_project_is_redacted_and_the_keys_without_it_stay(root: 
     )
     plain = invoke(*show).stdout
     assert all(value in plain for value in PERSONAL)
-    assert Project.open().own_judge is None
-    unredacted = Project.open().with_settings(judge_model="some/model").own_judge
+    assert Project.open().judges.own is None
+    unredacted = Project.open().with_settings(judge_model="some/model").judges.own
     assert unredacted is not None
     assert dict(unredacted.parameters) == {"temperature": 0.0}
     assert all(value in invoke("export", "openai", "--agent", AGENT).stdout for value in PERSONAL)

@@ -66,7 +66,7 @@ def test_automation_asks_no_paid_judge_without_a_cap(
     assert ran(root, judge, **cap)[0] == 5
     for name, value in (PRICED | judge.environment | cap).items():
         monkeypatch.setenv(name, value)
-    again = Project.open(root).judge_runtime.budget.begin_call("openai/mock")
+    again = Project.open(root).judges.runtime.budget.begin_call("openai/mock")
     assert again is not None
     assert "automation_max_calls_per_day" in again
     for name in cap:
@@ -74,7 +74,7 @@ def test_automation_asks_no_paid_judge_without_a_cap(
     assert ran(root, judge)[0] > 5  # by hand
     spent = Project.open(root).table("spending")
     monkeypatch.setenv("AGENT_EVAL_MAX_CALLS_PER_DAY", str(spent["n_calls"].sum()))
-    reached = Project.open(root).judge_runtime.budget.begin_call("openai/mock")
+    reached = Project.open(root).judges.runtime.budget.begin_call("openai/mock")
     assert reached is not None  # the cap of a day counts the calls of every run
     assert "(max_calls_per_day) is reached" in reached
     assert spent.filter(started_by="automation")["n_calls"].sum() == 5

@@ -247,7 +247,7 @@ TRIED: dict[str, Callable[[Ran], object]] = {
     "`conversationsPerScenario`": lambda r: "3 conversations to hold" in r.printed["trials"]
     and sum("main/other" in str(c.task_id) for c in held(r.root, "py")) == 2,
     "`maxTurns`": _too_many,
-    "`concurrency`": lambda r: SEEN["peak"] in (2, 3) and Project.open(r.root).judge_runtime.concurrency == 3,
+    "`concurrency`": lambda r: SEEN["peak"] in (2, 3) and Project.open(r.root).judges.runtime.concurrency == 3,
     "`debounceMs`": lambda r: len(r.bodies("busy")) == 2 and held(r.root, "busy")[0].messages[-1].content == "Ready.",
     "`metrics`": lambda r: "coherence" not in r.metrics() and "relevance in main/all" not in r.gates("threshold"),
     "`thresholds`": lambda r: {"helpfulness in main/all"} < {*r.gates("threshold")}

@@ -45,7 +45,7 @@ def test_an_earlier_answer_counts_only_if_it_is_kept_and_only_without_a_newer_on
     repeats = [row | {"repeat": 2, "cache_key": f"{row['cache_key']}, again"} for row in rows]
     project.store.upsert(table("judge_cache"), table("judge_cache").frame([*rows, *repeats]), run_id="r")
     for keeps, expected in ((False, asked), (True, kept)):
-        cache = type(project.answers)(project.beside_store, keeps).find([NOW])
+        cache = type(project.judges.answers)(project.beside_store, keeps).find([NOW])
         for repeat in range(3):
             found = answers_of(cache, "m", {}, repeat=repeat).get(NOW)
             given = None if found is None else (getattr(found, "rating_1to5", None), found.earlier_profile)

@@ -118,7 +118,7 @@ class NotebookProject(Project):
         findings = worst_findings(worst, failures, judgments).to_dicts()
         n_open = open_failures(self.store.read(table("quality_summary"), pairs))
         return NotebookAnswer(
-            worst_finding(findings[0] if findings else None, n_open, has_judge=self.own_judge is not None),
+            worst_finding(findings[0] if findings else None, n_open, has_judge=self.judges.own is not None),
             rows,
             severities_plot(rows) if rows.height else "",
         )

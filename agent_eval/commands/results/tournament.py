@@ -63,7 +63,7 @@ def ask_tournament(
         UnknownAgentError: If an agent is unknown.
         JudgeError: If a cap in dollars is set and a model's price is unknown.
     """
-    judge = project.own_judge
+    judge = project.judges.own
     if judge is None:
         raise NoJudgeError
     agent_ids = project.some_agents(agents)
@@ -74,13 +74,13 @@ def ask_tournament(
             f"No two of the agents {', '.join(agent_ids) or '(none yet)'} have a task in common. Agents share a task if "
             "their conversations have the same task_id in the same task set."
         )
-    panel = Panel(judge, project.judge_runtime, project.view_limits)
+    panel = Panel(judge, project.judges.runtime, project.judges.view_limits)
     names = project.blinded_terms(agent_ids)
     try:
-        verdicts = compare_pairs(pairs, panel, project.answers.find, names=names, watch=watch)
+        verdicts = compare_pairs(pairs, panel, project.judges.answers.find, names=names, watch=watch)
     finally:
         project.record_spending(run_id=project.origin.run)
-    budget = project.judge_runtime.budget
+    budget = project.judges.runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
     err.print(f"{count_of(len(pairs), 'comparison')}; {budget.n_calls:,} judge calls, {cost}.", markup=False)
     if verdicts.lost:

@@ -61,7 +61,7 @@ def print_run(
             f"Re-evaluated the gates of {count_of(report.n_gated, 'more agent/version pair')} because the gate configuration changed.",
             markup=False,
         )
-    if (judge := project.own_judge) is not None and judge.mode == "per_metric":
+    if (judge := project.judges.own) is not None and judge.mode == "per_metric":
         _print_audit(err, disagreements(project.store.read(table("judge_cache")), judge))
     board = board_of(project, version)
     if report.spent and (as_json or not err.is_terminal):
@@ -77,12 +77,12 @@ def print_run(
     findings = findings_of(project, version, report.agents)
     worst = next(findings.iter_rows(named=True), None)
     agent = worst["agent_id"] if worst else (report.agents or project.known_agents())[0]
-    n_unasked = int(logs["n_unasked"].sum()) if project.own_judge is None else 0
+    n_unasked = int(logs["n_unasked"].sum()) if project.judges.own is None else 0
     summaries = project.store.read(table("quality_summary"), pairs_of(project, version, report.agents))
     n_open = open_failures(summaries) if worst is None else 0
     for line in (
         leader(board, logs),
-        worst_finding(worst, n_open, has_judge=project.own_judge is not None),
+        worst_finding(worst, n_open, has_judge=project.judges.own is not None),
         unknown(
             board.join(logs, on="agent_id", how="anti"),
             gates,

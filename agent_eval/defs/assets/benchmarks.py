@@ -85,7 +85,7 @@ def is_selected_alone(context: dg.AssetExecutionContext) -> bool:
 def _page(project: Project, agents: list[str], report: SimulationReport) -> dict[str, dg.MetadataValue]:
     folders = session_folders(project, agents, report)
     outcomes = {name: n for name, n in sorted(report.outcomes.items()) if name != "unknown"}
-    cost = project.budget.known_cost_usd
+    cost = project.judges.budget.known_cost_usd
     page: dict[str, dg.MetadataValue] = {
         "n_sessions": dg.MetadataValue.int(len(folders)),
         "n_conversations_held": dg.MetadataValue.int(report.n_held),

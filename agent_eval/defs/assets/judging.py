@@ -67,7 +67,9 @@ def judgments(
     """Judge every turn and conversation by every metric; a question that several versions share is asked once."""
     store_recorded(project, _agents(context), run_id=context.run.run_id)
     with spilled(_judged(context, project, transcripts, conversations, turns)) as judgment_tables:
-        project.answers.record_judge(agent_versions(context), project.own_judge, run_id=context.run.run_id)
+        project.judges.answers.record_judge(
+            agent_versions(context), project.judges.own, run_id=context.run.run_id
+        )
         yield from check_and_store(context, judgment_tables, conversations=conversations, turns=turns)
         at_hand = {"transcripts": transcripts, **judgment_tables}
         yield from gate_check_results(context, project, "turn_judgments", at_hand)
@@ -85,9 +87,9 @@ def _judged(
     ask = partial(
         judged_in_parts, conversations=conversations, turns=turns, at_once=project.conversations_at_once,
         human_ratings=project.ratings_of(agents), rater_rule=project.settings.rater_rule, metrics=project.metrics,
-        lookup=project.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
+        lookup=project.judges.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
     )  # fmt: skip
-    for panel, of_judge in project.by_judge(transcripts):
+    for panel, of_judge in project.judges.by_judge(transcripts):
         yield from map(vars, ask(of_judge, panel=panel))
 
 
@@ -120,10 +122,10 @@ def rubric_ratings(
     ratings = pl.concat(
         rate(
             *(of_judge, conversations, turns, sessions, project.ratings_of(agents)),
-            *(methodologies, project.answers.find),
+            *(methodologies, project.judges.answers.find),
             judgments=both, panel=panel, names=project.blinded_terms(agents), watch=watch_of(context, project),
             rater_rule=project.settings.rater_rule,
-        ) for panel, of_judge in project.by_judge(transcripts)
+        ) for panel, of_judge in project.judges.by_judge(transcripts)
     )  # fmt: skip
     yield from check_and_store(context, {"rubric_ratings": ratings}, transcripts=transcripts)
 

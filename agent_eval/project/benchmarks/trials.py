@@ -152,7 +152,7 @@ def hold_trial(
         JudgeError: If a judge model cannot be used.
     """
     project = project.with_settings(judge_model=",".join(judges) or None)
-    if judges and (problems := project.judge_problems()):
+    if judges and (problems := project.judges.problems()):
         raise JudgeError(" ".join(problems))
     with _alone(file) as folder:
         scenario = _checked(folder)
@@ -215,7 +215,11 @@ def _panel(project: Project, setup: SimulationSetup) -> Panel:
 
     runtime = JudgeRuntime(
         client=lambda model: LiteLLMClient(
-            model, s.judge_temperature, s.judge_timeout_s, project.price_of(model), s.judge_max_reply_mb
+            model,
+            s.judge_temperature,
+            s.judge_timeout_s,
+            project.judges.price_of(model),
+            s.judge_max_reply_mb,
         ),
         writing=writing,
         secret=secrets.token_bytes(32),
@@ -223,8 +227,8 @@ def _panel(project: Project, setup: SimulationSetup) -> Panel:
         concurrency=s.judge_concurrency,
         max_tokens=s.judge_max_tokens,
     )
-    assert project.own_judge is not None
-    return Panel(project.own_judge, runtime, project.view_limits)
+    assert project.judges.own is not None
+    return Panel(project.judges.own, runtime, project.judges.view_limits)
 
 
 def _findings(

@@ -13,8 +13,8 @@ import pytest
 
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.project.answers import AnswerCache
 from agent_eval.project.beside_store import Caps, CatalogBesideStore
+from agent_eval.project.judges import AnswerCache
 from agent_eval.storage.lake import LakeStore, catalog
 from agent_eval.storage.lake.answers import AnswersNotStoredError, ClaimedQuestions, merge, publish
 from agent_eval.storage.lake.ledger import CatalogLedger, add_spent, spent
