@@ -52,9 +52,9 @@ class Model:
 
 def scripted(patch: pytest.MonkeyPatch) -> Model:
     model = Model()
-    patch.setattr("agent_eval.project.project.LiteLLMClient", model.client)
-    patch.setattr("agent_eval.project.project.judges.price_of", lambda _: None)
-    patch.setattr("agent_eval.project.project.problem_of", lambda *_, **__: None)
+    patch.setattr("agent_eval.project.judges.LiteLLMClient", model.client)
+    patch.setattr("agent_eval.project.judges.price_of", lambda _: None)
+    patch.setattr("agent_eval.project.judges.problem_of", lambda *_, **__: None)
     patch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0001)
     patch.setenv("OPENAI_API_KEY", KEY)
     return model
