@@ -9,7 +9,8 @@ condition, exchanges an operator, empties a return value or removes a statement.
 - BREAKAGES_ROOM: only places below this path, e.g. `agent_eval/scores`.
 - BREAKAGES_ONLY: only breakages whose number, as printed, is in this list.
 - BREAKAGES_TESTS: a commit whose tests and benchmarks are used instead of those of this checkout.
-- BREAKAGES_SUITE: arguments for the suite instead of `tests`.
+- BREAKAGES_SUITE: arguments for the suite instead of `tests`; empty: the tests that come by alone.
+- BREAKAGES_HITS: a file that keeps which tests come by; if it exists, the suite is not run before the breakages.
 
 Tests that fail without a breakage notice nothing: they are named and left out. A breakage that changes nothing that can be
 observed (a cache, an order that is sorted later) is not noticed either: read the list of the missed ones.
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -145,25 +147,29 @@ def recording(source: bytes, places: dict[int, Breakage]) -> bytes:
     return source
 
 
-def tests_that_come_by(folder: Path, broken: dict[int, Breakage], suite: list[str]) -> dict[int, set[str]]:
-    """Run the suite and return per breakage the tests that reach its place; "" stands for none that was called."""
-    recorded = folder.parent / "hits"
+def record(folder: Path, broken: dict[int, Breakage], suite: list[str], recorded: Path) -> None:
+    """Run the suite and append to a file which test reaches which place, and in which phase."""
     recorded.touch()
     (folder / "agent_eval" / "_hits.py").write_text(_RECORDER.format(path=str(recorded)))
     sources = {path: (folder / path).read_bytes() for path in {b.path for b in broken.values()}}
-    tests: dict[int, set[str]] = {number: set() for number in broken}
     for path, source in sources.items():
         of_file = {n: b for n, b in broken.items() if b.path == path}
         try:
             compile(recording(source, of_file), path, "exec")
         except SyntaxError:  # within an f-string
-            tests |= {number: {""} for number in of_file}
+            with recorded.open("a") as file:
+                file.writelines(f"{number}\t\n" for number in of_file)
         else:
             (folder / path).write_bytes(recording(source, of_file))
     outcome(folder, suite, SUITE_LIMIT_S)
     for path, source in sources.items():
         (folder / path).write_bytes(source)
     (folder / "agent_eval" / "_hits.py").unlink()
+
+
+def tests_that_come_by(recorded: Path) -> dict[int, set[str]]:
+    """Return per breakage the tests that reach its place; "" stands for code that ran while no test was called."""
+    tests: dict[int, set[str]] = defaultdict(set)
     for line in recorded.read_text().splitlines():
         number, test = line.split("\t", 1)
         name, _, phase = test.rpartition(" ")
@@ -211,17 +217,21 @@ def measure() -> Iterator[str]:
         folder = copied(Path(temporary) / "copy", asked("BREAKAGES_TESTS", ""))
         drawn_ones = enumerate(drawn(n, seed, asked("BREAKAGES_ROOM", "agent_eval")))
         broken = {number: breakage for number, breakage in drawn_ones if not only or number in only}
-        failing = outcome(folder, suite, SUITE_LIMIT_S) or []
-        yield f"fail without a breakage, left out: {failing}"
+        recorded = Path(asked("BREAKAGES_HITS") or folder.parent / "hits")
+        failing: list[str] = []
+        if not recorded.exists():
+            failing = outcome(folder, suite, SUITE_LIMIT_S) or []
+            yield f"fail without a breakage, left out: {failing}"
+            record(folder, broken, suite, recorded)
         left_out = [f"--deselect={test}" for test in failing]
-        tests = tests_that_come_by(folder, broken, suite)
+        tests = tests_that_come_by(recorded)
         for number, breakage in broken.items():
             file = folder / breakage.path
             data, began = file.read_bytes(), time.monotonic()
             file.write_bytes(data[: breakage.start] + breakage.text.encode() + data[breakage.end :])
             named = sorted(tests[number] - {""} - set(failing))
             result = outcome(folder, ["-x", *named], FOLDER_LIMIT_S) if named else []
-            if result == [] and "" in tests[number]:
+            if result == [] and "" in tests[number] and suite:
                 result = outcome(folder, ["-x", *left_out, *suite], SUITE_LIMIT_S)
             file.write_bytes(data)
             missed += [number] if result == [] else []
