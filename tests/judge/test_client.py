@@ -132,6 +132,18 @@ def test_litellm_computes_the_cost_of_other_calls_of_the_process_but_not_of_ours
     assert of_others._hidden_params["response_cost"] > 0
 
 
+def test_the_reason_of_a_failed_call_has_no_traceback(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    litellm = imported()
+    text = "no token\nTraceback (most recent call last):\n  File 'x.py', line 1"
+    fails = Mock(side_effect=litellm.APIConnectionError(text, llm_provider="vertex_ai", model="m"))
+    monkeypatch.setattr(litellm, "acompletion", fails)
+    error = complete(LiteLLMClient("openai/gpt-4o-mini"))
+    assert isinstance(error, CallError)
+    assert str(error).endswith("no token")
+
+
 def judged(model: str, budget: Budget | None = None, n: int = 2, kept: Kept | None = None) -> list[Verdict]:
     """Ask n questions, one after the other."""
     sequence = QuestionSequence([q for i in range(n) for q in questions(talk(f"c{i}"), [HELPFULNESS])])
