@@ -16,8 +16,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -29,6 +27,7 @@ from agent_eval.defs.instance import (
     close_lost_runs,
     end_lost_retries,
     records_in,
+    runs_of_failed_tasks,
     what_differs,
 )
 from agent_eval.defs.observations import new_observations, observed, report_unreported
@@ -65,7 +64,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     any observation that is made during the run.
     """
     project, instance = Project.open(), context.instance
-    lost = close_abandoned_runs(instance, project.store)
+    lost = close_abandoned_runs(instance, project.store, also=runs_of_failed_tasks(instance))
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if is_idle:
             lost += close_lost_runs(instance, project.home.root, project.store)
@@ -122,40 +121,49 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     if _is_in_the_way(context):
         context.log.info(PAUSED)
         return
+    with Project.open().store.process_of_run(context.run_id):
+        done = _run_in_process(context)
+    for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
+        context.log.info(line)
+    if done.returncode:
+        _report_exit(context, done)
+
+
+def _run_in_process(context: dg.OpExecutionContext) -> "subprocess.CompletedProcess[str]":
+    """Do `agent-eval run` in a process of its own, for automation or for a person."""
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
     environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
-    with (
-        Project.open().store.process_of_run(context.run_id),
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        ) as process,
-    ):
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         try:
-            out, err = _output(process, partial(_is_in_the_way, context))
+            out, err = _output(process, context)
         except BaseException:
             process.kill()
             raise
-    for line in (*out.splitlines(), *err.splitlines()):
-        context.log.info(line)
-    if process.returncode == 1:
-        context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
-    elif process.returncode and _is_in_the_way(context):
-        context.log.info(PAUSED)
-    elif process.returncode:
-        last_line = (err.strip().splitlines() or ["no message"])[-1]
-        raise dg.Failure(f"agent-eval run ended with {process.returncode}: {last_line[:500]}")
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def _output(process: "subprocess.Popen[str]", is_in_the_way: Callable[[], bool]) -> tuple[str, str]:
+def _output(process: "subprocess.Popen[str]", context: dg.OpExecutionContext) -> tuple[str, str]:
     """Return stdout and stderr of a process, which is ended when it is in the way; stored work is kept."""
     while True:
         try:
             return process.communicate(timeout=EVERY_S)
         except subprocess.TimeoutExpired:
-            if is_in_the_way():
+            if _is_in_the_way(context):
                 process.terminate()
+
+
+def _report_exit(context: dg.OpExecutionContext, done: "subprocess.CompletedProcess[str]") -> None:
+    """Log exit code 1, and an end on behalf of a backfill; fail the run for every other one."""
+    if done.returncode == 1:
+        context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
+    elif _is_in_the_way(context):
+        context.log.info(PAUSED)
+    else:
+        last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {last_line[:500]}")
 
 
 def _is_in_the_way(context: dg.OpExecutionContext) -> bool:

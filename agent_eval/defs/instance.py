@@ -22,6 +22,7 @@ UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
 LAUNCHED_BY = "agent_eval/launched_by"  # tag of the same runs: the command or the job that started the run
 DEFINITIONS = "agent_eval.definitions"  # the module that workspace.yaml names
 SILENT_S = 120.0  # a run that a process works on has recorded it, or has events, more often
+CELERY_TASK = "dagster-celery/task_id"  # tag of every run that a Celery worker executes
 PROJECT_TAG = "agent_eval/project"  # tag of every run that `agent-eval run` starts: the project's root
 
 REGISTERED = "agent_eval/failures_registered"  # tag of a run whose failures are already assigned to clusters
@@ -102,6 +103,23 @@ def close_abandoned_runs(
     for run_id in {*abandoned, *lost} - {*in_store}:
         owners.forget(run_id)
     return sorted(lost)
+
+
+def runs_of_failed_tasks(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """Return runs that are starting although their Celery task has failed, because Dagster's database was away.
+
+    Dagster's run monitoring reads the tasks of started runs only. The list is empty while the broker is away.
+    """
+    starting = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTING]))
+    try:
+        return [
+            run
+            for run in starting
+            if CELERY_TASK in run.tags
+            and instance.run_launcher.check_run_worker_health(run).status.name == "FAILED"
+        ]
+    except Exception:  # each broker's library raises errors of its own
+        return []
 
 
 def end_lost_retries(instance: dg.DagsterInstance) -> list[str]:

@@ -81,11 +81,17 @@ class TableIO(dg.ConfigurableIOManager):
         keys = current_last(context.asset_partitions_def, context.asset_partition_keys, current[-1:])
         partitions = key_frame(context.asset_partitions_def, keys)
         self._refuse_edited(partitions)
-        record = record_of(self._project, self._found, target.name, obj, partitions)
         if target.partition:
+            record = record_of(self._project, self._found, target.name, obj, partitions)
             self._store.replace(target, obj, partitions, run_id=context.run_id, record=record)
         else:
-            self._store.upsert(target, pl.concat(frames_of(obj)), run_id=context.run_id, record=record)
+            added = pl.concat(frames_of(obj))
+            held = self._store.read(target, partitions).join(added, on=target.key, how="anti")
+            all_rows = pl.concat(
+                [held, added.select(held.columns)]
+            )  # their fingerprint, not that of new rows
+            record = record_of(self._project, self._found, target.name, all_rows, partitions)
+            self._store.upsert(target, added, run_id=context.run_id, record=record)
         versions = self._found.data_versions(target.name, partitions)
         log_materializations(context, dict(zip(keys, versions, strict=True)))
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from agent_eval.defs.dagster_internals import leave_output
 from agent_eval.defs.instance import (
+    CELERY_TASK,
     LAUNCHED_BY,
     PROJECT_TAG,
     REGISTERED,
@@ -48,7 +49,7 @@ _PLACE = dict.fromkeys(("asset", "agent_id", "methodology_version"), pl.String()
 LONGEST_WHY = 600  # characters of the cause of a failure; an error names its fix at the end
 AUDITS = dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
+_LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", CELERY_TASK)
 
 
 @contextlib.contextmanager

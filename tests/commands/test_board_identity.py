@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
@@ -155,6 +156,10 @@ def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(
     assert "No board of 1.2.0 was stored by 2001-01-01" in agent_eval(*before_all)
     today = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--json"))
     assert rows_of(agent_eval(*as_of[:-1], "2999-12-31")) == today
+
+    state = read("run_state")
+    agent_eval("run", "--boards")  # adds no row to the history
+    assert_frame_equal(read("run_state"), state, check_row_order=False)
 
 
 def session_of(root: Path, agent: str) -> str:

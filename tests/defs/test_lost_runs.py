@@ -6,13 +6,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
 from agent_eval.definitions import defs
 from agent_eval.defs import automation
 from agent_eval.defs import instance as instance_module
-from agent_eval.defs.instance import close_abandoned_runs, close_lost_runs, end_lost_retries
+from agent_eval.defs.instance import CELERY_TASK, close_abandoned_runs, close_lost_runs, end_lost_retries
 from agent_eval.project import Project
 from agent_eval.storage import run_owners
 from agent_eval.storage.run_owners import Owner, RunOwners
@@ -126,6 +127,29 @@ def test_a_run_without_a_recorded_process_is_closed_after_a_silence_under_the_lo
     monkeypatch.setattr(instance_module, "SILENT_S", -1.0)
     assert close_lost_runs(instance, home, store) == sorted([created, started, elsewhere])
     assert status_of(instance, other) is STATUS.NOT_STARTED
+
+
+def test_a_run_whose_celery_task_failed_before_it_started_is_closed_while_others_wait_for_a_worker(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, waiting = (run_in(instance, STATUS.STARTING) for _ in range(2))
+    tasks = {failed: WorkerStatus.FAILED, waiting: WorkerStatus.UNKNOWN}  # of Celery: FAILURE and PENDING
+    for run_id in tasks:
+        instance.add_run_tags(run_id, {CELERY_TASK: run_id})
+    run_in(instance, STATUS.STARTING)  # of another launcher
+
+    answers = iter([ConnectionError()])  # at first, the broker is away
+
+    def health(_: object, run: dg.DagsterRun) -> CheckRunHealthResult:
+        for error in answers:
+            raise error
+        return CheckRunHealthResult(tasks[run.tags[CELERY_TASK]])
+
+    monkeypatch.setattr(type(instance.run_launcher), "check_run_worker_health", health)
+    for status in (STATUS.STARTING, STATUS.FAILURE):
+        automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
+        assert status_of(instance, failed) == status
+    assert status_of(instance, waiting) == STATUS.STARTING
 
 
 def test_a_backfill_waits_no_longer_for_a_retry_that_was_never_started(

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import logging
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,6 @@ from dataclasses import replace
 from email.utils import formatdate
 from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -134,6 +132,18 @@ def test_litellm_computes_the_cost_of_other_calls_of_the_process_but_not_of_ours
     assert of_others._hidden_params["response_cost"] > 0
 
 
+def test_the_reason_of_a_failed_call_has_no_traceback(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    litellm = imported()
+    text = "no token\nTraceback (most recent call last):\n  File 'x.py', line 1"
+    fails = Mock(side_effect=litellm.APIConnectionError(text, llm_provider="vertex_ai", model="m"))
+    monkeypatch.setattr(litellm, "acompletion", fails)
+    error = complete(LiteLLMClient("openai/gpt-4o-mini"))
+    assert isinstance(error, CallError)
+    assert str(error).endswith("no token")
+
+
 def judged(model: str, budget: Budget | None = None, n: int = 2, kept: Kept | None = None) -> list[Verdict]:
     """Ask n questions, one after the other."""
     sequence = QuestionSequence([q for i in range(n) for q in questions(talk(f"c{i}"), [HELPFULNESS])])
@@ -195,12 +205,12 @@ OTHERS: dict[str, tuple[str, str, dict[str, object]]] = {
         },
     ),
 }
-"""Providers with other protocols or addresses: model, the variable of their address, and a reply. Ollama: test_door."""
+"""Providers with other protocols or addresses: model, the variable of their address, and a reply. Ollama, Vertex AI: test_door."""
 
 
 @pytest.mark.parametrize("provider", [*PROVIDERS, *OTHERS])
 def test_a_judge_of_each_provider_is_asked_once_a_question_and_only_through_the_door(
-    provider: str, server: Server, monkeypatch: pytest.MonkeyPatch
+    provider: str, server: Server, reached: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, variable, server.body = OTHERS.get(provider) or ("m", PROVIDERS[provider], ANSWERED)
     monkeypatch.setenv(variable, f"http://127.0.0.1:{server.server_port}/v1")
@@ -214,14 +224,6 @@ def test_a_judge_of_each_provider_is_asked_once_a_question_and_only_through_the_
         monkeypatch.setenv(name, value)
     for name in (f"{provider.upper()}_API_KEY", "TOGETHERAI_API_KEY", "PERPLEXITYAI_API_KEY"):
         monkeypatch.setenv(name, KEY)
-    reached: list[tuple[str, int]] = []
-    connect = socket.socket.connect
-
-    def recorded(self: socket.socket, address: Any) -> None:
-        reached.append(address)
-        connect(self, address)
-
-    monkeypatch.setattr("socket.socket.connect", recorded)
     verdicts = judged(f"{provider}/{model}", n=2)
     assert all(isinstance(verdict, Scored) for verdict in verdicts), verdicts
     assert len(server.asked) == 2

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,7 +20,7 @@ from agent_eval.judge.llm.client import LiteLLMClient, context_tokens_of, import
 from agent_eval.judge.llm.transport import EXCHANGE, Exchange
 from agent_eval.judge.protocol import Scored
 from tests.judge.fakes import serving
-from tests.judge.test_client import ANSWERED, complete, judged
+from tests.judge.test_client import ANSWERED, OTHERS, complete, judged
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -69,8 +71,6 @@ def ended() -> Iterator[threading.Event]:
 def test_model_information_that_hangs_neither_delays_nor_loses_a_question(
     provider: str, ended: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import json
-
     said = json.dumps(ANSWERED["choices"][0]["message"]["content"])  # type: ignore[index]
 
     def answer(request: Handler) -> None:
@@ -158,6 +158,34 @@ def test_a_request_for_credentials_has_a_time_limit(ended: threading.Event) -> N
             assert time.monotonic() - began < 10
         finally:
             EXCHANGE.reset(token)
+
+
+def test_a_judge_of_vertex_ai_asks_once_for_its_credentials_and_only_through_the_door(
+    reached: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("google.auth")
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    said = json.dumps(OTHERS["gemini"][2] | {"access_token": "t", "expires_in": 3600}).encode()
+    server, account = Server(lambda request: request.say(said)), tmp_path / "account.json"
+    with serving(server) as address:
+        fields = {"type": "service_account", "client_email": "a@b.example", "private_key": key.decode()}
+        account.write_text(json.dumps(fields | {"token_uri": f"{address}/token"}))
+        for name, value in {
+            "GOOGLE_APPLICATION_CREDENTIALS": str(account),
+            "VERTEXAI_PROJECT": "p",
+            "VERTEXAI_LOCATION": "us-central1",
+            "VERTEXAI_API_BASE": address,
+        }.items():
+            monkeypatch.setenv(name, value)
+        assert all(isinstance(verdict, Scored) for verdict in judged("vertex_ai/gemini-1.5-pro", n=2))
+    assert [path.rpartition("/")[2] for path in server.asked] == [
+        "token",
+        *["gemini-1.5-pro:generateContent"] * 2,
+    ]
+    assert {address[1] for address in reached} == {server.server_port}
 
 
 @pytest.mark.parametrize(("max_calls", "n_asked"), [(None, 4), (2, 2), (1, 1)])

@@ -265,7 +265,8 @@ class LiteLLMClient:
             failure = "server"  # the server was reached, but its reply is incomplete or unreadable
         if failure == "timeout":
             return CallError(failure, redact(_too_slow(self.timeout_s)), _retry_after_s(headers))
-        return CallError(failure, redact(f"{type(error).__name__}: {error}"), _retry_after_s(headers))
+        why = str(error).partition("Traceback (most recent call last)")[0].rstrip()  # litellm appends it
+        return CallError(failure, redact(f"{type(error).__name__}: {why}"), _retry_after_s(headers))
 
     async def close(self) -> None:
         """Close litellm's connections."""
