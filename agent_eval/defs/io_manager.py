@@ -86,10 +86,9 @@ class TableIO(dg.ConfigurableIOManager):
             self._store.replace(target, obj, partitions, run_id=context.run_id, record=record)
         else:
             added = pl.concat(frames_of(obj))
-            held = self._store.read(target, partitions).join(added, on=target.key, how="anti")
-            all_rows = pl.concat(
-                [held, added.select(held.columns)]
-            )  # their fingerprint, not that of new rows
+            # the fingerprint is that of all rows of the partitions, not of the added ones
+            kept_rows = self._store.read(target, partitions).join(added, on=target.key, how="anti")
+            all_rows = pl.concat([kept_rows, added.select(kept_rows.columns)])
             record = record_of(self._project, self._found, target.name, all_rows, partitions)
             self._store.upsert(target, added, run_id=context.run_id, record=record)
         versions = self._found.data_versions(target.name, partitions)
