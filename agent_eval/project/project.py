@@ -336,7 +336,9 @@ class Project:
         in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
         return any(cap is not None for cap in in_dollars)
 
-    def simulation_setup(self, sessions: Path | None = None, budget: Budget | None = None) -> "SimulationSetup":
+    def simulation_setup(
+        self, sessions: Path | None = None, budget: Budget | None = None
+    ) -> "SimulationSetup":
         """Return what simulations use of the project: folders, agents, budget and what the settings allow to be run.
 
         Sessions are written to `sessions`, by default data/sessions. The default budget is the one of this object, which

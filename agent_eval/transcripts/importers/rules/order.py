@@ -30,6 +30,7 @@ _DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}")
 _HOUR = re.compile(r"(?<=[ T])(\d):")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?")
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ ,T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+_INSTANT = re.compile(r".{4}-[01].{4}T.*Z", re.DOTALL)
 _DIGITS = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _SCALES = ((1e16, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0, 1))
 """Least value of a number → seconds per unit: nanoseconds, microseconds, milliseconds, seconds since 1970."""
@@ -215,10 +216,7 @@ def _are_ascending(times: Sequence[JsonValue]) -> bool:
     texts = [time for time in times if isinstance(time, str)]
     if len(texts) + times.count(None) < len(times):
         return False
-    is_one_form = all(
-        t[-1:] == "Z" and t[4:5] == "-" and t[5:6] in ("0", "1") and t[10:11] == "T" for t in texts
-    )
-    return is_one_form and len({*map(len, texts)}) <= 1 and texts == sorted(texts)
+    return all(map(_INSTANT.fullmatch, texts)) and len({*map(len, texts)}) <= 1 and texts == sorted(texts)
 
 
 def messages_in_time_order(messages: Sequence[Fields]) -> list[Fields]:

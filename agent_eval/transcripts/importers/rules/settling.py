@@ -45,7 +45,9 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
     for index, value in enumerate(values):
         if not isinstance(value, dict):
             return fields, unread
-        message = _with_named_calls(cast("Fields", value))
+        message = cast("Fields", value)
+        if message.get("tool_calls"):
+            message = _with_named_calls(message)
         places[index] = len(messages)
         if UNREAD in message:
             unread_parts = unread_of(message)
@@ -53,7 +55,8 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
             if unread_parts and not any(field for key, field in message.items() if key not in _OWN_KEYS):
                 continue
             message = {k: v for k, v in message.items() if k != UNREAD}
-        message = _timed(message, unread)
+        if message.get("timestamp") is not None:
+            message = _timed(message, unread)
         text = message.get("content")
         if not isinstance(text, str) or "<" not in text:
             messages.append(message)
@@ -73,9 +76,7 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
 
 def _with_named_calls(message: Fields) -> Fields:
     """Return a message without the calls that have no name, which are named as not read."""
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
+    calls = message["tool_calls"]
     complete = [call for call in calls if _call_name(call)] if isinstance(calls, list) else calls
     if not isinstance(calls, list) or not isinstance(complete, list) or len(complete) == len(calls):
         return message
@@ -96,8 +97,6 @@ def _moved(thought: JsonValue, places: dict[int, int]) -> JsonValue:
 
 def _timed(message: Fields, unread: list[str]) -> Fields:
     """Return a message with its time as ISO 8601 text; a time that cannot be read is named and dropped."""
-    if message.get("timestamp") is None:
-        return message
     try:
         text = time_text(cast("JsonValue", message["timestamp"]))
         return message if text == message["timestamp"] else {**message, "timestamp": text}
@@ -175,9 +174,8 @@ def _numbered(messages: Sequence[Fields]) -> Iterable[Fields]:
             message = {**message, "tool_calls": renamed} if len(own) == len(calls) else message
         elif message.get("role") in ("tool", "user"):
             is_new_step = True
-        answered = message.get("tool_call_id")
         if message.get("role") == "tool":
-            own_id = answered
+            own_id = answered = message.get("tool_call_id")
             if isinstance(answered, str) and answered in last:
                 left = waiting.get(answered)
                 own_id = left.popleft() if left else last[answered]

@@ -244,7 +244,7 @@ def with_assistant_named(record: dict[str, JsonValue], agent_id: str | None) -> 
     """
     messages = record.get("messages")
     if not isinstance(messages, list) or all(
-        known_role(mapping(message).get("role")) for message in messages
+        isinstance(message, dict) and known_role(message.get("role")) for message in messages
     ):
         return record
     stated = (record.get(key) for key in _NAMES_OF_ASSISTANT)
