@@ -431,11 +431,9 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
         raise NotThisFormatError(
             "the messages of the session have `parts` instead of `content`; it is the log of another tool"
         )
-    timed: dict[str, JsonValue] = {
-        **message,
-        "timestamp": line.get("timestamp"),
-        "cost_usd": paid(line.get("costUSD")),
-    }
+    timed: dict[str, JsonValue] = {**message, "timestamp": line.get("timestamp")}
+    if "cost_usd" in timed or "costUSD" in line:
+        timed["cost_usd"] = paid(line.get("costUSD"))
     messages = native_messages([timed])
     is_of_program = line.get("isMeta") is True or line.get("isCompactSummary") is True
     is_of_program = is_of_program or line.get("isVisibleInTranscriptOnly") is True
