@@ -305,7 +305,7 @@ def _is_chain(lines: Sequence[_Line]) -> bool:
     """Return whether each line follows the line that it names as its parent, so that there is only one branch."""
     uuids = [line.get("uuid") for line in lines]
     parents = [line.get("parentUuid") for line in lines]
-    are_texts = all(isinstance(uuid, str) for uuid in uuids)
+    are_texts = set(map(type, uuids)) <= {str}
     return are_texts and parents == [None, *uuids[:-1]] and len(set(map(str, uuids))) == len(uuids)
 
 

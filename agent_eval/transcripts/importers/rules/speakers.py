@@ -179,7 +179,9 @@ def told_apart(messages: Sequence[Fields]) -> list[Fields]:
     return [
         part
         for i, m in enumerate(messages)
-        for part in speakers_of(m, itertools.islice(messages, i + 1, None))
+        for part in (
+            [m] if m.get("role") != "user" else speakers_of(m, itertools.islice(messages, i + 1, None))
+        )
     ]
 
 
