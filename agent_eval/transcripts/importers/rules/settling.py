@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from agent_eval.formats.json_text import loads
 from agent_eval.transcripts.importers.rules.failures import exit_failed
-from agent_eval.transcripts.importers.rules.order import refuse_results_before_calls, time_text
+from agent_eval.transcripts.importers.rules.order import clock_of, refuse_results_before_calls, time_text
 from agent_eval.transcripts.importers.rules.speakers import speakers_of
 from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
 from agent_eval.transcripts.importers.rules.values import Fields, NotThisFormatError, listed, mapping
@@ -64,6 +64,9 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
         later = (cast("Fields", m) for m in itertools.islice(values, index + 1, None) if isinstance(m, dict))
         for part in speakers_of(message, later, is_of_coding_agent=False):
             messages += _in_tags(part, unread)
+    expected = (mapping(entry).get("tools") for entry in listed(cast("JsonValue", fields.get("expected"))))
+    expected_calls = (call for tools in expected for call in listed(tools))
+    unread += ["expected call without a name" for call in expected_calls if not _call_name(call)]
     refuse_results_before_calls(messages)
     messages = list(_numbered(messages))
     metadata = dict(mapping(cast("JsonValue", fields.get("metadata"))))
@@ -101,7 +104,8 @@ def _timed(message: Fields, unread: list[str]) -> Fields:
         text = time_text(cast("JsonValue", message["timestamp"]))
         return message if text == message["timestamp"] else {**message, "timestamp": text}
     except NotThisFormatError as error:
-        unread.append(f"time of a message ({error})")
+        is_clock = clock_of(cast("JsonValue", message["timestamp"])) is not None
+        unread.append("time of a message without a day" if is_clock else f"time of a message ({error})")
         return {key: value for key, value in message.items() if key != "timestamp"}
 
 
