@@ -24,7 +24,7 @@ def loads(text: str) -> JsonValue:
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
     try:
         value = (_DECODER if len(text) > _MOST_DIGITS else _OF_SHORT).decode(text)
-        if _SURROGATE.search(text):
+        if "\\u" in text and _SURROGATE.search(text):
             value = _DECODER.decode(clean(json.dumps(value, ensure_ascii=False)))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -44,7 +44,7 @@ def clean(text: str) -> str:
 
 def _holds_too_many(text: str) -> bool:
     """Return whether the text has too many values; commas in strings are excluded only if there are too many commas."""
-    if text.count(",") <= MOST_VALUES:
+    if len(text) <= MOST_VALUES or text.count(",") <= MOST_VALUES:
         return False
     return _STRING.sub('""', text).count(",") > MOST_VALUES
 

@@ -137,9 +137,9 @@ def _literal_read(value: Any) -> Any:
     """Parse arguments in the syntax of a Python dict, and note this in the call; return other calls unchanged."""
     if not isinstance(value, dict) or not isinstance(value.get("arguments"), str):
         return value
-    text = _arguments(value["arguments"])
-    read = read_dict(text) if isinstance(text, str) else None
-    return value if read is None else {**value, "arguments": read, "note": NOTE}
+    arguments = _arguments(value["arguments"])
+    read = read_dict(arguments) if isinstance(arguments, str) else None
+    return {**value, "arguments": arguments} if read is None else {**value, "arguments": read, "note": NOTE}
 
 
 class MessageToolCall(Frozen):
@@ -243,14 +243,10 @@ class Message(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_calls(cls, value: Any) -> Any:
+    def _calls_and_attachments(cls, value: Any) -> Any:
+        """Read null as no calls, and the attachments in the parts of the content."""
         if isinstance(value, dict) and value.get("tool_calls", ()) is None:
-            return {**value, "tool_calls": ()}
-        return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _attachments_of_parts(cls, value: Any) -> Any:
+            value = {**value, "tool_calls": ()}
         if not isinstance(value, dict) or value.get("attachments") is not None:
             return value
         attachments = attachments_of(value.get("content"))

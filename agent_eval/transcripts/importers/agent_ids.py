@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,10 +34,15 @@ class RecordOrigin(NamedTuple):
     @classmethod
     def of(cls, source: object) -> "RecordOrigin | None":
         """Parse a conversation's `source`; return None if it was not written by an import."""
-        match = _SOURCE.fullmatch(source) if isinstance(source, str) else None
-        if match is None:
-            return None
-        return cls(match["origin"], match["format"], match["file"], int(match["number"]), match["sha"])
+        return _parsed(source) if isinstance(source, str) else None
+
+
+@lru_cache(maxsize=4)  # each step of an import asks for the origin of the same conversation
+def _parsed(source: str) -> RecordOrigin | None:
+    match = _SOURCE.fullmatch(source)
+    if match is None:
+        return None
+    return RecordOrigin(match["origin"], match["format"], match["file"], int(match["number"]), match["sha"])
 
 
 @dataclass(frozen=True)

@@ -489,6 +489,28 @@ CASES = {
         [{"conversations": [{"from": "gpt", "value": "a1", "date": "30-11-26"}, {"from": "human", "value": "q1", "date": "29-11-26"}]}],
         [], ("'30-11-26' is not a known form of a time",),
     ),
+    "clocks-without-a-day": Case(
+        [{"chat_id": "c", "role": r, "content": v, "time": t} for (r, v), t in zip(PAIR, ("9:59 AM", "1:05 PM"), strict=True)],
+        [PAIR], ("2 × time of a message without a day",),
+    ),
+    "clocks-that-run-backwards": Case(
+        [{"chat_id": "c", "role": r, "content": v, "time": t} for (r, v), t in zip(PAIR[::-1], ("10:05:09", "10:05:03"), strict=True)],
+        [], ("its times run backwards and have no day",),
+    ),
+    "further-choices-of-a-reply": Case(
+        [{"request": {"messages": chat_of(PAIR[:1])}, "response": {"choices": [
+            {"message": {"role": A, "content": v}, "finish_reason": "stop"} for v in ("a1", "a2", "a3")]}}],
+        [PAIR], ("2 × further choice of one reply",),
+    ),
+    "further-generations-of-a-run": Case(
+        [{"id": "r", "trace_id": "t", "run_type": "llm", "start_time": at(0), "inputs": {"messages": chat_of(PAIR[:1])},
+          "outputs": {"generations": [[{"text": "a1"}, {"text": "a2"}]]}}],
+        [PAIR], ("1 × further choice of one reply",),
+    ),
+    "expected-actions-without-a-name": Case(
+        [[{"task_id": 1, "reward": 1.0, "traj": chat_of(PAIR), "info": {"task": {"actions": [{"kwargs": {}}, {"name": "f", "kwargs": {}}]}}}]],
+        [PAIR], ("1 × expected call without a name",),
+    ),
     "times-that-are-durations": Case([WITH_DURATIONS], [PAIR]),
     "text-under-another-key": Case([{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": None, "text": "a1"}]}], [PAIR]),
     "unknown-parts-of-a-request": Case(

@@ -31,6 +31,7 @@ from agent_eval.transcripts.importers.base import (
     without_nulls,
 )
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.importers.rules.unread import UNREAD, further_choices
 from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
 from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
 
@@ -140,6 +141,8 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
         messages = [*(start if isinstance(start, list) else [start]), *replies]
     thread = Thread()
     thread.extend(native_messages([_message(m) for m in _measured(messages, record) if m is not None]))
+    if unread := further_choices(listed(output.get("choices"))):
+        thread.extend([{"role": "developer", "content": None, UNREAD: unread}])
     for schema in _schemas(record):
         thread.know_tools([_resolved(schema, attachments)])
     thread.metadata = _metadata(record)

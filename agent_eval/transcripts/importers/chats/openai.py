@@ -209,8 +209,8 @@ FORMAT = Format(
         "`session_id`, `thread_id` or `chat_id`; without such an id, a file is one conversation. The "
         "columns of a CSV file, and the keys of single messages, are `role` (or sender, speaker, author),"
         " `content` (or message, text, body, utterance) and one of these ids; or `messages` as JSON. "
-        "`request`, `response`, cost and time are read from the records of a proxy; only the first choice"
-        " is used. If the messages end without a reply, it is read from `response`, `reply`, `choices`, "
+        "`request`, `response`, cost and time are read from the records of a proxy; further choices are"
+        " named. If the messages end without a reply, it is read from `response`, `reply`, `choices`, "
         "`output` or `completion` beside them; a plain text may be the expected reply, and is named"
     ),
     outcome=(

@@ -222,9 +222,11 @@ def _lines(lines: Lines, log: _Log) -> Iterator[Item]:
 def _conversation(group: _Line, ids: Ids, number: int) -> Fields:
     lines = [mapping(mapping(value).get("line")) for value in listed(group.get("records"))]
     lines = log_in_time_order(lines, lambda line: line.get("timestamp"))
-    if not _is_chain(lines):
+    if _is_chain(lines):
+        branch_lines = lines
+    else:
         lines = parents_first(lines, _uuid, _parent)
-    branch_lines = lines if _is_chain(lines) else _kept(lines)
+        branch_lines = lines if _is_chain(lines) else _kept(lines)
     left_out: Counter[str] = Counter()
     if len(branch_lines) < len(lines):
         left_out[WITHDRAWN] = sum(map(_is_spoken, lines)) - sum(map(_is_spoken, branch_lines))
@@ -303,7 +305,7 @@ def _is_chain(lines: Sequence[_Line]) -> bool:
     """Return whether each line follows the line that it names as its parent, so that there is only one branch."""
     uuids = [line.get("uuid") for line in lines]
     parents = [line.get("parentUuid") for line in lines]
-    are_texts = all(isinstance(uuid, str) for uuid in uuids)
+    are_texts = set(map(type, uuids)) <= {str}
     return are_texts and parents == [None, *uuids[:-1]] and len(set(map(str, uuids))) == len(uuids)
 
 
@@ -429,18 +431,16 @@ def _messages(line: _Line, message: Mapping[str, JsonValue]) -> list[Fields]:
         raise NotThisFormatError(
             "the messages of the session have `parts` instead of `content`; it is the log of another tool"
         )
-    timed: dict[str, JsonValue] = {
-        **message,
-        "timestamp": line.get("timestamp"),
-        "cost_usd": paid(line.get("costUSD")),
-    }
+    timed: dict[str, JsonValue] = {**message, "timestamp": line.get("timestamp")}
+    if "cost_usd" in timed or "costUSD" in line:
+        timed["cost_usd"] = paid(line.get("costUSD"))
     messages = native_messages([timed])
-    is_of_program = any(
-        line.get(key) is True for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
-    )
+    is_of_program = line.get("isMeta") is True or line.get("isCompactSummary") is True
+    is_of_program = is_of_program or line.get("isVisibleInTranscriptOnly") is True
     if is_of_program or mapping(line.get("origin")).get("kind", "human") not in ("human", "channel"):
         messages = [{**m, "role": "developer"} if m["role"] == "user" else m for m in messages]
-    if str(line.get("toolUseResult")).startswith("Error: "):
+    result = line.get("toolUseResult")
+    if isinstance(result, str) and result.startswith("Error: "):
         messages = [{**m, "is_error": True} if m["role"] == "tool" else m for m in messages]
     is_api_error = line.get("isApiErrorMessage") is True
     if is_api_error or message.get("model") == _SYNTHETIC:  # written by the program, not by the model

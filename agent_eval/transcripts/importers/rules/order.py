@@ -30,6 +30,11 @@ _DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}")
 _HOUR = re.compile(r"(?<=[ T])(\d):")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?")
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ ,T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+_CLOCK_ONLY = re.compile(
+    r"(\d{2}|\d(?=:\d{2}(?::|\s*[AP]))):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))?(?:\s*([AP])\.?M\.?)?",
+    re.IGNORECASE,
+)
+_INSTANT = re.compile(r".{4}-[01].{4}T.*Z", re.DOTALL)
 _DIGITS = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _SCALES = ((1e16, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0, 1))
 """Least value of a number → seconds per unit: nanoseconds, microseconds, milliseconds, seconds since 1970."""
@@ -111,8 +116,18 @@ def time_of(record: Mapping[str, JsonValue]) -> JsonValue:
     try:
         point_in_time(value)
     except NotThisFormatError:
-        return None if key in _VAGUE and not _DAY.search(str(value)) else value
+        is_time = key not in _VAGUE or _DAY.search(str(value)) or clock_of(value) is not None
+        return value if is_time else None
     return value
+
+
+def clock_of(value: JsonValue) -> tuple[int, int, float] | None:
+    """Return hour, minute and second of a time without a day, e.g. 10:05 PM; None for any other value, such as 0:09."""
+    match = _CLOCK_ONLY.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return None
+    hour, half = int(match[1]), (match[4] or "").upper()
+    return hour % 12 + 12 * (half == "P") if half else hour, int(match[2]), float(match[3] or 0)
 
 
 def parents_first(
@@ -156,7 +171,7 @@ def in_time_order(
     """Return the items in the order of their times; items of equal times keep their order.
 
     Items that are listed newest first are reversed, also those of equal times. If any item lacks a time, the order of
-    the file is kept, unless the known times contradict it.
+    the file is kept, unless the known times contradict it. Times without a day only confirm the order of the file.
 
     Args:
         items: The items, in file order.
@@ -166,6 +181,15 @@ def in_time_order(
     Raises:
         NotThisFormatError: If a time cannot be read, or if times run backwards and some are missing.
     """
+    stated = [value for item in items if (value := when(item)) not in (None, "")]
+    clocks = [clock for value in stated if (clock := clock_of(value)) is not None]
+    if clocks and len(clocks) == len(stated):
+        if clocks == sorted(clocks):
+            return list(items)
+        raise NotThisFormatError(
+            "its order is unknown: its times run backwards and have no day; write day and time, "
+            "e.g. 2026-11-01T10:00:00Z"
+        )
     times = [point_in_time(when(item)) for item in items]
     entry_times = [time for time in times if time is not None]
     falls = next((i for i in range(1, len(entry_times)) if entry_times[i] < entry_times[i - 1]), None)
@@ -215,10 +239,7 @@ def _are_ascending(times: Sequence[JsonValue]) -> bool:
     texts = [time for time in times if isinstance(time, str)]
     if len(texts) + times.count(None) < len(times):
         return False
-    is_one_form = all(
-        t[-1:] == "Z" and t[4:5] == "-" and t[5:6] in ("0", "1") and t[10:11] == "T" for t in texts
-    )
-    return is_one_form and len({*map(len, texts)}) <= 1 and texts == sorted(texts)
+    return all(map(_INSTANT.fullmatch, texts)) and len({*map(len, texts)}) <= 1 and texts == sorted(texts)
 
 
 def messages_in_time_order(messages: Sequence[Fields]) -> list[Fields]:

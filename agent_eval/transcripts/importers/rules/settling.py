@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from agent_eval.formats.json_text import loads
 from agent_eval.transcripts.importers.rules.failures import exit_failed
-from agent_eval.transcripts.importers.rules.order import refuse_results_before_calls, time_text
+from agent_eval.transcripts.importers.rules.order import clock_of, refuse_results_before_calls, time_text
 from agent_eval.transcripts.importers.rules.speakers import speakers_of
 from agent_eval.transcripts.importers.rules.unread import UNREAD, unread_of
 from agent_eval.transcripts.importers.rules.values import Fields, NotThisFormatError, listed, mapping
@@ -45,7 +45,9 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
     for index, value in enumerate(values):
         if not isinstance(value, dict):
             return fields, unread
-        message = _with_named_calls(cast("Fields", value))
+        message = cast("Fields", value)
+        if message.get("tool_calls"):
+            message = _with_named_calls(message)
         places[index] = len(messages)
         if UNREAD in message:
             unread_parts = unread_of(message)
@@ -53,7 +55,8 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
             if unread_parts and not any(field for key, field in message.items() if key not in _OWN_KEYS):
                 continue
             message = {k: v for k, v in message.items() if k != UNREAD}
-        message = _timed(message, unread)
+        if message.get("timestamp") is not None:
+            message = _timed(message, unread)
         text = message.get("content")
         if not isinstance(text, str) or "<" not in text:
             messages.append(message)
@@ -61,6 +64,9 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
         later = (cast("Fields", m) for m in itertools.islice(values, index + 1, None) if isinstance(m, dict))
         for part in speakers_of(message, later, is_of_coding_agent=False):
             messages += _in_tags(part, unread)
+    expected = (mapping(entry).get("tools") for entry in listed(cast("JsonValue", fields.get("expected"))))
+    expected_calls = (call for tools in expected for call in listed(tools))
+    unread += ["expected call without a name" for call in expected_calls if not _call_name(call)]
     refuse_results_before_calls(messages)
     messages = list(_numbered(messages))
     metadata = dict(mapping(cast("JsonValue", fields.get("metadata"))))
@@ -73,9 +79,7 @@ def settled(fields: Fields) -> tuple[Fields, list[str]]:
 
 def _with_named_calls(message: Fields) -> Fields:
     """Return a message without the calls that have no name, which are named as not read."""
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
+    calls = message["tool_calls"]
     complete = [call for call in calls if _call_name(call)] if isinstance(calls, list) else calls
     if not isinstance(calls, list) or not isinstance(complete, list) or len(complete) == len(calls):
         return message
@@ -96,13 +100,12 @@ def _moved(thought: JsonValue, places: dict[int, int]) -> JsonValue:
 
 def _timed(message: Fields, unread: list[str]) -> Fields:
     """Return a message with its time as ISO 8601 text; a time that cannot be read is named and dropped."""
-    if message.get("timestamp") is None:
-        return message
     try:
         text = time_text(cast("JsonValue", message["timestamp"]))
         return message if text == message["timestamp"] else {**message, "timestamp": text}
     except NotThisFormatError as error:
-        unread.append(f"time of a message ({error})")
+        is_clock = clock_of(cast("JsonValue", message["timestamp"])) is not None
+        unread.append("time of a message without a day" if is_clock else f"time of a message ({error})")
         return {key: value for key, value in message.items() if key != "timestamp"}
 
 
@@ -175,9 +178,8 @@ def _numbered(messages: Sequence[Fields]) -> Iterable[Fields]:
             message = {**message, "tool_calls": renamed} if len(own) == len(calls) else message
         elif message.get("role") in ("tool", "user"):
             is_new_step = True
-        answered = message.get("tool_call_id")
         if message.get("role") == "tool":
-            own_id = answered
+            own_id = answered = message.get("tool_call_id")
             if isinstance(answered, str) and answered in last:
                 left = waiting.get(answered)
                 own_id = left.popleft() if left else last[answered]

@@ -179,7 +179,9 @@ def told_apart(messages: Sequence[Fields]) -> list[Fields]:
     return [
         part
         for i, m in enumerate(messages)
-        for part in speakers_of(m, itertools.islice(messages, i + 1, None))
+        for part in (
+            [m] if m.get("role") != "user" else speakers_of(m, itertools.islice(messages, i + 1, None))
+        )
     ]
 
 
@@ -244,7 +246,7 @@ def with_assistant_named(record: dict[str, JsonValue], agent_id: str | None) -> 
     """
     messages = record.get("messages")
     if not isinstance(messages, list) or all(
-        known_role(mapping(message).get("role")) for message in messages
+        isinstance(message, dict) and known_role(message.get("role")) for message in messages
     ):
         return record
     stated = (record.get(key) for key in _NAMES_OF_ASSISTANT)

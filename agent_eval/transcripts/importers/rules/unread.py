@@ -46,6 +46,11 @@ def without(
     return [{"role": "developer", "content": None, UNREAD: texts}] if texts else []
 
 
+def further_choices(choices: Sequence[object]) -> list[str]:
+    """Return a description of each reply to one request that is not read: only the first one is."""
+    return ["further choice of one reply"] * (len(choices) - 1)
+
+
 def described(texts: Sequence[str]) -> list[str]:
     """Return one reason for each kind of part that was not read, with the number of such parts."""
     counts = Counter(texts) if texts else {}

@@ -4,12 +4,12 @@ Spans in traces and the requests and responses in a proxy's log have the same fo
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, text_of
-from agent_eval.transcripts.importers.rules.unread import UNREAD, not_read
+from agent_eval.transcripts.importers.rules.unread import UNREAD, further_choices, not_read, unread_of
 from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages, parsed
 from agent_eval.transcripts.importers.shared.threads import Thread
 
@@ -110,7 +110,7 @@ def replied(thread: Thread, value: JsonValue) -> list[Fields]:
         thread.know_tools(value.get("tools"))
         return _measured(native_messages(listed(value["output"]), "assistant"), value)
     if choices := listed(value.get("choices")) or listed(value.get("candidates")):
-        return _measured(_choice(mapping(choices[0])), value)
+        return _measured(_choice(mapping(choices[0]), further_choices(choices)), value)
     if isinstance(value.get("content"), dict) and not is_message(value):  # a candidate of Gemini
         return _measured(_choice(value), value)
     if isinstance(value.get("message"), dict):  # Ollama
@@ -147,7 +147,7 @@ def _reply_item(item: JsonValue) -> list[Fields]:
     return native_messages([message | {"tool_calls": parsed(calls)}])
 
 
-def _choice(choice: Mapping[str, JsonValue]) -> list[Fields]:
+def _choice(choice: Mapping[str, JsonValue], unread: Sequence[str] = ()) -> list[Fields]:
     message = choice.get("message") or choice.get("content") or choice.get("delta")
     if isinstance(message, dict):
         messages = native_messages([_as_assistant(message)])
@@ -156,6 +156,8 @@ def _choice(choice: Mapping[str, JsonValue]) -> list[Fields]:
     reason = choice.get("finish_reason") or choice.get("finishReason")
     if isinstance(reason, str) and messages:
         messages[-1]["finish_reason"] = reason
+    if unread and messages:
+        messages[-1][UNREAD] = [*unread_of(messages[-1]), *unread]
     return messages
 
 

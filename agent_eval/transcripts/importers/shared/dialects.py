@@ -111,14 +111,9 @@ _PLAIN_TEXT = frozenset({"role", "content"})
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _THOUGHT_BLOCKS = ("thinking_blocks", "reasoning_details")
 _OF_THOUGHTS = frozenset({*_THOUGHTS, *_THOUGHT_BLOCKS})
-_OF_MEASURES = frozenset(
-    {
-        *TIME_KEYS,
-        *("generation_time_seconds", "latency_ms", "usage", "cost_usd", "cost"),
-        *("finish_reason", "stop_reason", "stopReason", "raw_data"),
-    }
-)
+_OF_COSTS = frozenset({"generation_time_seconds", "latency_ms", "cost_usd", "cost"})
 _OF_REASONS = frozenset({"finish_reason", "stop_reason", "stopReason", "raw_data"})
+_OF_MEASURES = frozenset({*TIME_KEYS, "usage"}) | _OF_COSTS | _OF_REASONS
 _OF_CALLS = frozenset({"tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs"})
 _ITEMS = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
 _KEYS_OF_PARTS = {
@@ -403,7 +398,9 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
         value["parts"] if isinstance(value.get("parts"), list) else value.get("content", value.get("value"))
     )
     parts = flattened(content) if isinstance(content, list) else [content]
-    for part in [*parts, *flattened(beside_content(value))]:
+    if beside := beside_content(value):
+        parts = [*parts, *flattened(beside)]
+    for part in parts:
         if isinstance(part, str):
             own_parts.texts.append(part)
         elif isinstance(part, dict):
@@ -412,7 +409,8 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
             own_parts.unread.append("list of parts within the parts")
         elif part is not None:
             own_parts.texts.append(text_of(part) or "")
-    own_parts.attachments += native_attachments(value)
+    if "attachments" in value:
+        own_parts.attachments += native_attachments(value)
     if not any(own_parts.texts) and isinstance(refusal := value.get("refusal"), str):
         own_parts.texts = [refusal]
     _add_calls(value, own_parts)
@@ -716,13 +714,14 @@ def measured(value: Mapping[str, JsonValue]) -> Fields:
     """Return the time, latency, usage, cost and stop reason of a message, if present."""
     if _OF_MEASURES.isdisjoint(value):
         return {}
-    seconds = number_of(value.get("generation_time_seconds"))
-    latency = number_of(value.get("latency_ms"))
     fields: Fields = {
         "timestamp": time_of(value),
-        "latency_ms": seconds * 1000 if latency is None and seconds is not None else latency,
         "usage": value["usage"] if isinstance(value.get("usage"), dict) else None,
-        "cost_usd": paid(value.get("cost_usd", value.get("cost"))),
         "finish_reason": _finish_reason(value),
     }
+    if not _OF_COSTS.isdisjoint(value):
+        seconds = number_of(value.get("generation_time_seconds"))
+        latency = number_of(value.get("latency_ms"))
+        fields["latency_ms"] = seconds * 1000 if latency is None and seconds is not None else latency
+        fields["cost_usd"] = paid(value.get("cost_usd", value.get("cost")))
     return {name: stated_value for name, stated_value in fields.items() if stated_value is not None}

@@ -38,8 +38,12 @@ def chat_messages_with_reasoning(values: JsonValue) -> list[Fields]:
         raise NotThisFormatError("messages is missing or not a list")
     messages: list[Fields] = []
     for i, value in enumerate(values):
-        is_plain = not isinstance(value, dict) or _is_simple(value) or not is_foreign(value)
-        messages += [_message(value, i)] if is_plain else native_messages([value])
+        if not isinstance(value, dict):
+            raise NotThisFormatError(f"messages[{i}] is not an object")
+        if _is_simple(value):
+            messages.append(_plain(value) | _tool_answer(value, value.get("content")))
+        else:
+            messages += native_messages([value]) if is_foreign(value) else [_message(value)]
     return messages
 
 
@@ -51,19 +55,18 @@ def _is_simple(value: Mapping[str, JsonValue]) -> bool:
     return value.keys() <= _SIMPLE and is_text and value.get("role") in _ROLES
 
 
-def _message(value: JsonValue, index: int) -> Fields:
-    if not isinstance(value, dict):
-        raise NotThisFormatError(f"messages[{index}] is not an object")
+def _plain(value: Mapping[str, JsonValue]) -> Fields:
+    """Return the role, the text and the calls of a message."""
     role = value.get("role")
     message: Fields = {"role": "tool" if role == "function" else role}
     message |= {key: field for key in _PLAIN if (field := value.get(key)) is not None}
-    if _is_simple(value):
-        return (
-            message
-            | ({"tool_calls": calls} if (calls := _calls(value)) else {})
-            | _tool_answer(value, value.get("content"))
-        )
-    message |= _beside(value)
+    if calls := _calls(value):
+        message["tool_calls"] = calls
+    return message
+
+
+def _message(value: dict[str, JsonValue]) -> Fields:
+    message = _plain(value) | _beside(value)
     content = value.get("content")
     if isinstance(content, dict):  # the result of a tool
         message |= result_fields(content)
@@ -75,8 +78,6 @@ def _message(value: JsonValue, index: int) -> Fields:
         message["content"] = content
     if native := native_attachments(value):
         message["attachments"] = [*(file.model_dump() for file in attachments_of(content)), *native]
-    if calls := _calls(value):
-        message["tool_calls"] = calls
     if unread_parts := unread_of(value):  # of a request or a response, which was converted before
         message[UNREAD] = unread_parts
     return message | _tool_answer(value, message.get("content")) | measured(value)

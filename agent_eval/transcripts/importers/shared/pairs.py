@@ -24,6 +24,8 @@ RESPONSES = ("response", "response_body", "responseBody", "res", "completion")
 _AMBIGUOUS = ("completion", "output")
 _BESIDE = ("choices", "reply", *RESPONSES, "output")
 """Keys beside the messages of a record that contain the reply to them."""
+_KEYS = frozenset({"object", *REQUESTS, *_BESIDE})
+"""Keys of which every pair has at least one."""
 _CHOICES = ("choices", "usage", "model")
 _ERRORS = (
     "error_message",
@@ -41,6 +43,8 @@ _STARTED = ("startTime", "start_time", "created_at", "request_created_at", "time
 def is_pair(value: JsonValue) -> bool:
     """Return whether a record is a request with its response, or a model API's response without its request."""
     record = mapping(value)
+    if _KEYS.isdisjoint(record):
+        return False
     has_request = any(key in record and _body(record, (key,)) for key in REQUESTS) or isinstance(
         record.get("messages"), list
     )

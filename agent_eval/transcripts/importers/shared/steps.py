@@ -30,17 +30,17 @@ def is_stepped(message: Mapping[str, JsonValue]) -> bool:
     return is_bare or any(isinstance(message.get(key), list) for key in ("toolInvocations", "blocks"))
 
 
-def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
+def steps(message: dict[str, JsonValue]) -> list[dict[str, JsonValue]]:
     """Return one message per step; a message with only one step is unchanged."""
-    if not any(isinstance(message.get(key), list) for key in _KEYS_OF_LISTS.intersection(message)):
-        return [dict(message)]
+    if not any(isinstance(message[key], list) for key in _KEYS_OF_LISTS.intersection(message)):
+        return [message]
     key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
     block_list = listed(message[key]) if key else []
     is_plain = "toolInvocations" not in message and all(
         mapping(part).get("type") in _PLAIN for part in block_list
     )
     if key != "blocks" and (is_plain or message.get("role") != "assistant"):
-        return [dict(message)]
+        return [message]
     invoked = listed(message.get("toolInvocations")) if key != "parts" else []
     content = message.get("content")
     parts = [new for part in (*invoked, *block_list) for new in _expanded(part)]
@@ -55,7 +55,7 @@ def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
             cut.append([])
         cut[-1].append(part)
     is_one = len(cut) == 1 and key != "blocks" and parts == block_list
-    return [dict(message)] if is_one else [{**rest, "content": step} for step in cut]
+    return [message] if is_one else [{**rest, "content": step} for step in cut]
 
 
 def _is_result(part: JsonValue) -> bool:

@@ -255,10 +255,11 @@ class Thread:
         messages: list[Fields] = []
         unspoken: list[str] = []
         for message in _joined_reasoning(self.messages, unspoken):
-            plain = {key: value for key, value in message.items() if key not in ("reasoning", "model")}
-            if text := message.get("reasoning"):
+            plain = dict(message)
+            if text := plain.pop("reasoning", None):
                 reasoning.append({"message_index": len(messages), "text": str(text)})
-            if message.get("role") == "assistant" and isinstance(model := message.get("model"), str):
+            model = plain.pop("model", None)
+            if message.get("role") == "assistant" and isinstance(model, str):
                 self.models.setdefault(model)
             messages.append(plain)
         if unspoken:
@@ -296,8 +297,8 @@ def _joined_reasoning(messages: Iterable[Fields], unspoken: list[str]) -> Iterab
     """
     waiting: list[str] = []
     for message in messages:
-        is_bare = not any(message.get(key) for key in ("content", "tool_calls", "attachments", UNREAD))
-        if is_bare and message.get("reasoning") and message["role"] == "assistant":
+        is_thought = message.get("reasoning") and message["role"] == "assistant"
+        if is_thought and not any(message.get(k) for k in ("content", "tool_calls", "attachments", UNREAD)):
             waiting.append(str(message["reasoning"]))
             continue
         if waiting and message["role"] == "assistant":

@@ -186,9 +186,10 @@ def _output(outputs: Mapping[str, JsonValue], n_given: int) -> JsonValue:
 
     The reply is a generation's message or text, the messages that follow the input, or else the outputs' value.
     """
-    generations = listed(outputs.get("generations"))
-    first = mapping(next(iter(listed(generations[0])), None)) if generations else {}
-    if first:
+    generations = [each for batch in listed(outputs.get("generations")) for each in listed(batch)]
+    if len(generations) > 1:
+        return {"choices": generations}
+    if first := mapping(next(iter(generations), None)):
         return first.get("message") or first.get("text")
     if messages := listed(outputs.get("messages")):
         return messages[n_given:] or messages[-1:]
