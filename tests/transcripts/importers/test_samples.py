@@ -52,6 +52,17 @@ ASKED = [
 """What most samples say."""
 
 
+NUMBERED = {"tau-bench", "tau2", "mini-swe-agent", "openai", "swe-agent"}
+"""The formats whose samples give a conversation no id of its own."""
+
+
+@pytest.mark.parametrize("format_name", sorted(SAMPLES.keys() - NUMBERED))
+def test_a_conversation_has_the_id_that_its_source_gives_it(format_name: str, tmp_path: Path) -> None:
+    own = one(format_name, tmp_path).conversation_id.removeprefix("s:")
+    text = SAMPLES[format_name].to_bytes().decode()
+    assert any(f'"{part}"' in text for part in (own, own.rpartition("-")[0]))  # an id, or an id and a trial
+
+
 @pytest.mark.parametrize("format_name", SAMPLES)
 def test_a_sample_is_recognised_by_its_content_and_read_as_counted(format_name: str, tmp_path: Path) -> None:
     sample = SAMPLES[format_name]
