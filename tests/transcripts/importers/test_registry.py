@@ -1,5 +1,7 @@
 """Every importer, by walking the registry: what an addition has to bring, and what it must not take from others."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from agent_eval.transcripts.importers import FORMAT_NAMES
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import RECOGNISED
 from agent_eval.transcripts.importers.registry import Format
-from tests.transcripts.importers.samples import SAMPLES
+from agent_eval.transcripts.models import Conversation
+from tests.transcripts.importers.samples import QUESTION, REPLY, SAMPLES, SNOW
 
 DAMAGE: tuple[Any, ...] = (None, 7, "x", [7], {"x": 7})
 """What takes the place of each value of a sample, one at a time."""
@@ -74,3 +77,29 @@ def test_no_damaged_record_makes_an_importer_fail_by_an_exception_of_its_own(
         found = entry.read(Source(path, "s"))
         faults += [r.reason for r in found if isinstance(r, Refusal) and "please report it" in r.reason]
     assert faults == []
+
+
+SAID = (QUESTION, "city", SNOW, REPLY)
+"""What most samples say; the second is an argument of a call."""
+ATTRIBUTE = re.compile(r'"key": "[^"]*"')
+
+
+@every_format
+def test_what_a_damaged_record_still_says_is_imported_or_named_as_missing(
+    entry: Format, tmp_path: Path
+) -> None:
+    """An importer that skips what it does not understand, such as a role or a call, must say so."""
+    sample, path = SAMPLES[entry.name], tmp_path / "file"
+    whole = json.dumps(sample.content)
+    vanished: list[tuple[str, Any]] = []
+    for content in (sample.content, *damaged(sample.content)):
+        text = json.dumps(content)
+        if not isinstance(content, list | dict) or ATTRIBUTE.findall(text) != ATTRIBUTE.findall(whole):
+            continue  # an attribute of another name is another attribute
+        path.write_bytes(sample._replace(content=content).to_bytes())
+        found = list(entry.read(Source(path, "s")))
+        said = " ".join(item.model_dump_json() for item in found if isinstance(item, Conversation))
+        if all(isinstance(item, Conversation) for item in found):
+            still_there = (part for part in SAID if text.count(part) >= whole.count(part) > 0)
+            vanished += [(part, content) for part in still_there if part not in said]
+    assert vanished == []
