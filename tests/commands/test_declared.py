@@ -71,9 +71,9 @@ def test_a_command_drops_no_exit_code(name: str) -> None:
     body = DECLARED[SHOWN[name].callback.__name__]
     statements = (node.value for node in ast.walk(body) if isinstance(node, ast.Expr))
     called = {ast.unparse(node.func) for node in statements if isinstance(node, ast.Call)}
-    imports = [node for node in ast.walk(body) if isinstance(node, ast.ImportFrom) and node.module]
+    imports = [node for node in ast.walk(body) if isinstance(node, ast.ImportFrom)]
     returned = {
-        alias.name: inspect.signature(getattr(import_module(node.module), alias.name)).return_annotation
+        alias.name: inspect.signature(getattr(import_module(str(node.module)), alias.name)).return_annotation
         for node in imports
         for alias in node.names
         if (alias.asname or alias.name) in called

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
@@ -107,7 +108,7 @@ def test_a_gate_passes_nothing_and_raises_nothing_where_there_is_nothing_to_deci
     gate: Gate, is_scored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No questions, no costs, no scores: an empty denominator is unknown or is no gate."""
-    frames = {"transcripts": table("transcripts").frame(transcripts([None]))}
+    frames: dict[str, pl.DataFrame] = {"transcripts": table("transcripts").frame(transcripts([None]))}
     if is_scored:
         row = composite(**dict.fromkeys(("status", "template", "n_sessions"))) | {"n_conversations": 0}
         unscored = {**row, "status": "not_applicable", "n_sessions": 0}
