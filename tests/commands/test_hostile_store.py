@@ -45,4 +45,9 @@ def test_no_command_prints_what_steers_a_terminal(
                 n_changed += changed.fetchall()[0][0]
     assert n_changed > 100
     for command in COMMANDS:
-        check([TWO_AGENTS[0] if word == "a" else word for word in command], root)
+        given = [TWO_AGENTS[0] if word == "a" else word for word in command]
+        try:
+            check(given, root)
+        except Exception as error:
+            error.add_note(f"agent-eval {' '.join(given)}")
+            raise

@@ -14,7 +14,7 @@ from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import RECOGNISED
 from agent_eval.transcripts.importers.registry import Format
 from agent_eval.transcripts.models import Conversation
-from tests.transcripts.importers.samples import QUESTION, REPLY, SAMPLES, SNOW
+from tests.transcripts.importers.samples import SAMPLES
 
 DAMAGE: tuple[Any, ...] = (None, 7, "x", [7], {"x": 7})
 """What takes the place of each value of a sample, one at a time."""
@@ -79,9 +79,8 @@ def test_no_damaged_record_makes_an_importer_fail_by_an_exception_of_its_own(
     assert faults == []
 
 
-SAID = (QUESTION, "city", SNOW, REPLY)
-"""What most samples say; the second is an argument of a call."""
-ATTRIBUTE = re.compile(r'"key": "[^"]*"')
+POINTERS = re.compile(r'"key": "[^"]*"|attachment://\w+')
+"""Names of attributes, and references to texts elsewhere in a record: of another one, nothing is known."""
 
 
 @every_format
@@ -90,16 +89,27 @@ def test_what_a_damaged_record_still_says_is_imported_or_named_as_missing(
 ) -> None:
     """An importer that skips what it does not understand, such as a role or a call, must say so."""
     sample, path = SAMPLES[entry.name], tmp_path / "file"
-    whole = json.dumps(sample.content)
-    vanished: list[tuple[str, Any]] = []
-    for content in (sample.content, *damaged(sample.content)):
-        text = json.dumps(content)
-        if not isinstance(content, list | dict) or ATTRIBUTE.findall(text) != ATTRIBUTE.findall(whole):
-            continue  # an attribute of another name is another attribute
+
+    def read(content: Any) -> tuple[list[Conversation], list[Any]]:
         path.write_bytes(sample._replace(content=content).to_bytes())
         found = list(entry.read(Source(path, "s")))
-        said = " ".join(item.model_dump_json() for item in found if isinstance(item, Conversation))
-        if all(isinstance(item, Conversation) for item in found):
-            still_there = (part for part in SAID if text.count(part) >= whole.count(part) > 0)
-            vanished += [(part, content) for part in still_there if part not in said]
+        imported = [item for item in found if isinstance(item, Conversation)]
+        return imported, [item for item in found if item not in imported]
+
+    conversations, named_before = read(sample.content)
+    messages = [message for conversation in conversations for message in conversation.messages]
+    said = {json.dumps(m.content)[1:-1] for m in messages if m.content}
+    said |= {call.name for m in messages for call in m.tool_calls}
+    whole = json.dumps(sample.content)
+    vanished: list[tuple[str, Any]] = []
+    for content in damaged(sample.content):
+        text = json.dumps(content)
+        if isinstance(content, list | dict) and POINTERS.findall(text) == POINTERS.findall(whole):
+            conversations, named = read(content)
+            imported = json.dumps([conversation.model_dump(mode="json") for conversation in conversations])
+            still_there = (part for part in said if text.count(part) >= whole.count(part) > 0)
+            vanished += [
+                (part, content) for part in still_there if named == named_before and part not in imported
+            ]
+    assert said
     assert vanished == []
