@@ -12,18 +12,7 @@ from tests.conftest import TWO_AGENTS, own_copy
 from tests.report.pages import JSON_TEXTS, NO_TEXTS
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e[red]"
-OTHERS = (
-    "name",
-    "user_message",
-    "agent_message",
-    "title",
-    "rationale",
-    "evidence",
-    "reason",
-    "result",
-    "task_id",
-    "worst",
-)
+WRITTEN = "name user_message agent_message title rationale evidence reason result task_id worst".split()
 """Columns that hold what agents, people and judges wrote."""
 
 
@@ -38,7 +27,7 @@ def test_no_command_prints_what_steers_a_terminal(
         }
         for declared in (TABLES[name] for name in sorted(stored & TABLES.keys())):
             texts = {name for name, dtype in declared.schema.items() if dtype == pl.String}
-            for name in sorted(texts & {*OTHERS} - {*declared.key, *NO_TEXTS, *JSON_TEXTS}):
+            for name in sorted(texts & {*WRITTEN} - {*declared.key, *NO_TEXTS, *JSON_TEXTS}):
                 changed = store.execute(
                     f'UPDATE "{declared.name}" SET "{name}" = ? || "{name}" WHERE "{name}" IS NOT NULL', [HOSTILE]
                 )  # fmt: skip
