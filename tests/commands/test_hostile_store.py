@@ -12,7 +12,9 @@ from tests.conftest import TWO_AGENTS, own_copy
 from tests.report.pages import JSON_TEXTS, NO_TEXTS
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e[red]"
-WRITTEN = "name user_message agent_message title rationale evidence reason result task_id worst".split()
+WRITTEN = (
+    "name", "user_message", "agent_message", "title", "rationale", "evidence", "reason", "result", "task_id", "worst",
+)  # fmt: skip
 """Columns that hold what agents, people and judges wrote."""
 
 
