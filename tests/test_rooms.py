@@ -11,6 +11,8 @@ from tests import rooms
 from tests.rooms import PACKAGE, PLAIN, ROOMS
 
 MOST_ROOMS, MOST_MODULES = 20, 15
+OF_PARTS = {"metrics/builtin", "gates/kinds"}
+"""Folders in which every module is a part that registers itself: a further one makes nothing else harder to find."""
 BY_NAME = {
     "__init__.py",
     "defs/automation.py",
@@ -68,7 +70,7 @@ def test_there_are_at_most_twenty_rooms_and_no_package_is_crowded() -> None:
     assert len(rooms.rooms_imported().keys() - PLAIN) <= MOST_ROOMS
     crowded = {
         str(folder.relative_to(PACKAGE)): n
-        for folder in {path.parent for path in rooms.modules()}
+        for folder in {path.parent for path in rooms.modules()} - {PACKAGE / name for name in OF_PARTS}
         if (n := len([p for p in folder.glob("*.py") if p.stem != "__init__"])) > MOST_MODULES
     }
     assert crowded == {}
@@ -170,8 +172,17 @@ def test_files_and_constants_that_the_architecture_page_names_exist() -> None:
     named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.[a-z]+)?)`", text)
     assert len(named) > 10
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
-    code = "".join(path.read_text(encoding="utf-8") for path in rooms.modules())
+    files = [*rooms.modules(), *(rooms.ROOT / name for name in named if name.endswith(".py"))]
+    code = "".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
     assert [name for name in re.findall(r"`(_?[A-Z]{3,}[A-Z_]*)`", text) if name not in code] == []
+
+
+def test_files_that_the_walks_name_exist() -> None:
+    walks = rooms.PAGE.read_text(encoding="utf-8").partition("## Three walks")[2].partition("\n## ")[0]
+    named = re.findall(r"`([a-z_/]+\.py)`", walks)
+    paths = [f"/{path.relative_to(PACKAGE).as_posix()}" for path in rooms.modules()]
+    assert len(named) > 20
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
 
 
 def _is_there(name: str) -> bool:

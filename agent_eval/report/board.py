@@ -241,48 +241,29 @@ def interval(row: dict[str, object]) -> str:
     return f"n = {row['n_sessions']}, none"
 
 
+BOARD: Mapping[str, Callable[[dict[str, Any]], str]] = {
+    "rank": rank,
+    "agent": lambda row: row["name"] or row["agent_id"],
+    "template": lambda row: row["template"] or "–",
+    "composite": composite,
+    "U": lambda row: one_decimal(row["universal_0to100"]),
+    "D": lambda row: one_decimal(row["domain_0to100"]),
+    "penalty": lambda row: _points(row["repeatability_penalty"]),
+    "interval": interval,
+    "detectable": lambda row: one_decimal(row["smallest_detectable"]),
+    "status": lambda row: row["status"],
+    "badges": lambda row: " · ".join(badges(row)),
+    "judge": lambda row: row["judge"],
+    "cost": lambda row: cost(row["cost_usd_per_conversation"]),
+    "missing": lambda row: "; ".join(grouped(row["missing"])),
+}
+"""The columns of the board as text, by heading."""
+
+
 def readable(board: pl.DataFrame) -> pl.DataFrame:
     """Return the board as a frame of texts for display, in the order of its rows."""
-    return pl.DataFrame(
-        [
-            {
-                "rank": rank(row),
-                "agent": row["name"] or row["agent_id"],
-                "template": row["template"] or "–",
-                "composite": composite(row),
-                "U": one_decimal(row["universal_0to100"]),
-                "D": one_decimal(row["domain_0to100"]),
-                "penalty": _points(row["repeatability_penalty"]),
-                "interval": interval(row),
-                "detectable": one_decimal(row["smallest_detectable"]),
-                "status": row["status"],
-                "badges": " · ".join(badges(row)),
-                "judge": row["judge"],
-                "cost": cost(row["cost_usd_per_conversation"]),
-                "missing": "; ".join(grouped(row["missing"])),
-            }
-            for row in board.iter_rows(named=True)
-        ],
-        schema=dict.fromkeys(
-            (
-                "rank",
-                "agent",
-                "template",
-                "composite",
-                "U",
-                "D",
-                "penalty",
-                "interval",
-                "detectable",
-                "status",
-                "badges",
-                "judge",
-                "cost",
-                "missing",
-            ),
-            pl.String,
-        ),
-    )
+    rows = [{head: text(row) for head, text in BOARD.items()} for row in board.iter_rows(named=True)]
+    return pl.DataFrame(rows, schema=dict.fromkeys(BOARD, pl.String))
 
 
 def readable_changes(changes: pl.DataFrame) -> pl.DataFrame:

@@ -1,11 +1,13 @@
 """Every command, by walking what is declared: what an addition has to bring, and that reading it stays fast."""
 
 import ast
+import inspect
 import io
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import typer
@@ -61,6 +63,22 @@ def test_a_command_with_exit_codes_of_its_own_names_them(name: str) -> None:
     body = DECLARED[SHOWN[name].callback.__name__]
     exits = any(isinstance(n, ast.Raise) and n.exc and "Exit" in ast.unparse(n.exc) for n in ast.walk(body))
     assert exits == ("Exit code: 0 " in SHOWN[name].help)
+
+
+@every_command
+def test_a_command_drops_no_exit_code(name: str) -> None:
+    """What it calls as a statement returns nothing; a code is raised as `typer.Exit(code)`."""
+    body = DECLARED[SHOWN[name].callback.__name__]
+    statements = (node.value for node in ast.walk(body) if isinstance(node, ast.Expr))
+    called = {ast.unparse(node.func) for node in statements if isinstance(node, ast.Call)}
+    imports = [node for node in ast.walk(body) if isinstance(node, ast.ImportFrom)]
+    returned = {
+        alias.name: inspect.signature(getattr(import_module(str(node.module)), alias.name)).return_annotation
+        for node in imports
+        for alias in node.names
+        if (alias.asname or alias.name) in called
+    }
+    assert {f for f, kind in returned.items() if kind not in (None, "None", NoReturn)} == set()
 
 
 @every_command

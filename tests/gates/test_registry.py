@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
-from agent_eval.gates import GateFinding, GateSpec, gates, kinds
+from agent_eval.gates import GateFinding, GateSpec, evaluate, gates, kinds
 from agent_eval.gates.evaluate import GATES, KINDS
-from agent_eval.gates.registry import Gate
+from agent_eval.gates.registry import Gate, GateCase, Kind
 from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.scores.judge_standing import judge_standings
 from agent_eval.settings.gate_spec import Layer, Rules
@@ -96,3 +97,30 @@ def test_every_kind_is_found_in_the_order_of_the_registry_if_its_limit_is_set() 
 def test_a_finding_of_an_undeclared_kind_is_refused() -> None:
     with pytest.raises(KeyError, match="novel"):
         evaluated(GateFinding("novel", "passed", "why"))
+
+
+VACUOUS = {"assertions": "set for agents without assertions, it is passed and says so"}
+
+
+@every_gate
+@pytest.mark.parametrize("is_scored", [True, False])
+def test_a_gate_passes_nothing_and_raises_nothing_where_there_is_nothing_to_decide(
+    gate: Gate, is_scored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No questions, no costs, no scores: an empty denominator is unknown or is no gate."""
+    frames: dict[str, pl.DataFrame] = {"transcripts": table("transcripts").frame(transcripts([None]))}
+    if is_scored:
+        row = composite(**dict.fromkeys(("status", "template", "n_sessions"))) | {"n_conversations": 0}
+        unscored = {**row, "status": "not_applicable", "n_sessions": 0}
+        frames["composite_scores"] = table("composite_scores").frame([unscored])
+    cases: list[GateCase] = []
+
+    def noted(case: GateCase) -> list[GateFinding]:
+        cases.append(case)
+        return [GateFinding("status", "unknown", "only a note")]
+
+    monkeypatch.setattr(evaluate, "GATES", (Gate(0, (Kind("status", "", "", ""),), noted),))
+    gates(frames, GateSpec.model_validate(EVERY_LIMIT))
+    results = [finding.result for case in cases for finding in gate.findings(case) if finding is not None]
+    assert len(cases) == 1
+    assert "passed" not in results or gate.kinds[0].name in VACUOUS

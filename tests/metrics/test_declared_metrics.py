@@ -9,7 +9,7 @@ from agent_eval.clusters.rates import FAILURE_SETS
 from agent_eval.judge.rules.finding import REGISTERED
 from agent_eval.judge.rules.judge import CHECKS
 from agent_eval.metrics import builtin
-from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, BuiltIn
+from agent_eval.metrics.base import NO_FAILURE, OF_CONVERSATIONS, SEVERITIES, BuiltIn
 from agent_eval.metrics.metric_set import BUILT_IN, BUILT_IN_METRICS, DEFAULT
 
 every_metric = pytest.mark.parametrize(
@@ -33,6 +33,9 @@ def test_a_metric_writes_out_what_is_asked_and_what_each_answer_means(declared: 
     assert list(metric.anchors) == wanted.get(metric.kind, list(metric.anchors))
     assert all(text.strip() for text in metric.described.values())
     assert metric.grain in ("turn", "conversation")
+    is_of_conversations = metric.applies_when in OF_CONVERSATIONS
+    assert metric.applies_when == "always" or is_of_conversations == (metric.grain == "conversation")
+    assert (metric.minimum is None) == (metric.maximum is None)
     assert metric.kind != "label" or metric.is_failure or declared.people, "how do people answer it?"
 
 

@@ -113,6 +113,13 @@ def test_readable_cells_are_texts_and_unknown_ones_are_no_numbers() -> None:
     assert words.readable(board().clear()).columns == shown.columns
 
 
+def test_no_cell_of_a_row_of_unknowns_is_the_word_none() -> None:
+    """As in the boards of earlier releases, which lack the columns that were added since."""
+    unknown = {column.name: None for column in table("leaderboard").columns if column.nullable}
+    (cells,) = words.readable(board(unknown)).rows()
+    assert [cell for cell in cells if cell is None or "None" in cell] == []
+
+
 DATED = {"n_sessions": 8, "session_dates": [dt.date(2026, 1, day) for day in range(1, 9)]}
 
 

@@ -221,6 +221,32 @@ def test_tables_have_captions_and_pages_a_language(pages: dict[str, Page]) -> No
             assert tag != "svg" or attrs.get("aria-label") or attrs.get("aria-hidden") == "true"
 
 
+def test_every_row_of_a_table_has_a_cell_for_each_heading(pages: dict[str, Page]) -> None:
+    for source in pages.values():
+        tables: list[list[int]] = []
+        for tag, attrs in source.tags:
+            if tag == "table":
+                tables.append([])
+            elif tag == "tr":
+                tables[-1].append(0)
+            elif tag in ("td", "th"):
+                tables[-1][-1] += int(attrs.get("colspan") or 1)
+        assert [rows for rows in tables if len({*rows}) > 1] == [], source.path
+
+
+OF_MODELS = "goal_completion_of_judge n_judged n_seen_in_part n_earlier_wording least_seen_share n_sampled n_to_sample"
+OF_PEOPLE = (
+    "judge_error_0to100 calibration_agreement calibration_kappa calibration_kappa_low calibration_kappa_high"
+)
+"""Columns of the board that need a judge model, or labels from people, which the sample does not have."""
+
+
+def test_every_column_of_the_board_has_a_value_in_the_sample(sample: Project) -> None:
+    board = sample.store.read(table("leaderboard"))
+    unknown = [name for name in board.columns if board[name].null_count() == board.height]
+    assert sorted(unknown) == sorted(f"{OF_MODELS} {OF_PEOPLE}".split())
+
+
 def test_a_text_without_end_is_cut_with_a_remark(frames: dict[str, pl.DataFrame], tmp_path: Path) -> None:
     long = pl.lit('[{"role":"user","content":"' + "long " * 6_000 + '"}]')
     changed = {"turns": frames["turns"].with_columns(messages=long)}

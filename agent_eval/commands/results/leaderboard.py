@@ -18,7 +18,6 @@ from agent_eval.project import Project
 from agent_eval.report.board import (
     UNCHECKED,
     badges,
-    interval,
     leads,
     one_decimal,
     outcomes,
@@ -332,17 +331,17 @@ def _badges(row: dict[str, object]) -> list[str]:
     return [badge for badge in badges(row) if not badge.endswith(UNCHECKED)]
 
 
+_NUMBERS = ("composite", "U", "D", "penalty")
+_HEADS = ("rank", "agent", *_NUMBERS, "interval", "detectable", "status", "badges", "judge")
+"""The columns of the full board, which are columns of `readable`."""
+
+
 def _table(title: str, rows: pl.DataFrame) -> FittingTable:
-    numbers = ("rank", "composite", "U", "D", "penalty", "detectable")
-    heads = ("rank", "agent", *numbers[1:-1], "interval", "detectable", "status", "badges", "judge")
-    grid = FittingTable(title, heads, numbers=numbers)
-    texts = readable(rows)
-    for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
-        status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
-        grid.add_row(
-            text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
-            text["penalty"], interval(row), text["detectable"], status, Text("\n".join(_badges(row))), Text(text["judge"]),
-        )  # fmt: skip
+    grid = FittingTable(title, _HEADS, numbers=("rank", *_NUMBERS, "detectable"))
+    for row, text in zip(rows.iter_rows(named=True), readable(rows).iter_rows(named=True), strict=True):
+        styles = {"composite": "bold", "status": _STYLES.get(text["status"], "dim")}
+        cells = text | {"badges": "\n".join(_badges(row))}
+        grid.add_row(*(Text(cells[head], style=styles.get(head, "")) for head in _HEADS))
     return grid
 
 

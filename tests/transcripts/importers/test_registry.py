@@ -1,5 +1,7 @@
 """Every importer, by walking the registry: what an addition has to bring, and what it must not take from others."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from agent_eval.transcripts.importers import FORMAT_NAMES
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import RECOGNISED
 from agent_eval.transcripts.importers.registry import Format
+from agent_eval.transcripts.models import Conversation
 from tests.transcripts.importers.samples import SAMPLES
 
 DAMAGE: tuple[Any, ...] = (None, 7, "x", [7], {"x": 7})
@@ -74,3 +77,39 @@ def test_no_damaged_record_makes_an_importer_fail_by_an_exception_of_its_own(
         found = entry.read(Source(path, "s"))
         faults += [r.reason for r in found if isinstance(r, Refusal) and "please report it" in r.reason]
     assert faults == []
+
+
+POINTERS = re.compile(r'"key": "[^"]*"|attachment://\w+')
+"""Names of attributes, and references to texts elsewhere in a record: of another one, nothing is known."""
+
+
+@every_format
+def test_what_a_damaged_record_still_says_is_imported_or_named_as_missing(
+    entry: Format, tmp_path: Path
+) -> None:
+    """An importer that skips what it does not understand, such as a role or a call, must say so."""
+    sample, path = SAMPLES[entry.name], tmp_path / "file"
+
+    def read(content: Any) -> tuple[list[Conversation], list[Any]]:
+        path.write_bytes(sample._replace(content=content).to_bytes())
+        found = list(entry.read(Source(path, "s")))
+        imported = [item for item in found if isinstance(item, Conversation)]
+        return imported, [item for item in found if item not in imported]
+
+    conversations, named_before = read(sample.content)
+    messages = [message for conversation in conversations for message in conversation.messages]
+    said = {json.dumps(m.content)[1:-1] for m in messages if m.content}
+    said |= {call.name for m in messages for call in m.tool_calls}
+    whole = json.dumps(sample.content)
+    vanished: list[tuple[str, Any]] = []
+    for content in damaged(sample.content):
+        text = json.dumps(content)
+        if isinstance(content, list | dict) and POINTERS.findall(text) == POINTERS.findall(whole):
+            conversations, named = read(content)
+            imported = json.dumps([conversation.model_dump(mode="json") for conversation in conversations])
+            still_there = (part for part in said if text.count(part) >= whole.count(part) > 0)
+            vanished += [
+                (part, content) for part in still_there if named == named_before and part not in imported
+            ]
+    assert said
+    assert vanished == []
