@@ -99,9 +99,6 @@ def test_a_finding_of_an_undeclared_kind_is_refused() -> None:
         evaluated(GateFinding("novel", "passed", "why"))
 
 
-VACUOUS = {"assertions": "set for agents without assertions, it is passed and says so"}
-
-
 @every_gate
 @pytest.mark.parametrize("is_scored", [True, False])
 def test_a_gate_passes_nothing_and_raises_nothing_where_there_is_nothing_to_decide(
@@ -123,4 +120,4 @@ def test_a_gate_passes_nothing_and_raises_nothing_where_there_is_nothing_to_deci
     gates(frames, GateSpec.model_validate(EVERY_LIMIT))
     results = [finding.result for case in cases for finding in gate.findings(case) if finding is not None]
     assert len(cases) == 1
-    assert "passed" not in results or gate.kinds[0].name in VACUOUS
+    assert "passed" not in results

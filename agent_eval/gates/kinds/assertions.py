@@ -24,8 +24,10 @@ def assertion_finding(
     if rules.assertions == "none":
         return None
     if results.is_empty():
-        is_configured = "assertions" in rules.configured
-        return GateFinding("assertions", "passed", "no assertion to check") if is_configured else None
+        if "assertions" not in rules.configured:
+            return None
+        lacking = 'no assertion to check; for an agent without assertions set assertions = "none"'
+        return GateFinding("assertions", "unknown", lacking)
     n_passed = results.filter(pl.col("result") == "passed").height
     evidence = f"{n_passed} of {results.height} assertions hold"
     order = pl.col("result").replace_strict({"failed": 0, "unknown": 1, "passed": 2})
@@ -50,7 +52,7 @@ GATE = Gate(
             "assertions",
             "The conversations meet the requirements of their field `expected`.",
             exists="`expected` contains assertions, or the gate is configured",
-            passes="all assertions hold (table `assertion_results` has one row with a diff for each assertion)",
+            passes="all assertions hold (table `assertion_results` has one row with a diff for each assertion); unknown without any",
             check=("assertion_results", "assertions"),
         ),
     ),
