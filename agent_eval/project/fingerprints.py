@@ -12,6 +12,7 @@ See docs/decisions/0012.
 """
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -270,6 +271,24 @@ def record_of(
             rows.append(_named(place, fingerprint=marks.computed_from[place], rows_fingerprint=row_mark))
     keys = RUN_STATE.frame(map(_named, places)).select(_KEY)
     return Replacement(RUN_STATE, RUN_STATE.frame(rows), keys)
+
+
+def damaged_partitions(project: Project, marks: Fingerprints, tables: Collection[str]) -> Iterator[Place]:
+    """Yield the partitions of some tables whose rows are not those that were stored, e.g. after a bit of a file flipped.
+
+    Only partitions that are up to date are compared: if a release adds a column, the rows of others differ.
+    """
+    places = sorted(
+        (p for p in marks.stored if p[0] in tables and any(p[1:]) and not marks.is_changed(p)), key=str
+    )
+    for (name, _), group in itertools.groupby(places, key=lambda place: place[:2]):
+        of_agent = {tuple(value for value in place[1:] if value is not None): place for place in group}
+        columns = [
+            column for column, value in zip(_PAIR, next(iter(of_agent.values()))[1:], strict=True) if value
+        ]
+        partitions = pl.DataFrame(list(of_agent), schema=columns, orient="row")
+        rows_now = rows_fingerprints(table(name), project.store.read(table(name), partitions), partitions)
+        yield from (place for key, place in of_agent.items() if rows_now[key] != marks.stored[place])
 
 
 def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> dict[tuple[object, ...], str]:

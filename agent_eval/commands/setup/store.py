@@ -1,5 +1,6 @@
 """Implement `agent-eval store`: create, check, compact and copy the lake of a project."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from agent_eval.formats.plain_text import count_of
 from agent_eval.project import Project
 from agent_eval.project.audits import merge_answers
 from agent_eval.project.beside_store import BesideStore, FilesBesideStore
+from agent_eval.project.data_versions import read_sources
+from agent_eval.project.fingerprints import Fingerprints, damaged_partitions
 from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import ledger_of
@@ -42,11 +45,24 @@ def check(project: Project, out: Console) -> int:
     from agent_eval.storage.lake.upkeep import check as check_lake
 
     report = check_lake(lake)
-    for problem in report.problems:
+    problems = [*report.problems, *_other_rows(project, report.files)]
+    for problem in problems:
         _say(out, problem)
-    n_problems = f"{len(report.problems)} problem{'s' * (len(report.problems) != 1)}"
+    n_problems = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
     _say(out, f"{count_of(sum(report.rows.values()), 'row')} of {len(report.rows)} tables; {n_problems}.")
-    return int(bool(report.problems))
+    return int(bool(problems))
+
+
+def _other_rows(project: Project, files: Mapping[str, Sequence[Path]]) -> list[str]:
+    """Return a sentence for each partition of a readable table whose rows are not those that were stored."""
+    if "run_state" not in files:
+        return []
+    marks = Fingerprints.of(project, read_sources(project, project.known_agents(), project.registry.versions))
+    return [
+        f"Table {name}: the rows of {' under '.join(filter(None, partition))} are not those that were stored, so a file of "
+        f"the table is damaged ({', '.join(map(str, files[name])) or 'the catalog'}); restore it from a backup."
+        for name, *partition in damaged_partitions(project, marks, files)
+    ]
 
 
 def compact(project: Project, out: Console) -> None:

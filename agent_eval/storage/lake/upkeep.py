@@ -84,10 +84,11 @@ def _claim_folder(store: LakeStore, session: catalog.CatalogSession) -> None:
 
 @dataclass
 class Checked:
-    """Hold the result of a check: the number of rows per table, and one sentence per problem."""
+    """Hold the result of a check: the number of rows per table, one sentence per problem, and the files of sound tables."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
+    files: dict[str, list[Path]] = field(default_factory=dict[str, list[Path]])
 
 
 def check(store: LakeStore) -> Checked:
@@ -124,6 +125,7 @@ def check(store: LakeStore) -> Checked:
         try:  # a session of its own: after an error, its transaction cannot be used
             with store.session(read_only=True) as con:
                 report.rows[name] = _check_table(con, name, report.problems)
+                report.files[name] = files
         except StoreError as error:
             report.problems.append(
                 f"Table {name} cannot be read: {str(error.__cause__ or error).splitlines()[0]}"

@@ -10,6 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from rich.console import Console
 
+from agent_eval.commands.setup.store import check as check_store
 from agent_eval.commands.setup.store import copy
 from agent_eval.project import Project
 from agent_eval.project.beside_store import BesideStore, FilesBesideStore
@@ -50,6 +51,25 @@ def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
         for contract in TABLES.values():
             assert_frame_equal(store.read(contract), before.read(contract))
     assert [path.name for path in tmp_path.glob(".after*")] == []
+
+
+@pytest.mark.slow
+def test_rows_that_read_well_and_are_not_those_that_were_stored_are_named(
+    lake: LakeStore, two_agents_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_into_lake(two_agents_copy / "data" / "agent_eval.duckdb", lake, nothing)
+    on_lake(lake, two_agents_copy)
+    project = Project.open(two_agents_copy)
+    assert check_store(project, Console(width=400)) == 0
+    agent = project.table("rubric_ratings")["agent_id"][0]
+    with lake.session(read_only=False) as con:  # as if a bit of the file had flipped
+        con.execute(
+            "UPDATE rubric_ratings SET rating_1to5 = 6 - rating_1to5 WHERE agent_id = ? AND methodology_version = '1.3.0'",
+            [agent],
+        )
+    assert check_store(project, Console(width=400)) == 1
+    named = f"Table rubric_ratings: the rows of {agent} under 1.3.0 are not those that were stored"
+    assert named in capsys.readouterr().out
 
 
 def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path) -> None:
