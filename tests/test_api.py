@@ -258,7 +258,6 @@ def test_every_error_is_of_one_kind() -> None:
             importlib.import_module(module.name)
     kinds = AgentEvalError.__subclasses__()
     assert {kind.__module__ for kind in kinds} - {"tests.sample.check"} == {"agent_eval.errors"}
-    assert all(kind.__subclasses__() for kind in kinds if kind.__module__ == "agent_eval.errors")
 
 
 def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(sample: Project) -> None:
