@@ -320,16 +320,25 @@ def data_disk_full(ground: Ground, chance: random.Random) -> None:
 
 
 def clock_set_back(ground: Ground, chance: random.Random) -> None:
-    """A run of a changed file some days ahead; the file is changed back, then a run today. Needs `faketime`."""
-    root, days = ground.fresh(), chance.randint(1, 30)
+    """A run of a changed file some days ahead; the file is changed back, then a run today. Needs `faketime`.
+
+    The tables must equal those after the same two runs by one clock, but for hashes of rows: those of error clusters
+    contain the day on which each was first seen.
+    """
     if not (program := shutil.which("faketime")):
         raise HarmError("faketime is not installed")
-    session = next((root / "data" / "sessions").glob("*/*/session.yaml"))
-    text = session.read_text()
-    session.write_text(f"{text}# changed\n")
-    ground.plain(root, before=(program, "-f", f"+{days}d"))
-    session.write_text(text)
-    ground.recovers(root)
+    ahead = (program, "-f", f"+{chance.randint(1, 30)}d")
+    calm, disturbed = ground.fresh(), ground.fresh()
+    for root, before in ((calm, ()), (disturbed, ahead)):
+        ground.judge.reset(latency_ms=LATENCY_MS)
+        session = next((root / "data" / "sessions").glob("*/*/session.yaml"))
+        text = session.read_text()
+        session.write_text(f"{text}# changed\n")
+        ground.plain(root, before=before)
+        session.write_text(text)
+    ground.plain(calm)
+    expected = {name: frame for name, frame in shown(calm).items() if name != "run_state"}
+    ground.recovers(disturbed, expected=expected)
 
 
 def read_only(ground: Ground, chance: random.Random) -> None:
