@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent_eval.errors import NotFoundError
+from agent_eval.errors import InputError
 from agent_eval.formats.atomic_files import write_atomically
 from agent_eval.formats.json_text import dumps
 from agent_eval.formats.plain_text import count_of, one_line
@@ -33,7 +33,7 @@ def export(
     Return the exit code, which is 1 if a line of the session files is invalid.
     """
     if out is not None and out.exists() and not force:
-        raise NotFoundError(f"{out} already exists. Overwrite it with --force, or choose another file.")
+        raise InputError(f"{out} already exists. Overwrite it with --force, or choose another file.")
     lines: list[str] = []
     n_refused = 0
     for line in export_lines(format_name, project.home.existing_sessions() / agent_id, sessions):

@@ -45,7 +45,7 @@ def check(project: Project, out: Console) -> int:
     from agent_eval.storage.lake.upkeep import check as check_lake
 
     report = check_lake(lake)
-    problems = [*report.problems, *_other_rows(project, report.files)]
+    problems = [*report.problems, *_other_rows(project, report.files, out)]
     for problem in problems:
         _say(out, problem)
     n_problems = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
@@ -53,16 +53,34 @@ def check(project: Project, out: Console) -> int:
     return int(bool(problems))
 
 
-def _other_rows(project: Project, files: Mapping[str, Sequence[Path]]) -> list[str]:
-    """Return a sentence for each partition of a readable table whose rows are not those that were stored."""
+def _other_rows(project: Project, files: Mapping[str, Sequence[Path]], out: Console) -> list[str]:
+    """Return a sentence for each partition of a readable table whose rows are not those that were stored.
+
+    Partitions that differ are read again, because another worker may have stored them between two reads.
+    """
     if "run_state" not in files:
         return []
-    marks = Fingerprints.of(project, read_sources(project, project.known_agents(), project.registry.versions))
+    marks = _fingerprints(project)
+    damaged = set(damaged_partitions(project, marks, files))
+    if damaged:
+        again = _fingerprints(project)
+        tables = {name for name, *_ in damaged}
+        unchanged = {place for place in damaged if again.stored.get(place) == marks.stored[place]}
+        damaged = unchanged & set(damaged_partitions(project, again, tables))
+    if n_stale := sum(place[0] in files and marks.is_changed(place) for place in marks.stored):
+        _say(
+            out,
+            f"{count_of(n_stale, 'partition')} not compared with fingerprints, because the next run computes them.",
+        )
     return [
         f"Table {name}: the rows of {' under '.join(filter(None, partition))} are not those that were stored, so a file of "
         f"the table is damaged ({', '.join(map(str, files[name])) or 'the catalog'}); restore it from a backup."
-        for name, *partition in damaged_partitions(project, marks, files)
+        for name, *partition in sorted(damaged, key=str)
     ]
+
+
+def _fingerprints(project: Project) -> Fingerprints:
+    return Fingerprints.of(project, read_sources(project, project.known_agents(), project.registry.versions))
 
 
 def compact(project: Project, out: Console) -> None:

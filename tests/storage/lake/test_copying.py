@@ -10,10 +10,12 @@ import pytest
 from polars.testing import assert_frame_equal
 from rich.console import Console
 
+from agent_eval.commands.setup import store as store_commands
+from agent_eval.commands.setup.store import _fingerprints, copy
 from agent_eval.commands.setup.store import check as check_store
-from agent_eval.commands.setup.store import copy
 from agent_eval.project import Project
 from agent_eval.project.beside_store import BesideStore, FilesBesideStore
+from agent_eval.project.fingerprints import Fingerprints
 from agent_eval.storage import Store
 from agent_eval.storage.journal import Journal
 from agent_eval.storage.lake import LakeStore, copying
@@ -55,7 +57,10 @@ def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
 
 @pytest.mark.slow
 def test_rows_that_read_well_and_are_not_those_that_were_stored_are_named(
-    lake: LakeStore, two_agents_copy: Path, capsys: pytest.CaptureFixture[str]
+    lake: LakeStore,
+    two_agents_copy: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy_into_lake(two_agents_copy / "data" / "agent_eval.duckdb", lake, nothing)
     on_lake(lake, two_agents_copy)
@@ -70,6 +75,21 @@ def test_rows_that_read_well_and_are_not_those_that_were_stored_are_named(
     assert check_store(project, Console(width=400)) == 1
     named = f"Table rubric_ratings: the rows of {agent} under 1.3.0 are not those that were stored"
     assert named in capsys.readouterr().out
+    n_read = 0
+
+    def stored_meanwhile(project: Project, *_: object) -> Fingerprints:
+        """What another worker does between two reads: the rows and their fingerprint change."""
+        nonlocal n_read
+        n_read += 1
+        marks = _fingerprints(project)
+        place = ("rubric_ratings", agent, "1.3.0")
+        marks.stored[place] = f"{marks.stored[place]}, read {n_read}"
+        return marks
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_commands, "_fingerprints", stored_meanwhile)
+        assert check_store(project, Console(width=400)) == 0
+    assert n_read == 2
 
 
 def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path) -> None:
