@@ -502,6 +502,11 @@ CASES = {
             {"message": {"role": A, "content": v}, "finish_reason": "stop"} for v in ("a1", "a2", "a3")]}}],
         [PAIR], ("2 × further choice of one reply",),
     ),
+    "choices-listed-in-another-order": Case(
+        [{"request": {"messages": chat_of(PAIR[:1])}, "response": {"choices": [
+            {"index": i, "message": {"role": A, "content": v}} for i, v in ((1, "a2"), (0, "a1"))]}}],
+        [PAIR], ("1 × further choice of one reply",),
+    ),
     "further-generations-of-a-run": Case(
         [{"id": "r", "trace_id": "t", "run_type": "llm", "start_time": at(0), "inputs": {"messages": chat_of(PAIR[:1])},
           "outputs": {"generations": [[{"text": "a1"}, {"text": "a2"}]]}}],

@@ -110,7 +110,7 @@ def replied(thread: Thread, value: JsonValue) -> list[Fields]:
         thread.know_tools(value.get("tools"))
         return _measured(native_messages(listed(value["output"]), "assistant"), value)
     if choices := listed(value.get("choices")) or listed(value.get("candidates")):
-        return _measured(_choice(mapping(choices[0]), further_choices(choices)), value)
+        return _measured(_choice(_first(choices), further_choices(choices)), value)
     if isinstance(value.get("content"), dict) and not is_message(value):  # a candidate of Gemini
         return _measured(_choice(value), value)
     if isinstance(value.get("message"), dict):  # Ollama
@@ -145,6 +145,13 @@ def _reply_item(item: JsonValue) -> list[Fields]:
         "finish_reason": fields.get("finish_reason"),
     }
     return native_messages([message | {"tool_calls": parsed(calls)}])
+
+
+def _first(choices: Sequence[JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the choice with the lowest `index`, wherever a proxy lists it; without indexes, the first one."""
+    indexes = [mapping(choice).get("index") for choice in choices]
+    numbers = [index for index in indexes if isinstance(index, int)]
+    return mapping(choices[numbers.index(min(numbers)) if len(numbers) == len(choices) else 0])
 
 
 def _choice(choice: Mapping[str, JsonValue], unread: Sequence[str] = ()) -> list[Fields]:
