@@ -132,16 +132,17 @@ def test_litellm_computes_the_cost_of_other_calls_of_the_process_but_not_of_ours
     assert of_others._hidden_params["response_cost"] > 0
 
 
-def test_the_reason_of_a_failed_call_has_no_traceback(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("of_server", ["no token", "Traceback (most recent call last): ValueError: too long"])
+def test_the_reason_of_a_failed_call_has_no_traceback_but_what_the_server_said(
+    server: Server, monkeypatch: pytest.MonkeyPatch, of_server: str
 ) -> None:
     litellm = imported()
-    text = "no token\nTraceback (most recent call last):\n  File 'x.py', line 1"
+    text = f"{of_server}\nTraceback (most recent call last):\n  File 'x.py', line 1"
     fails = Mock(side_effect=litellm.APIConnectionError(text, llm_provider="vertex_ai", model="m"))
     monkeypatch.setattr(litellm, "acompletion", fails)
     error = complete(LiteLLMClient("openai/gpt-4o-mini"))
     assert isinstance(error, CallError)
-    assert str(error).endswith("no token")
+    assert str(error).endswith(of_server)
 
 
 def judged(model: str, budget: Budget | None = None, n: int = 2, kept: Kept | None = None) -> list[Verdict]:

@@ -265,7 +265,7 @@ class LiteLLMClient:
             failure = "server"  # the server was reached, but its reply is incomplete or unreadable
         if failure == "timeout":
             return CallError(failure, redact(_too_slow(self.timeout_s)), _retry_after_s(headers))
-        why = str(error).partition("Traceback (most recent call last)")[0].rstrip()  # litellm appends it
+        why = str(error).partition("\nTraceback (most recent call last)")[0]  # litellm appends it
         return CallError(failure, redact(f"{type(error).__name__}: {why}"), _retry_after_s(headers))
 
     async def close(self) -> None:
