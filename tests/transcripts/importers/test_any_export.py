@@ -502,6 +502,10 @@ CASES = {
             {"message": {"role": A, "content": v}, "finish_reason": "stop"} for v in ("a1", "a2", "a3")]}}],
         [PAIR], ("2 × further choice of one reply",),
     ),
+    "parts-whose-types-differ-in-spaces": Case(
+        [{"messages": [{"role": U, "content": "q1"}, {"role": A, "content": [{"type": "no   vel"}, {"type": "no vel"}, {"type": "text", "text": "a1"}]}]}],
+        [PAIR], ("2 × part of type 'no vel'",),
+    ),
     "choices-listed-in-another-order": Case(
         [{"request": {"messages": chat_of(PAIR[:1])}, "response": {"choices": [
             {"index": i, "message": {"role": A, "content": v}} for i, v in ((1, "a2"), (0, "a1"))]}}],

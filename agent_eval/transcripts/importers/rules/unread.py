@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from agent_eval.formats.refusals import NOT_READ
+from agent_eval.formats.validation_messages import shorten
 
 UNREAD = "unread"
 """Key of a message: descriptions of its parts that cannot be read (list of strings); `settled` removes it."""
@@ -52,8 +53,8 @@ def further_choices(choices: Sequence[object]) -> list[str]:
 
 
 def described(texts: Sequence[str]) -> list[str]:
-    """Return one reason for each kind of part that was not read, with the number of such parts."""
-    counts = Counter(texts) if texts else {}
+    """Return one reason for each kind of part that was not read, with the number of such parts, as it will be read."""
+    counts = Counter(map(shorten, texts)) if texts else {}
     return [
         f"{NOT_READ} {n:,} × {text}; the rest of the record is imported" for text, n in sorted(counts.items())
     ]
