@@ -235,6 +235,8 @@ def measure() -> Iterator[str]:
                 result = outcome(folder, ["-x", *left_out, *suite], SUITE_LIMIT_S)
             file.write_bytes(data)
             missed += [number] if result == [] else []
-            answer = "MISSED" if result == [] else f"noticed: {'no end' if result is None else result[0][:160]}"
+            answer = (
+                "MISSED" if result == [] else f"noticed: {'no end' if result is None else result[0][:160]}"
+            )
             yield f"{number} {breakage} · {len(named)} tests · {time.monotonic() - began:.0f} s · {answer}"
     yield f"missed: {len(missed)} of {len(broken)} that were tried: {missed}"
