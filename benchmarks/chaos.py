@@ -271,16 +271,29 @@ def memory_refused(ground: Ground, chance: random.Random) -> None:
 
 
 def journal_full(ground: Ground, chance: random.Random) -> None:
-    """No file may pass a random size of the journal, for good or for a second."""
-    process = ground.start(root := ground.fresh())
-    _when_asked(ground, process, 1)
-    with contextlib.suppress(ProcessLookupError):
-        _limit(process, chance.randrange(ground.sizes["journal"]))
+    """The disk with store and journal has room for a random part of the journal, for good or for a second.
+
+    A limit on the size of files would refuse writes in the middle of the store too, below the size that it has, which
+    no full disk does and which damages any database file.
+    """
+    root = ground.fresh()
+    shutil.copytree(root / "data", root / "imported")
+    with _small_disk(root / "data", 300_000_000) as is_mounted:
+        if not is_mounted:
+            raise HarmError("no small disk can be mounted here")
+        shutil.copytree(root / "imported", root / "data", dirs_exist_ok=True)
+        process = ground.start(root)
+        _when_asked(ground, process, 1)
+        filler = root / "data" / "filler"
+        with filler.open("wb") as file:
+            free = shutil.disk_usage(filler.parent).free - chance.randrange(ground.sizes["journal"])
+            os.posix_fallocate(file.fileno(), 0, free)
         if chance.random() < 0.5:
             time.sleep(1)
-            _limit(process, resource.RLIM_INFINITY)
-    process.communicate()
-    ground.recovers(root)
+            filler.unlink()
+        process.communicate()
+        filler.unlink(missing_ok=True)
+        ground.recovers(root)
 
 
 def store_full(ground: Ground, chance: random.Random) -> None:
