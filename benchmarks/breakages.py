@@ -208,7 +208,7 @@ def named(folder: Path, recorded: dict[int, set[str]]) -> dict[int, list[str]]:
     """
     command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "tests"]
     listed = subprocess.run(command, cwd=folder, check=True, text=True, stdout=subprocess.PIPE).stdout
-    known = set(listed.splitlines())
+    known = set(listed.splitlines()) - {""}
     return {
         number: sorted(
             {
