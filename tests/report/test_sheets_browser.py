@@ -12,7 +12,7 @@ from rich.console import Console
 
 from agent_eval.commands.labels import import_labels
 from agent_eval.project import Project
-from tests.report.test_browser import CHROMIUM, browser, page
+from tests.report.test_browser import CHROMIUM, browser, page, sync_api
 from tests.report.test_sheets import HOSTILE, LABELS, METRIC, item, sheet, sheets_of
 
 if TYPE_CHECKING:
@@ -88,6 +88,21 @@ def test_twenty_turns_are_labelled_by_keyboard_over_two_visits_and_their_kappa_i
     stored = Project.open(sample_copy).human_ratings[0].filter(pl.col("file").str.contains("saved"))
     assert stored["rationale"].drop_nulls().to_list() == ['=1+1; half, "way"']
     assert stored["weight"].sum() == pytest.approx(len(rating) - 1, abs=1e-4)  # one turn was labelled before
+
+
+def test_a_sheet_that_is_open_twice_loses_no_label(tmp_path: Path, page: "Page") -> None:
+    path = sheet(tmp_path, [item(0), item(1)], {"m": METRIC}, "Text")
+    other = page.context.new_page()
+    for tab in (page, other):
+        tab.goto(path.as_uri())
+    typed(page, "anna")
+    page.keyboard.press("3")
+    sync_api.expect(other.locator("#progress")).to_have_text("Part 1 of 2, 1 labelled")
+    other.keyboard.press("ArrowRight")
+    other.keyboard.press("4")
+    sync_api.expect(page.locator("#progress")).to_have_text("Part 1 of 2, 2 labelled")
+    rows = list(csv.DictReader(saved(page, tmp_path).open(newline="")))
+    assert [(row["rater"], row["label"]) for row in rows] == [("anna", "3"), ("anna", "4")]
 
 
 def test_a_hostile_transcript_runs_nothing_and_axe_finds_nothing_serious(

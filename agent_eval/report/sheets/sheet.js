@@ -253,6 +253,14 @@
   at("save").addEventListener("click", save);
   at("open").addEventListener("change", () => { if (at("open").files.length) goOn(at("open").files[0]); });
   document.addEventListener("keydown", onKey);
+  // The sheet may be open twice: what is written in another tab is shown here, and not overwritten from here.
+  addEventListener("storage", (event) => {
+    if (event.key !== STORE || !event.newValue) return;
+    const { answers, rater } = JSON.parse(event.newValue);
+    Object.assign(state, { answers, rater });
+    at("rater").value = rater;
+    show();
+  });
   addEventListener("beforeunload", (event) => { if (!isKept && isUnsaved) event.preventDefault(); });
   if (data.items.length) show();
 })();
