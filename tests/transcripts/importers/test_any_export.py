@@ -305,6 +305,11 @@ CASES = {
         [claude("1", None, U, "old"), claude("2", "1", A, "gone"), claude("3", None, U, "q1", 1), claude("4", "3", A, "a1", 2)],
         [PAIR], ("went back from",),
     ),
+    "claude-summary-without-its-parent": Case(
+        [claude("1", None, U, "q1"), claude("2", "1", A, "a1"), claude("3", None, U, "So far: q1.", 1, isCompactSummary=True),
+         claude("4", "3", U, "q2", 2), claude("5", "4", A, "a2", 3)],
+        [[*PAIR, ("developer", "So far: q1."), (U, "q2"), (A, "a2")]],
+    ),
     "claude-parallel-calls-branch": Case(
         [claude("1", None, U, "q1"),
          claude("2", "1", A, [{"type": "tool_use", "id": "x", "name": "f", "input": {}}], message={"id": "m"}),
