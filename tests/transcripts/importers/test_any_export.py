@@ -13,6 +13,7 @@ from agent_eval.formats.refusals import NOT_READ, Refusal
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.rules.settling import settled
 from agent_eval.transcripts.importers.rules.speakers import told_apart
 from agent_eval.transcripts.importers.rules.values import listed
 from agent_eval.transcripts.models import Conversation
@@ -1170,6 +1171,20 @@ def test_no_part_of_a_sample_becomes_speech_as_json(name: str, tmp_path: Path) -
 def test_what_a_person_wrote_beside_a_block_of_a_program_stays_hers() -> None:
     text = "Why does <system-reminder> appear in my log?"
     assert told_apart([{"role": U, "content": text}]) == [{"role": U, "content": text}]
+
+
+@pytest.mark.parametrize(("between", "owner"), [(U, "c1#2"), (A, "c1")])
+def test_a_call_without_a_result_takes_none_of_a_later_step_that_uses_its_id_again(
+    between: str, owner: str
+) -> None:
+    calls = {"role": A, "content": None, "tool_calls": [call("f")]}
+    result = {"role": T, "tool_call_id": "c1", "content": "r"}
+    fields, _ = settled(
+        {"messages": [{"role": U, "content": "q"}, calls, {"role": between, "content": "x"}, calls, result]}
+    )
+    messages = fields["messages"]
+    assert isinstance(messages, list)
+    assert messages[-1] == result | {"tool_call_id": owner}
 
 
 def a_response(own: str, before: str, said: str) -> dict[str, Any]:
