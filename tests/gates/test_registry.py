@@ -1,6 +1,8 @@
 """Every gate, by walking the registry: what an addition has to bring, and that it says only what it declares."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -25,6 +27,34 @@ def test_each_module_is_a_gate_with_a_place_and_names_of_its_own() -> None:
     assert len({gate.order for gate in GATES}) == len(GATES)
     names = [kind.name for gate in GATES for kind in gate.kinds]
     assert sorted(names) == sorted(KINDS)
+
+
+CHANGES: dict[str, list[Any]] = {
+    "thresholds": [{"helpfulness": 3}, {"helpfulness": "3.5"}, {"helpfulness": False}, {"other": 3}],
+    "overall": [{"composite": 70}, {"composite": 71}],
+    "confidence": ["point", "lower"],
+    "fail_on_error_severity": ["critical", "none"],
+    "silent_turns": ["0.1", "0.2", False],
+    "issues": [True, False],
+    "assertions": ["slotted", "all"],
+    "max_unscored_share": ["0.05", "0.1"],
+    "judge_drift": [{"min_kappa": "0.6"}, {"min_kappa": "0.7"}, {"min_share_equal": "0.7"}, False],
+    "calibration": [
+        {"min_n": 20},
+        {"min_n": 30},
+        {"min_kappa": "0.5"},
+        {"min_n": 20, "metrics": ["a"]},
+        False,
+    ],
+    "baseline": [{"agent": "a"}, {"agent": "b"}, {"methodology": "1.2.0"}, False],
+    "regression": [{"margin": 2}, {"margin": "2.5"}, False],
+}
+
+
+@pytest.mark.parametrize("condition", Layer.model_fields)
+def test_a_changed_condition_is_another_version_of_the_gates(condition: str) -> None:
+    specs = [GateSpec(), *(GateSpec.model_validate({condition: value}) for value in CHANGES[condition])]
+    assert len({json.dumps(spec.model_dump(mode="json"), sort_keys=True) for spec in specs}) == len(specs)
 
 
 @every_gate
