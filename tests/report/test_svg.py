@@ -49,6 +49,46 @@ def test_a_picture_is_titled_and_words_of_strangers_stay_words(name: str) -> Non
     assert len(PICTURES[name]) < 8_192, "a picture stays small however many rows there are"
 
 
+def placed(picture: ElementTree.Element) -> dict[str, float]:
+    """Where each text stands, from the left."""
+    found = picture.iter("{http://www.w3.org/2000/svg}text")
+    return {element.text or "": float(element.get("x", "nan")) for element in found}
+
+
+def circles(picture: ElementTree.Element) -> list[tuple[float, float]]:
+    found = picture.iter("{http://www.w3.org/2000/svg}circle")
+    return [(float(element.get("cx", "nan")), float(element.get("cy", "nan"))) for element in found]
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_curve_goes_through_the_numbers_of_both_axes(first: int) -> None:
+    picture = drawing(svg.curves("t", [svg.Curve("a", ((first, 1.0), (first + 1, 0.75), (first + 4, 0.25)))]))
+    at = placed(picture)
+    points = circles(picture)
+    assert [x for x, _ in points] == [at[f"k = {k}"] for k in (first, first + 1, first + 4)]
+    assert (points[0][0], points[-1][0]) == (50, 470)
+    assert [y for _, y in points] == [20, 57.5, 132.5]  # on lines of the grid: 170 - 150 y
+
+
+@pytest.mark.parametrize("scale", [100, 5])
+def test_a_value_and_its_interval_stand_at_the_numbers_of_the_axis(scale: float) -> None:
+    row = svg.IntervalBar("a", scale / 2, scale / 4, scale)
+    picture = drawing(svg.spans("t", [row], scale=scale))
+    at = placed(picture)
+    assert [x for x, _ in circles(picture)] == [at[f"{scale / 2:g}"]]
+    paths = [path.get("d", "") for path in picture.iter("{http://www.w3.org/2000/svg}path")]
+    assert [d for d in paths if re.fullmatch(rf"M{at[f'{scale / 4:g}']:.1f} \d+H{at[f'{scale:g}']:.1f}", d)]
+
+
+def test_bars_are_as_long_as_their_parts_are_large() -> None:
+    rows = [svg.Bar("a", (svg.BarPart(3, svg.GREEN, "x"), svg.BarPart(1, svg.BLUE, "y"))), svg.Bar("b", (svg.BarPart(2, svg.GREEN, "x"),))]  # fmt: skip
+    drawn = drawing(svg.bars("t", rows)).iter("{http://www.w3.org/2000/svg}path")
+    places = [re.match(r"M([\d.]+) \d+h([\d.]+)v", path.get("d", "")) for path in drawn]
+    (left, three), (after, one), (below, two) = [(float(at[1]), float(at[2])) for at in places if at]
+    assert (three, one, two) == (270, 90, 180)
+    assert (after, below) == (left + three, left)
+
+
 def test_rows_that_do_not_fit_are_counted() -> None:
     rows = [svg.Bar(f"row {i}", (svg.BarPart(1, svg.GREEN, "a"),)) for i in range(svg.MOST + 3)]
     assert "and 3 more" in texts(drawing(svg.bars("t", rows)))
