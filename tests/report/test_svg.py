@@ -84,7 +84,7 @@ def test_bars_are_as_long_as_their_parts_are_large() -> None:
     rows = [svg.Bar("a", (svg.BarPart(3, svg.GREEN, "x"), svg.BarPart(1, svg.BLUE, "y"))), svg.Bar("b", (svg.BarPart(2, svg.GREEN, "x"),))]  # fmt: skip
     drawn = drawing(svg.bars("t", rows)).iter("{http://www.w3.org/2000/svg}path")
     places = [re.match(r"M([\d.]+) \d+h([\d.]+)v", path.get("d", "")) for path in drawn]
-    (left, three), (after, one), (below, two) = [(float(at[1]), float(at[2])) for at in places if at]
+    (left, three), (after, one), (below, two), *_ = [(float(at[1]), float(at[2])) for at in places if at]
     assert (three, one, two) == (270, 90, 180)
     assert (after, below) == (left + three, left)
 
