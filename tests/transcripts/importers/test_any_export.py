@@ -1173,6 +1173,53 @@ def test_what_a_person_wrote_beside_a_block_of_a_program_stays_hers() -> None:
     assert told_apart([{"role": U, "content": text}]) == [{"role": U, "content": text}]
 
 
+def side(uuid: str, parent: str | None, role: str, content: Any, minute: int, **more: Any) -> dict[str, Any]:
+    """A line of a side chain; with "?" as its parent it names none."""
+    line = claude(uuid, parent, role, content, minute, isSidechain=True, **more)
+    return {key: value for key, value in line.items() if (key, value) != ("parentUuid", "?")}
+
+
+USE, RESULT = (
+    {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+    {"type": "tool_result", "tool_use_id": "c"},
+)
+SIDES: dict[str, tuple[list[dict[str, Any]], dict[str, list[str | None]]]] = {
+    "side by side, told apart by their names": (
+        [side("1", None, U, "q1", 0, agentId="x"), side("2", "?", U, "q2", 1, agentId="y"),
+         side("3", "1", A, "a1", 2, agentId="x"), side("4", "2", A, "a2", 3, agentId="y")],
+        {"x": ["q1", "a1"], "y": ["q2", "a2"]},
+    ),
+    "side by side, told apart by their parents": (
+        [side("1", None, U, "q1", 0), side("2", None, U, "q2", 1), side("3", "1", A, "a1", 2), side("4", "2", A, "a2", 3)],
+        {"subagent": ["q1", "a1"], "subagent-2": ["q2", "a2"]},
+    ),
+    "one of its lines has the name": (
+        [side("1", None, U, "q1", 0), side("2", "1", A, "a1", 1, agentId="x")], {"x": ["q1", "a1"]},
+    ),
+    "a line without any link": (
+        [side("1", None, U, "q1", 0, agentId="x"), side("2", "?", A, "a1", 1)], {"x": ["q1", "a1"]},
+    ),
+    "a name without a link": (
+        [side("1", None, U, "q1", 0, agentId="x"), side("2", "?", U, "q2", 1, agentId="y"), side("3", "2", A, "a2", 2)],
+        {"x": ["q1"], "y": ["q2", "a2"]},
+    ),
+    "joined by the call that is answered": (
+        [side("1", None, U, "q1", 0), side("2", "1", A, [USE], 1), side("3", None, U, "q2", 2),
+         side("4", "?", U, [RESULT | {"content": "r1"}], 3), side("5", "4", A, "a1", 4), side("6", "3", A, "a2", 5)],
+        {"subagent": ["q1", None, "r1", "a1"], "subagent-2": ["q2", "a2"]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_each_subagent_of_a_log_is_a_conversation_of_its_own(name: str, tmp_path: Path) -> None:
+    chains, expected = SIDES[name]
+    found = read(lines([claude("m", None, U, "go"), claude("n", "m", A, "ok"), *chains]), tmp_path)
+    assert all(isinstance(one, Conversation) for one in found), found
+    texts = {one.conversation_id.removeprefix("s:s/"): [m.content for m in one.messages] for one in found}
+    assert texts == {"s:s": ["go", "ok"]} | expected
+
+
 @pytest.mark.parametrize(("between", "owner"), [(U, "c1#2"), (A, "c1")])
 def test_a_call_without_a_result_takes_none_of_a_later_step_that_uses_its_id_again(
     between: str, owner: str
