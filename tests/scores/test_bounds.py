@@ -363,3 +363,13 @@ def test_the_range_of_hierarchical_pass_hat_k_is_not_claimed(k: int, estimator: 
     known = [Alike(4, 4, 0, 0, 1, ()), Alike(4, 0, 0, 0, 1, ())]
     row = worst_and_best(known, k, estimator, k if estimator == "unbiased" else 1, 0)
     assert row["pass_hat_k_worst"] == row["pass_hat_k_best"] is not None
+
+
+@pytest.mark.parametrize("n_refused", [1, 64, 65, 300])
+def test_refused_records_beside_many_passed_tasks_lower_the_worst_case_by_their_own_share(
+    n_refused: int,
+) -> None:
+    tasks = [Alike(400, 400, 0, 0, 1000, ())]
+    found = worst_and_best(tasks, 2, "unbiased", 2, n_refused)
+    assert found["pass_at_k_worst"] == pytest.approx(1000 / (1000 + n_refused))
+    assert found["pass_at_k_best"] == 1

@@ -140,6 +140,23 @@ def test_the_interval_of_a_mean_allows_errors_that_no_label_shows_and_is_no_wide
     assert missed <= 10
 
 
+def test_labels_of_the_same_conversations_count_as_their_conversations() -> None:
+    labels, n_all, copies = np.array([2.0, 4.0, 5.0, 3.0, 4.0, 2.0]), 40, 4
+    n, n_parts = len(labels), len(labels) * copies
+    human = np.full(n_all, np.nan)
+    human[:n] = labels
+    names = [str(i) for i in np.repeat(np.arange(n_all), copies)]
+    shares, weights = (np.full(n_all * copies, v) for v in (1 / n_all / copies, n_all / n))
+    sample = DoubleSample(np.full(n_all * copies, 3.0), np.repeat(human, copies), shares, weights, names)
+    found = corrected_mean(sample, RATING, 1.0)
+    # by hand, with a judge that always says the same: the mean of six conversations, five degrees of freedom
+    of_means = float(((labels - labels.mean()) ** 2).sum()) / n**2 / (1 - 1 / n_parts)
+    variance = of_means / copies + of_means * (1 - 1 / copies) / (1 - 1 / n_all)
+    limits = bounded_mean(Sample(n, float(labels.mean()), math.sqrt(variance * n)), bounds=RATING, step=1.0)
+    assert limits is not None
+    assert found[:3] == pytest.approx((labels.mean(), limits.low, limits.high))
+
+
 @pytest.mark.parametrize("bounds", [RATE, RATING])
 def test_limits_are_in_order_for_any_labels(bounds: tuple[float, float]) -> None:
     ends = [bounds[0], bounds[1]]
