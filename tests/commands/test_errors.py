@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from agent_eval.cli import app
 from agent_eval.clusters.naming import Case, ClusterNames, Name, Namer
+from agent_eval.commands.results.since import Periods, without_time
 from agent_eval.errors import NotFoundError
 from agent_eval.project import Project
 from agent_eval.project.clusters import (
@@ -293,3 +294,17 @@ def test_decisions_keep_the_other_entries_of_the_file(project: Project) -> None:
     file.write_text(yaml.safe_dump([*by_hand, {"cluster": one, "merge_into": other}]))
     assert decide_proposals(project, [], ["all"]).undone == [one]
     assert yaml.safe_load(file.read_text()) == by_hand
+
+
+@pytest.mark.parametrize(
+    ("known", "line"),
+    [
+        ([True, True], []),
+        ([True, False], ["1 conversation without a time is in neither period."]),
+        ([False, False], ["2 conversations without a time are in neither period."]),
+    ],
+)
+def test_conversations_without_a_time_are_counted(known: list[bool], line: list[str]) -> None:
+    rows = [("a", str(i), "since" if is_known else None) for i, is_known in enumerate(known)]
+    frame = pl.DataFrame(rows, ["agent_id", "conversation_id", "period"], orient="row")
+    assert without_time(Periods("since", "before", frame)) == line

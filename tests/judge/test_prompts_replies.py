@@ -245,6 +245,12 @@ def test_a_quote_is_given_as_the_transcript_has_it(given: str, kept: str | None)
     assert read(HELPFULNESS, **{**GOOD, "evidence": given}).evidence == kept
 
 
+def test_a_question_about_a_conversation_has_no_turn() -> None:
+    question = Question((HELD,), (HELD.turns(),), None, "", (HELPFULNESS,))
+    with pytest.raises(ValueError, match="not about a turn"):
+        _ = question.turn
+
+
 def test_yes_or_no_questions_bound_the_rating_and_the_rationale_says_so() -> None:
     u4 = dataclasses.replace(HELPFULNESS, name="U4", grain="session")
     question = Question((HELD,), (HELD.turns(),), None, "", (u4,))
