@@ -285,9 +285,11 @@ def journal_full(ground: Ground, chance: random.Random) -> None:
         process = ground.start(root)
         _when_asked(ground, process, 1)
         filler = root / "data" / "filler"
+        left = chance.randrange(ground.sizes["journal"])
         with filler.open("wb") as file:
-            free = shutil.disk_usage(filler.parent).free - chance.randrange(ground.sizes["journal"])
-            os.posix_fallocate(file.fileno(), 0, free)
+            while (free := shutil.disk_usage(filler.parent).free) > left:
+                with contextlib.suppress(OSError):  # the run took some of it meanwhile
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free - left)
         if chance.random() < 0.5:
             time.sleep(1)
             filler.unlink()

@@ -444,15 +444,19 @@ class Store:
         if self.file is None or self.file.exists():
             return
         fresh = self.file.with_name(f"{self.file.name}.new")
+        log, log_of_fresh = (file.with_name(f"{file.name}.wal") for file in (self.file, fresh))
         try:
             fresh.unlink(missing_ok=True)
+            log_of_fresh.unlink(missing_ok=True)
             with self._attached(str(fresh), self.making) as con:
                 stamp(con)
+                con.execute("CHECKPOINT store")  # the stamp must not remain in a log, which is not renamed
             # a log without its database cannot be read, and would prevent the new one from opening
-            self.file.with_name(f"{self.file.name}.wal").unlink(missing_ok=True)
+            log.unlink(missing_ok=True)
             fresh.replace(self.file)
         finally:
             fresh.unlink(missing_ok=True)
+            log_of_fresh.unlink(missing_ok=True)
 
     def _attached(
         self, attach: str, more: str

@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -348,3 +349,19 @@ def test_a_store_of_a_later_version_is_refused_and_not_touched(store: Store) -> 
         with pytest.raises(StoreError, match=said):
             use()
     assert Path(store.attach).read_bytes() == before
+
+
+@pytest.mark.parametrize("left_kb", [4, 64, 160, 260, 300, 540])
+def test_a_disk_that_is_almost_full_makes_a_whole_store_or_none(small_disk: Path, left_kb: int) -> None:
+    with (small_disk / "filler").open("wb") as filler:
+        os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(small_disk).free - left_kb * 1024)
+    store = Store.at(small_disk / "store.duckdb")
+    with contextlib.suppress(StoreError):
+        write(store, "a", 0)
+    (small_disk / "filler").unlink()
+    assert not list(small_disk.glob("*.new*"))
+    if (small_disk / "store.duckdb").exists():
+        with duckdb.connect(store.attach) as con:
+            assert con.execute("SELECT max(version) FROM schema_version").fetchone() == (SCHEMA_VERSION,)
+    write(store, "a", 1)
+    assert store.read(STATE)["spec"].to_list() == ["1"]
