@@ -1,12 +1,13 @@
 """The comparison of judges with people, as a page of the report and of the Dagster UI."""
 
 import base64
+import json
 import re
 
 import polars as pl
 
 from agent_eval.report.asset_pages.pages import asset_page
-from agent_eval.report.calibration import calibration_page, confusion
+from agent_eval.report.calibration import CELL, calibration_page, confusion
 from agent_eval.report.html import page_at
 from agent_eval.report.names import Paths
 from agent_eval.scores.calibration import judge_calibration
@@ -58,6 +59,15 @@ def test_without_labels_the_page_says_so_and_an_attack_in_a_name_is_text() -> No
     shown = page(hostile)
     assert [tag for tag, _ in shown.tags].count("script") == 1
     assert "stale" in shown.text
+
+
+def test_the_picture_encloses_every_cell_and_no_two_lie_on_each_other() -> None:
+    counts = [{"judge": j, "human": h, "n": 1 + j * h} for j in range(1, 4) for h in range(1, 6)]
+    grid = confusion(json.dumps(counts))
+    assert grid is not None
+    assert len({(cell.x, cell.y) for cell in grid.cells}) == len(counts)
+    right, bottom = (max(getattr(cell, side) for cell in grid.cells) + CELL for side in "xy")
+    assert (grid.width - right, grid.height - bottom) == (10, 10)
 
 
 def test_the_page_in_the_ui_draws_kappa_and_confusion() -> None:
