@@ -1,6 +1,8 @@
 """The panel: asked once, kept as it comes, given again; concurrency, circuit breaker, budget, ensemble, secrets."""
 
 import asyncio
+import contextlib
+import errno
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
@@ -159,6 +161,32 @@ def test_no_call_starts_during_a_pause() -> None:
             return loop.time() - began
 
     assert run_sync(go()) >= 0.045
+
+
+def test_after_an_answer_that_cannot_be_stored_no_call_starts() -> None:
+    async def go() -> list[int]:
+        concurrency, began = AdaptiveConcurrency(4), list[int]()
+
+        async def call(number: int) -> None:
+            async with concurrency.slot(Place(number)):
+                began.append(number)
+                await asyncio.sleep(0.01 if number == 2 else 0.05)
+                if number == 2:
+                    raise OSError(errno.ENOSPC, "full")
+
+        async def sequence(number: int) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(call(number))
+
+        async with concurrency.slot(Place(0)):
+            pass  # the first goes alone
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                for number in range(12):
+                    group.create_task(sequence(number))
+        return began
+
+    assert run_sync(go()) == [0, 1, 2, 3]
 
 
 def test_slots_that_become_free_together_are_given_one_in_each_step_of_the_loop() -> None:

@@ -7,6 +7,7 @@ round it is increased by one. Single rejections have no effect. A call that wait
 import asyncio
 import heapq
 import itertools
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -48,10 +49,16 @@ class AdaptiveConcurrency:
 
     @asynccontextmanager
     async def slot(self, place: Place) -> AsyncIterator[None]:
-        """Hold a slot. Lower sequence numbers go first, so that conversations are completed while they are cached."""
+        """Hold a slot. Lower sequence numbers go first, so that conversations are completed while they are cached.
+
+        After an OSError in a slot, no call starts: its answer was paid for and could not be stored.
+        """
         await self._take(place)
         try:
             yield
+        except OSError:
+            self._paused_until = math.inf
+            raise
         finally:
             self.n_running -= 1
             self._has_waited = False

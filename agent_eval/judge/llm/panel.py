@@ -261,21 +261,28 @@ async def _ask(
         claims = Claims(runtime.claiming()) if runtime.claiming is not None else None
         clients = {model: runtime.client(model) for model in planned}
         try:
-            passes = (
-                _pass(
-                    clients[model],
-                    sequences,
-                    spec,
-                    runtime,
-                    prompt_format,
-                    limits(model),
-                    writer,
-                    reporter,
-                    claims,
-                )
-                for model, sequences in planned.items()
-            )
-            return dict(zip(planned, await asyncio.gather(*passes), strict=True))
+            async with (
+                asyncio.TaskGroup() as group
+            ):  # if one model's answers cannot be stored, no model is asked
+                passes = {
+                    model: group.create_task(
+                        _pass(
+                            clients[model],
+                            sequences,
+                            spec,
+                            runtime,
+                            prompt_format,
+                            limits(model),
+                            writer,
+                            reporter,
+                            claims,
+                        )
+                    )
+                    for model, sequences in planned.items()
+                }
+            return {model: task.result() for model, task in passes.items()}
+        except ExceptionGroup as failed:
+            raise first_of(failed) from None
         finally:
             await writer.close()
             if claims is not None:
