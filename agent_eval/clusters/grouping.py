@@ -12,6 +12,7 @@ from agent_eval.clusters.embedding import Vectors
 
 SLICE = 1_500  # vectors that are grouped together; average linkage is quadratic
 _ROWS = 4_096  # vectors that are compared together
+_FLOAT_ERROR = 1e-9  # of a mean of distances
 Labels = npt.NDArray[np.intp]
 
 NONE = -1
@@ -75,13 +76,16 @@ def medoid(vectors: Vectors) -> int:
 
 
 def _average_link(vectors: Vectors, radius: float) -> Labels:
-    if len(vectors) == 1:
-        return np.zeros(1, dtype=np.intp)
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
     apart = np.clip(1 - vectors.astype(np.float64) @ vectors.T.astype(np.float64), 0, 2)
     np.fill_diagonal(apart, 0)
+    is_near = apart <= radius
+    first_near: Labels = is_near.argmax(axis=1)
+    is_clear = not np.any(np.abs(apart - radius) < _FLOAT_ERROR)
+    if is_clear and np.array_equal(is_near, first_near[:, None] == first_near):
+        return _in_order(first_near)  # groups without a distance near the radius: no tree is needed
+    from scipy.cluster.hierarchy import fcluster, linkage  # imported on use: it takes long
+    from scipy.spatial.distance import squareform
+
     tree = linkage(squareform(apart, checks=False), method="average")
     return _in_order(fcluster(tree, radius, criterion="distance").astype(np.intp))
 

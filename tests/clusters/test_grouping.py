@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 
 from agent_eval.clusters import grouping
 from agent_eval.clusters.cluster_registry import Grown
@@ -48,6 +50,19 @@ def test_more_than_a_slice_is_grouped_in_slices_with_the_same_result(monkeypatch
     whole = average_linkage_labels(vectors, 0.1)
     monkeypatch.setattr(grouping, "SLICE", 4)
     assert average_linkage_labels(vectors, 0.1).tolist() == whole.tolist() == [0, 1, 2] * 10
+
+
+@pytest.mark.parametrize("radius", [0.01, 0.1, 0.5, 1.0])
+def test_groups_without_a_tree_are_those_of_the_tree(radius: float) -> None:
+    chance = np.random.default_rng(7)
+    for spread in (0, 3, 10, 40):
+        for n in (2, 3, 8):
+            vectors = at(*(chance.integers(0, 6, n) * 60 + spread * chance.random(n)))
+            apart = np.clip(1 - vectors.astype(np.float64) @ vectors.T.astype(np.float64), 0, 2)
+            tree = linkage(squareform(apart * (1 - np.eye(n)), checks=False), method="average")
+            whole = [*fcluster(tree, radius, criterion="distance")]
+            expected = [[*dict.fromkeys(whole)].index(label) for label in whole]
+            assert average_linkage_labels(vectors, radius).tolist() == expected
 
 
 @given(st.lists(st.floats(0, 360), min_size=1, max_size=20), st.floats(0.001, 1.9))
