@@ -179,7 +179,12 @@ class ProjectJudges:
         s = self.settings
         runtime = JudgeRuntime(
             client=lambda model: LiteLLMClient(
-                model, s.judge_temperature, s.judge_timeout_s, self.price_of(model), s.judge_max_reply_mb
+                model,
+                s.judge_temperature,
+                s.judge_timeout_s,
+                self.price_of(model),
+                s.judge_max_reply_mb,
+                s.judge_direct,
             ),
             writing=self.beside.writing,
             claiming=self.beside.claiming,

@@ -61,19 +61,18 @@ class Settings(BaseSettings):
     inbox: tuple[InboxSetting, ...] = Field(
         default=(),
         description="Files that arrive by themselves. Each table [[inbox]] has `glob`, `agent` and `format` (default `auto`); "
-        "the sensor `import_inbox` imports each complete file. Default: none, and no sensor.",
+        "the sensor `import_inbox` imports each complete file. Default: none.",
     )
     max_conversations_per_run: int | None = Field(
         default=4000,
         ge=1,
-        description="Maximum number of conversations in one Dagster run, counted once per methodology version. More agents "
-        "are split into several runs, which limits memory. An agent under one version is always in a single run and is judged in parts.",
+        description="Maximum number of conversations in one Dagster run, counted once per methodology version, to limit "
+        "memory. An agent under one version stays in one run and is judged in parts.",
     )
     keep_runs_days: int = Field(
         default=90,
         ge=1,
-        description="Number of days after which a finished Dagster run is deleted with its log and events. Runs that an asset "
-        "partition still refers to are kept.",
+        description="Days after which a finished Dagster run is deleted with its events, unless an asset partition refers to it.",
     )
     failure_hook: str | None = Field(
         default=None,
@@ -300,7 +299,11 @@ class Settings(BaseSettings):
         default=4.0,
         gt=0,
         le=100,
-        description="Maximum size of an uncompressed reply, in megabytes; larger replies are rejected.",
+        description="Maximum size of an uncompressed reply, in megabytes.",
+    )
+    judge_direct: bool = Field(
+        default=True,
+        description="Whether requests are sent without litellm after it sent two alike.",
     )
     judge_concurrency: int = Field(
         default=16, ge=1, le=1000, description="Maximum number of concurrent calls per judge model."

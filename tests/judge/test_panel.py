@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from agent_eval.judge.audits.sampling import disagreements
 from agent_eval.judge.llm.budget import Budget, Price, Usage
+from agent_eval.judge.llm.cache import AnswerWriter
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
@@ -24,7 +25,6 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Progress
 from agent_eval.judge.llm.redaction import HIDDEN, kept_secret, redact
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.llm.write_behind import AnswerWriter
 from agent_eval.judge.protocol import Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric

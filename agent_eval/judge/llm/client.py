@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from types import ModuleType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from urllib.parse import urlsplit
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.sharing.model_facts import kept
+from agent_eval.judge.llm.templates import Templates, plain_completion
 from agent_eval.judge.llm.transport import (
     ADMIT,
     EXCHANGE,
@@ -62,6 +64,7 @@ _NOT_SENT: dict[str, set[str]] = {}
 sent as `max_completion_tokens`."""
 _PARAMETERS = ("temperature", "max_tokens", "max_completion_tokens")
 _REFUSES_PARAMETER = (400, 422)
+_TEMPLATES = Templates()
 _INFO: dict[str, Mapping[str, Any]] = {}
 """What litellm knew about a model before `_make_known` added it to litellm's table."""
 INFO_S = 5.0  # maximum time of a question to a server about a model
@@ -154,6 +157,7 @@ class LiteLLMClient:
     timeout_s: float = 60.0  # limit for the whole call, up to the last byte of the reply
     price: Price | None = None  # None: litellm's price, if it has one
     max_reply_mb: float = 4.0  # after decompression
+    is_direct: bool = True  # whether requests are sent from templates of litellm's requests, see `templates`
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
         """Make one call and return the reply. The form is one that the server accepted in an earlier call, if any.
@@ -176,25 +180,33 @@ class LiteLLMClient:
         if form.attachments:
             _attach(sent, form.attachments)
         parameters = self._parameters(max_tokens)
+        response_format = _response_format(form, rung)
+        shape = (self.model, *parameters.items(), json.dumps(response_format))
+        is_direct = self.is_direct and not form.attachments
         try:
             async with asyncio.timeout(self.timeout_s):
-                response = await litellm.acompletion(
+                completion = await _TEMPLATES.ask(shape, sent, exchange) if is_direct else None
+                response = completion or await litellm.acompletion(
                     model=self.model,
                     messages=sent,
-                    **_response_format(form, rung),
+                    **response_format,
                     **parameters,
                     timeout=self.timeout_s,
                     drop_params=True,  # omit temperature or schema for models that do not support them
                     num_retries=0,
                     max_retries=0,
                 )
-            dropped = dropped_parameters(self.model, self.temperature)
-            if dropped is not None:
-                left_out = {"response_format"} if has_marks else set[str]()
-                left_out |= {name for name in _NOT_SENT.get(self.model, ()) if name == "temperature"}
-                dropped = tuple(sorted({*dropped, *left_out}))
+            dropped = self._dropped(has_marks=has_marks)
+            read_plain = partial(_plain_reply, price=self.price, dropped=dropped, refusal=exchange.refusal)
+            if completion is not None:
+                reply = read_plain(completion)
+            else:
+                reply = _reply(response, self.price, dropped, exchange.refusal)
+                if is_direct:
+                    plain = plain_completion(exchange.response)
+                    is_alike = plain is not None and read_plain(plain) == reply
+                    _TEMPLATES.learn(shape, sent, exchange, is_read_alike=is_alike)
             _ACCEPTED[self.model] = min(_ACCEPTED.get(self.model, rung), rung)
-            reply = _reply(response, self.price, dropped, exchange.refusal)
             return replace(reply, n_not_counted=exchange.n_not_admitted)
         except Exception as error:
             failed = self._call_error(litellm, error, exchange)
@@ -248,6 +260,15 @@ class LiteLLMClient:
         finally:
             EXCHANGE.reset(token)
 
+    def _dropped(self, *, has_marks: bool) -> tuple[str, ...] | None:
+        """Return the parameters that were not sent to the model, or None if unknown."""
+        dropped = dropped_parameters(self.model, self.temperature)
+        if dropped is None:
+            return None
+        left_out = {"response_format"} if has_marks else set[str]()
+        left_out |= {name for name in _NOT_SENT.get(self.model, ()) if name == "temperature"}
+        return tuple(sorted({*dropped, *left_out}))
+
     def _parameters(self, max_tokens: int) -> dict[str, float]:
         """Return the parameters to send, without those that the server has refused by name."""
         refused = _NOT_SENT.get(self.model, set())
@@ -270,6 +291,7 @@ class LiteLLMClient:
 
     async def close(self) -> None:
         """Close litellm's connections."""
+        _TEMPLATES.forget()
         if "litellm" in sys.modules:  # else no call was made
             await imported().close_litellm_async_clients()
 
@@ -537,6 +559,26 @@ def _reply(response: Any, price: Price | None, dropped: tuple[str, ...] | None, 
         is_filtered=choice.finish_reason == "content_filter",
         model=_text(getattr(response, "model", None)),
         fingerprint=_text(getattr(response, "system_fingerprint", None)),
+        dropped=dropped,
+    )
+
+
+def _plain_reply(
+    completion: Mapping[str, Any], price: Price | None, dropped: tuple[str, ...] | None, refusal: str | None
+) -> Reply:
+    """Return the reply in a chat completion that litellm has not read."""
+    choice, usage = completion["choices"][0], completion["usage"]
+    n_in, n_out = usage["prompt_tokens"], usage["completion_tokens"]
+    n_cached = usage.get("prompt_tokens_details", {}).get("cached_tokens")
+    cost = None if price is None else price.of(n_in, n_out, n_cached or 0, 0)
+    return Reply(
+        text=choice["message"]["content"],
+        refusal=refusal,
+        usage=Usage(n_in, n_out, n_cached, cost),
+        is_truncated=choice["finish_reason"] == "length",
+        is_filtered=choice["finish_reason"] == "content_filter",
+        model=_text(completion["model"]),
+        fingerprint=_text(completion["system_fingerprint"]),
         dropped=dropped,
     )
 

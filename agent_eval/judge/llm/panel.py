@@ -15,7 +15,7 @@ from typing import Protocol
 import polars as pl
 
 from agent_eval.judge.llm.budget import Budget
-from agent_eval.judge.llm.cache import answers_of, rows_of
+from agent_eval.judge.llm.cache import AnswerWriter, answers_of, rows_of
 from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
@@ -26,7 +26,6 @@ from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.sharing.claims import Claims, ClaimTable, TakenError
 from agent_eval.judge.llm.sharing.shared_calls import SharedCalls
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.llm.write_behind import AnswerWriter, Row
 from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits, has_room_for_all
 from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict, is_lost
@@ -56,7 +55,7 @@ class Writing(Protocol):
     Rows are durable when the function returns, and visible to readers when the context ends.
     """
 
-    def __call__(self) -> AbstractContextManager[Callable[[Sequence[Row]], None]]: ...
+    def __call__(self) -> AbstractContextManager[Callable[[Sequence[Mapping[str, object]]], None]]: ...
 
 
 @dataclass(frozen=True)

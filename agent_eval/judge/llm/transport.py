@@ -15,7 +15,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ class Exchange:
     limit: str = "setting judge_max_reply_mb"  # where the size limit is set
     status: int | None = None  # of a complete HTTP answer; None if there is none
     error: bytes = b""  # the first bytes of the body of an answer with an error status
+    sent: list[tuple[Any, "httpx.Request"]] = field(default_factory=list)  # transports and their requests
+    response: "httpx.Response | None" = None  # the last answer
+    received: "httpx.Response | Exception | None" = (
+        None  # of a request that litellm has not sent; it gets it in place of one
+    )
 
     @property
     def remaining_s(self) -> float:
@@ -188,7 +193,13 @@ def _wrapped(
             return await handle(self, request)
         import httpx
 
+        if exchange.received is not None:
+            received, exchange.received = exchange.received, None
+            if isinstance(received, Exception):
+                raise received
+            return received
         exchange.n_requests += 1
+        exchange.sent.append((self, request))
         if exchange.n_requests > 1 and exchange.admit is not None and (why := exchange.admit()) is not None:
             exchange.failure, exchange.detail = "refused", why
             raise httpx.ReadError(why, request=request)
@@ -201,7 +212,8 @@ def _wrapped(
             exchange.is_connected = True
             raise
         exchange.is_connected = True
-        return await bounded(response, request, exchange)
+        exchange.response = await bounded(response, request, exchange)
+        return exchange.response
 
     return handle_bounded
 

@@ -220,6 +220,7 @@ def _panel(project: Project, setup: SimulationSetup) -> Panel:
             s.judge_timeout_s,
             project.judges.price_of(model),
             s.judge_max_reply_mb,
+            s.judge_direct,
         ),
         writing=writing,
         secret=secrets.token_bytes(32),

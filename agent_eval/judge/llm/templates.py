@@ -1,0 +1,182 @@
+"""Send a call as litellm sends it, without litellm: from a template, which is a request that litellm has sent.
+
+litellm decides how a model is called. A template is used only after it gave, byte for byte, the next request that
+litellm sent for other messages, and after its reply was read as litellm read it. This excludes signed requests and other
+protocols. Whatever is not a plain answer goes back to litellm: an error or a redirect as it was received, so that
+nothing is sent twice, and a refused key as a new request.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from agent_eval.judge.llm.transport import Exchange
+
+if TYPE_CHECKING:
+    import httpx
+
+LONGEST_S = 300.0
+"""Maximum age of a template in seconds; a key that litellm got from a server may expire later."""
+MOST_FAILURES = 3
+"""Number of templates in succession that do not give litellm's request, after which no more are learned."""
+_STYLES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False},
+)
+"""Options of `json.dumps` with which litellm and httpx write a body."""
+_REFUSED_KEY = (401, 403)
+_PLAIN_ENDS = ("stop", "length", "content_filter")  # other reasons are named by litellm
+_REASONING = "<think"  # litellm separates such a part of a text
+
+Shape = tuple[object, ...]
+"""All that a request depends on, except the messages: the model and the parameters."""
+Sent = Sequence[Mapping[str, object]]
+"""The messages of a request."""
+
+
+@dataclass(frozen=True)
+class _Template:
+    transport: Any
+    request: "httpx.Request"
+    body: Mapping[str, object]
+    style: Mapping[str, Any]
+    loop: asyncio.AbstractEventLoop
+    environment: Mapping[str, str]
+    learned_at: float  # time.monotonic()
+    is_confirmed: bool = False
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether keys, base URLs and proxies are as they were, and the connection is of this event loop."""
+        is_young = time.monotonic() - self.learned_at < LONGEST_S
+        return is_young and self.loop is asyncio.get_running_loop() and self.environment == dict(os.environ)
+
+    def content(self, messages: Sent) -> bytes:
+        """Return the body of a request with these messages."""
+        return json.dumps({**self.body, "messages": messages}, **self.style).encode()
+
+    def gives(self, messages: Sent, other: "_Template") -> bool:
+        """Return whether the request for these messages would be that of another template, sent the same way."""
+        return (
+            self.is_current
+            and self.transport is other.transport
+            and (self.request.method, self.request.url) == (other.request.method, other.request.url)
+            and _fixed_headers(self.request) == _fixed_headers(other.request)
+            and self.content(messages) == other.request.content
+        )
+
+    def filled(self, messages: Sent, timeout_s: float) -> "httpx.Request":
+        """Return the request for these messages."""
+        import httpx
+
+        content = self.content(messages)
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
+        return httpx.Request(
+            self.request.method,
+            self.request.url,
+            headers=[*_fixed_headers(self.request), (b"content-length", b"%d" % len(content))],
+            content=content,
+            extensions={**self.request.extensions, "timeout": timeouts},
+        )
+
+
+class Templates:
+    """Learns the requests of litellm and sends further ones."""
+
+    def __init__(self) -> None:
+        self._by_shape: dict[Shape, _Template] = {}
+        self._n_failures: dict[Shape, int] = {}
+
+    async def ask(self, shape: Shape, messages: Sent, exchange: Exchange) -> Mapping[str, Any] | None:
+        """Send a request from a template and return the chat completion, or None if litellm has to make the call.
+
+        In the latter case the exchange holds an answer or error that was already received, if there is one.
+        """
+        import httpx
+
+        template = self._by_shape.get(shape)
+        if template is None or not template.is_confirmed:
+            return None
+        if not template.is_current:
+            self._by_shape.pop(shape, None)
+            return None
+        try:
+            request = template.filled(messages, exchange.remaining_s)
+            response = await template.transport.handle_async_request(request)
+        except httpx.TransportError as error:
+            exchange.received = error
+        except (RuntimeError, ValueError):  # a closed connection, or a text that cannot be encoded
+            pass
+        else:
+            completion = plain_completion(response)
+            if completion is not None:
+                return completion
+            exchange.received = None if response.status_code in _REFUSED_KEY else response
+        self._by_shape.pop(shape, None)
+        return None
+
+    def learn(self, shape: Shape, messages: Sent, exchange: Exchange, *, is_read_alike: bool) -> None:
+        """Learn from a call that litellm made.
+
+        Args:
+            shape: What the request depends on.
+            messages: Its messages.
+            exchange: What was sent, after the reply.
+            is_read_alike: Whether `ask` would return what litellm returned.
+        """
+        if self._n_failures.get(shape, 0) >= MOST_FAILURES:
+            return
+        earlier, template = self._by_shape.pop(shape, None), None
+        if is_read_alike and len(exchange.sent) == exchange.n_requests == 1:
+            template = _template(*exchange.sent[0], messages)
+        is_confirmed = earlier is not None and template is not None and earlier.gives(messages, template)
+        if template is not None:
+            self._by_shape[shape] = replace(template, is_confirmed=is_confirmed)
+        if is_confirmed or (template is not None and earlier is None):
+            self._n_failures.pop(shape, None)
+        else:
+            self._n_failures[shape] = self._n_failures.get(shape, 0) + 1
+
+    def forget(self) -> None:
+        """Forget all templates, because the connections are closed."""
+        self._by_shape.clear()
+
+
+def plain_completion(response: "httpx.Response | None") -> Mapping[str, Any] | None:
+    """Return the chat completion of a reply that `transport` has reduced, or None if litellm has to read it."""
+    if response is None or response.status_code != 200:
+        return None
+    completion: Mapping[str, Any] = json.loads(response.content)
+    if not (completion.get("choices") and completion.get("usage") and completion.get("model")):
+        return None
+    choice = completion["choices"][0]
+    is_plain = choice["finish_reason"] in _PLAIN_ENDS and _REASONING not in choice["message"]["content"]
+    return completion if is_plain else None
+
+
+def _template(transport: object, request: "httpx.Request", messages: Sent) -> _Template | None:
+    """Return the template of a request, or None if its body is not JSON with exactly these messages."""
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.loads(request.content)
+        for style in _STYLES if isinstance(body, dict) and body.get("messages") == messages else ():
+            template = _Template(
+                transport,
+                request,
+                body,
+                style,
+                asyncio.get_running_loop(),
+                dict(os.environ),
+                time.monotonic(),
+            )
+            if template.content(messages) == request.content:
+                return template
+    return None
+
+
+def _fixed_headers(request: "httpx.Request") -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
