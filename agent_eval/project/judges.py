@@ -206,12 +206,12 @@ class ProjectJudges:
     def budget(self) -> Budget:
         """Return the budget of this project object, which judges, simulated users and agents under test share."""
         s = self.settings
-        return Budget(s.max_calls, s.max_cost_usd, self._ledger, self._why_closed())
+        return Budget(s.budget.max_calls, s.budget.max_cost_usd, self._ledger, self._why_closed())
 
     @property
     def is_capped_in_dollars(self) -> bool:
         """Return whether a cap in dollars applies, so that every price must be known."""
-        s = self.settings
+        s = self.settings.budget
         in_dollars = [s.max_cost_usd, s.max_cost_usd_per_day, s.max_cost_usd_in_all]
         in_dollars += [s.automation_max_cost_usd_per_day] * self.is_automatic
         return any(cap is not None for cap in in_dollars)
@@ -228,7 +228,7 @@ class ProjectJudges:
 
     @cached_property
     def _ledger(self) -> SharedBudget:
-        s = self.settings
+        s = self.settings.budget
         caps = Caps(
             of_run=SpendingCap(s.max_calls, s.max_cost_usd, "max_{} of this run", "run again to continue"),
             in_all=SpendingCap(
@@ -252,7 +252,7 @@ class ProjectJudges:
     def _why_closed(self) -> str | None:
         """Return why judge models must not be called, or None: automation must not spend money without a cap."""
         s = self.settings
-        caps = (s.automation_max_calls_per_day, s.automation_max_cost_usd_per_day)
+        caps = (s.budget.automation_max_calls_per_day, s.budget.automation_max_cost_usd_per_day)
         if not self.is_automatic or any(cap is not None for cap in caps):
             return None
         paid = [model for model in s.judge_models if is_paid(model, self.price_of(model))]

@@ -19,7 +19,7 @@ from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
 from agent_eval.project.beside_store import BesideStore, open_store
-from agent_eval.settings import Settings, read_settings
+from agent_eval.settings import BudgetSettings, Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.storage import Store, StoreError
 from agent_eval.storage.run_owners import RunOwners
@@ -116,8 +116,11 @@ class Project:
         return self.store.read(table(name))
 
     def with_settings(self, **changed: object) -> "Project":
-        """Return a copy of the project with some settings changed; values that are None are ignored."""
+        """Return a copy of the project with some settings or caps changed; values that are None are ignored."""
         new_values = {name: value for name, value in changed.items() if value is not None}
+        caps = {name: new_values.pop(name) for name in BudgetSettings.model_fields if name in new_values}
+        if caps:
+            new_values["budget"] = self.settings.budget.model_copy(update=caps)
         return replace(self, settings=self.settings.model_copy(update=new_values))
 
     def watched(self, watch: "Watch", heard: "Heard | None" = None) -> "Project":

@@ -3,6 +3,7 @@
 This package only reads and validates values; the packages that use a setting implement its effect.
 """
 
+from agent_eval.settings.budget import BudgetSettings
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.settings.settings import (
@@ -10,6 +11,7 @@ from agent_eval.settings.settings import (
     Settings,
     SettingsError,
     home_around,
+    misplaced_caps,
     read_gates,
     read_settings,
     unknown_variables,
@@ -17,6 +19,7 @@ from agent_eval.settings.settings import (
 
 __all__ = [
     "FILE",
+    "BudgetSettings",
     "GateSpec",
     "Home",
     "NoRootError",
@@ -24,6 +27,7 @@ __all__ = [
     "SettingsError",
     "find_root",
     "home_around",
+    "misplaced_caps",
     "read_gates",
     "read_settings",
     "unknown_variables",

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_eval.errors import ConfigurationError
+from agent_eval.settings.budget import BudgetSettings, in_table
 from agent_eval.settings.gate_spec import (
     Baseline,
     CalibrationLimits,
@@ -32,6 +33,8 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 ErrorPattern = Annotated[str, Field(min_length=1, max_length=1_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LARGEST = 100_000  # bytes
+_VARIABLES_OF_CAPS = {name: f"AGENT_EVAL_{name.upper()}" for name in BudgetSettings.model_fields}
+"""Names of caps outside of the table [budget], with their environment variables. Release 0.1.0 reads them."""
 _FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
 
@@ -42,7 +45,9 @@ class SettingsError(ConfigurationError):
 class Settings(BaseSettings):
     """Define the settings of a project; relative paths are relative to the project's root."""
 
-    model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True, defer_build=True)
+    model_config = SettingsConfigDict(
+        env_prefix="AGENT_EVAL_", env_nested_delimiter="__", extra="forbid", frozen=True, defer_build=True
+    )
 
     data_dir: Path = Field(default=Path("data"), description="Folder for sessions, ratings and the store.")
     store: StoreSetting = Field(
@@ -316,34 +321,8 @@ class Settings(BaseSettings):
     judge_price_out: float | None = Field(
         default=None, ge=0, description="Price per million reply tokens in US dollars."
     )
-    max_cost_usd: float | None = Field(
-        default=None, ge=0, description="Maximum cost of judge calls in one run, in US dollars."
-    )
-    max_calls: int | None = Field(default=None, ge=0, description="Maximum number of judge calls in one run.")
-    max_cost_usd_per_day: float | None = Field(
-        default=None,
-        ge=0,
-        description="Maximum cost of judge calls per day (UTC) over all runs, in US dollars.",
-    )
-    max_calls_per_day: int | None = Field(
-        default=None, ge=0, description="Maximum number of judge calls per day (UTC) over all runs."
-    )
-    max_cost_usd_in_all: float | None = Field(
-        default=None, ge=0, description="Maximum total cost of the project's judge calls, in US dollars."
-    )
-    max_calls_in_all: int | None = Field(
-        default=None, ge=0, description="Maximum total number of the project's judge calls."
-    )
-    automation_max_cost_usd_per_day: float | None = Field(
-        default=None,
-        ge=0,
-        description="Maximum cost of judge calls per day (UTC) in runs started by sensors and schedules, in US dollars. "
-        "If neither this nor `automation_max_calls_per_day` is set, these runs call no judge that costs money.",
-    )
-    automation_max_calls_per_day: int | None = Field(
-        default=None,
-        ge=0,
-        description="Maximum number of judge calls per day (UTC) in runs started by sensors and schedules.",
+    budget: BudgetSettings = Field(
+        default=BudgetSettings(), description="Caps on calls of judge models and on their cost; see below."
     )
     in_file: ClassVar[dict[str, Any]] = {}
 
@@ -402,7 +381,12 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in order of precedence: arguments, environment variables, file."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, cls.in_file)
+        variables = {name: os.environ[v] for name, v in _VARIABLES_OF_CAPS.items() if v in os.environ}
+        arguments, of_caps, in_file = (
+            InitSettingsSource(settings_cls, in_table(values))
+            for values in (init_settings(), variables, cls.in_file)
+        )
+        return arguments, env_settings, of_caps, in_file
 
 
 def _matches_nothing(name: str, pattern: str, whole: str) -> bool:
@@ -492,7 +476,8 @@ def _explained(error: ValidationError, file: str) -> SettingsError:
 
 def _meaning(path: list[str]) -> str:
     """Return the description of a setting as a sentence, or an empty text if the key is unknown."""
-    setting = Settings.model_fields.get(path[0]) if len(path) == 1 else None
+    model = BudgetSettings if path[0] == "budget" else Settings
+    setting = model.model_fields.get(path[-1]) if len(path) == 1 or path[0] == "budget" else None
     return "" if setting is None else f" Description: {setting.description}"
 
 
@@ -500,6 +485,8 @@ def _allowed(path: list[str]) -> list[str]:
     """Return the valid keys at the position of the last key in the path."""
     if path[0] == "store" and len(path) == 2:
         return list(LakeSettings.model_fields)
+    if path[0] == "budget" and len(path) == 2:
+        return list(BudgetSettings.model_fields)
     if path[0] == "inbox" and len(path) > 2:
         return list(InboxSetting.model_fields)
     models: dict[str, type[BaseModel]] = {
@@ -537,11 +524,36 @@ def _read(path: Path) -> dict[str, Any]:
 
 def unknown_variables() -> list[str]:
     """Return the AGENT_EVAL_* environment variables that are not settings of this release."""
-    setting_names = {
-        f"AGENT_EVAL_{name.upper()}"
-        for name in (*Settings.model_fields, "home", "shared_data", "parent_run", "ui_without_login")
-    }
-    return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in setting_names)
+    names = (
+        *Settings.model_fields,
+        *_VARIABLES_OF_CAPS,
+        "home",
+        "shared_data",
+        "parent_run",
+        "ui_without_login",
+    )
+    setting_names = {f"AGENT_EVAL_{name.upper()}" for name in names}
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith("AGENT_EVAL_") and name.split("__")[0] not in setting_names
+    )
+
+
+def misplaced_caps(root: Path) -> list[str]:
+    """Return a hint for each cap of the project at `root` that is outside of the table [budget]."""
+    in_file = [name for name in _VARIABLES_OF_CAPS if name in _read(root / FILE)]
+    in_environment = [name for name in _VARIABLES_OF_CAPS.items() if name[1] in os.environ]
+    return [
+        *(
+            f"{FILE}: write {name} in the table [budget]; outside of it, it is read in this release only."
+            for name in in_file
+        ),
+        *(
+            f"Environment: set AGENT_EVAL_BUDGET__{name.upper()}; {variable} is read in this release only."
+            for name, variable in in_environment
+        ),
+    ]
 
 
 def home_around(start: Path | None = None) -> Home:

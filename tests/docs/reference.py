@@ -20,7 +20,7 @@ from typer.main import get_command
 from agent_eval.cli import app
 from agent_eval.gates import KINDS
 from agent_eval.metrics.metric_set import BUILT_IN_METRICS
-from agent_eval.settings import FILE, Settings
+from agent_eval.settings import FILE, BudgetSettings, Settings
 from agent_eval.tables import TABLES, Column, Table
 from agent_eval.tables.schema import DECLARED, INTERNAL
 from agent_eval.transcripts.importers.catalog import RECOGNISED
@@ -35,7 +35,10 @@ def settings_page() -> str:
     """Every setting: its values, its default, what it does."""
     rows = [
         f"| `{name}` | {_shown_type(field)} | {_default(field)} | {_in_cell(field.description or '')} |"
-        for name, field in Settings.model_fields.items()
+        for name, field in [
+            *((n, f) for n, f in Settings.model_fields.items() if n != "budget"),
+            *((f"budget.{n}", f) for n, f in BudgetSettings.model_fields.items()),
+        ]
     ]
     head = [
         "# Settings",
@@ -43,7 +46,7 @@ def settings_page() -> str:
         _made_from("agent_eval/settings/settings.py"),
         "",
         f"A setting is read from `{FILE}` at the project's root, or from the environment as `AGENT_EVAL_` and its name in "
-        "capitals, lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. Environment variables take precedence over "
+        "capitals (`AGENT_EVAL_BUDGET__MAX_CALLS`), lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. Environment variables take precedence over "
         "the file, and command options over both. An unknown key is an error that lists the known keys.",
         "",
         "The environment variable `AGENT_EVAL_HOME` names the folder of the project, and `DAGSTER_HOME` that of Dagster "

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.settings import FILE, SettingsError, read_settings
+from agent_eval.settings import (
+    FILE,
+    BudgetSettings,
+    SettingsError,
+    misplaced_caps,
+    read_settings,
+    unknown_variables,
+)
 from agent_eval.settings.home import find_root
 from agent_eval.settings.lake import LakeSettings
 
@@ -22,7 +29,10 @@ from agent_eval.settings.lake import LakeSettings
         (b"\xff", "not UTF-8 at byte 1"),
         (b"#" * 100_001, "larger than 100,000 bytes"),
         (b"x = 1\nx = 2", "Cannot overwrite a value"),
-        (b"max_calls = -1", "'max_calls'.*Maximum number of judge calls in one run"),
+        (b"[budget]\nmax_calls = -1", "'budget.max_calls'.*Maximum number of judge calls in one run"),
+        (b"max_calls = -1", "'budget.max_calls'.*Maximum number of judge calls in one run"),
+        (b"[budget]\nmax_call = 1", "Did you mean 'max_calls'.*max_cost_usd_per_day"),
+        (b"budget = 3\nmax_calls = 1", "'budget'"),
     ],
 )
 def test_a_bad_settings_file_names_what_is_wrong(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -112,3 +122,33 @@ def test_a_store_is_a_path_or_a_table_in_the_file_and_the_environment(
     (tmp_path / FILE).write_text('[store]\nknd = "ducklake"')
     with pytest.raises(SettingsError, match=r"'store.*Settings: kind, catalog, data"):
         read_settings(tmp_path)
+
+
+@pytest.mark.parametrize("name", BudgetSettings.model_fields)
+def test_a_cap_outside_of_its_table_is_read_with_a_hint(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / FILE).write_text(f"[budget]\n{name} = 3\n")
+    expected = read_settings(tmp_path)
+    assert getattr(expected.budget, name) == 3
+    assert misplaced_caps(tmp_path) == []
+    (tmp_path / FILE).write_text(f"{name} = 3\n")
+    assert read_settings(tmp_path).budget == expected.budget
+    assert [name in hint and "[budget]" in hint for hint in misplaced_caps(tmp_path)] == [True]
+    monkeypatch.setenv(f"AGENT_EVAL_{name.upper()}", "2")
+    assert getattr(read_settings(tmp_path).budget, name) == 2
+    assert len(misplaced_caps(tmp_path)) == 2
+    monkeypatch.setenv(f"AGENT_EVAL_BUDGET__{name.upper()}", "1")
+    assert getattr(read_settings(tmp_path).budget, name) == 1
+    assert unknown_variables() == []
+
+
+def test_a_cap_in_the_environment_leaves_the_others_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / FILE).write_text("max_calls_per_day = 9\n[budget]\nmax_calls = 5\nmax_cost_usd = 2\n")
+    monkeypatch.setenv("AGENT_EVAL_BUDGET__MAX_CALLS", "4")
+    budget = read_settings(tmp_path).budget
+    assert (budget.max_calls, budget.max_cost_usd, budget.max_calls_per_day) == (4, 2, 9)
+    monkeypatch.setenv("AGENT_EVAL_BUDGETS__MAX_CALLS", "4")
+    assert unknown_variables() == ["AGENT_EVAL_BUDGETS__MAX_CALLS"]

@@ -75,8 +75,11 @@ def open_project() -> "Project":
     """Return the project of the working directory, after the runs of killed processes were marked as failed."""
     from agent_eval.commands.setup.dead_runs import close_dead_runs
     from agent_eval.project import Project
+    from agent_eval.settings import misplaced_caps
 
     project = Project.open()
+    for hint in misplaced_caps(project.home.root):
+        consoles()[1].print(hint, markup=False, soft_wrap=True)
     close_dead_runs(project, consoles()[1])
     return project
 

@@ -22,6 +22,8 @@ _SETTINGS = """\
 # from environment variables only. `agent-eval run --dry-run` estimates the calls and the cost of a run.
 
 # judge_model = "openai/gpt-4o-mini"  # as litellm names it; separate several models with commas
+
+# [budget]
 # max_cost_usd = 5.0                  # maximum cost of judge calls in one run
 
 # [gates]

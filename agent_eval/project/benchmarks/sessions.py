@@ -7,19 +7,10 @@ from pathlib import Path
 from agent_eval.errors import JudgeError
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.project.project import Project
+from agent_eval.settings import BudgetSettings
 from agent_eval.simulate.preparation import prepared
 from agent_eval.simulate.runner import SimulationReport
 from agent_eval.transcripts.sessions import CONVERSATIONS
-
-CAPS = (
-    "max_calls",
-    "max_cost_usd",
-    "max_calls_per_day",
-    "max_cost_usd_per_day",
-    "max_calls_in_all",
-    "max_cost_usd_in_all",
-)
-OF_AUTOMATION = ("automation_max_calls_per_day", "automation_max_cost_usd_per_day")
 
 
 def runnable_agents(project: Project) -> list[str]:
@@ -35,10 +26,11 @@ def hold_sessions(
     Raises:
         JudgeError: If no cap applies; a schedule needs a cap for automation.
     """
-    names = OF_AUTOMATION if project.origin.is_automatic else CAPS
-    if all(getattr(project.settings, name) is None for name in names):
+    is_automatic = project.origin.is_automatic
+    names = [n for n in BudgetSettings.model_fields if n.startswith("automation_") == is_automatic]
+    if all(getattr(project.settings.budget, name) is None for name in names):
         raise JudgeError(
-            f"No agent was started, because no cap is set. Set one of {', '.join(names)} in agent_eval.toml."
+            f"No agent was started, because no cap is set. Set one of {', '.join(names)} in the table [budget] of agent_eval.toml."
         )
     simulation = prepared(project.simulation_setup(), agents, suites, n_sessions=n_sessions, seed=seed)
     return simulation.run(watch)

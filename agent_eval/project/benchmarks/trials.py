@@ -193,7 +193,7 @@ def _setup(project: Project, folder: Path, agent: str | Callable[..., Any]) -> S
     s = project.settings
     is_project = project.home.data.exists() or (project.home.root / "agent_eval.toml").exists()
     budget = (
-        None if is_project else Budget(s.max_calls, s.max_cost_usd)
+        None if is_project else Budget(s.budget.max_calls, s.budget.max_cost_usd)
     )  # outside of a project, nothing is written
     setup = project.simulation_setup(folder / "sessions", budget)
     setup = replace(setup, scenarios=folder / "scenarios")
