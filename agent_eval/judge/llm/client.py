@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.sharing.model_facts import kept
-from agent_eval.judge.llm.templates import Templates, plain_completion
+from agent_eval.judge.llm.templates import Templates, plain_completion, shape_of
 from agent_eval.judge.llm.transport import (
     ADMIT,
     EXCHANGE,
@@ -181,11 +181,10 @@ class LiteLLMClient:
             _attach(sent, form.attachments)
         parameters = self._parameters(max_tokens)
         response_format = _response_format(form, rung)
-        shape = (self.model, *parameters.items(), json.dumps(response_format))
-        is_direct = self.is_direct and not form.attachments
+        shape = shape_of(self.model, {**parameters, **response_format}, sent) if self.is_direct else None
         try:
             async with asyncio.timeout(self.timeout_s):
-                completion = await _TEMPLATES.ask(shape, sent, exchange) if is_direct else None
+                completion = await _TEMPLATES.ask(shape, sent, exchange)
                 response = completion or await litellm.acompletion(
                     model=self.model,
                     messages=sent,
@@ -202,10 +201,9 @@ class LiteLLMClient:
                 reply = read_plain(completion)
             else:
                 reply = _reply(response, self.price, dropped, exchange.refusal)
-                if is_direct:
-                    plain = plain_completion(exchange.response)
-                    is_alike = plain is not None and read_plain(plain) == reply
-                    _TEMPLATES.learn(shape, sent, exchange, is_read_alike=is_alike)
+                plain = plain_completion(exchange.response)
+                is_alike = plain is not None and read_plain(plain) == reply
+                _TEMPLATES.learn(shape, sent, exchange, is_read_alike=is_alike)
             _ACCEPTED[self.model] = min(_ACCEPTED.get(self.model, rung), rung)
             return replace(reply, n_not_counted=exchange.n_not_admitted)
         except Exception as error:

@@ -34,7 +34,7 @@ _PLAIN_ENDS = ("stop", "length", "content_filter")  # other reasons are named by
 _REASONING = "<think"  # litellm separates such a part of a text
 
 Shape = tuple[object, ...]
-"""All that a request depends on, except the messages: the model and the parameters."""
+"""All that a request depends on, except the texts of the messages: the model, the parameters and the roles."""
 Sent = Sequence[Mapping[str, object]]
 """The messages of a request."""
 
@@ -42,8 +42,11 @@ Sent = Sequence[Mapping[str, object]]
 @dataclass(frozen=True)
 class _Template:
     transport: Any
-    request: "httpx.Request"
-    body: Mapping[str, object]
+    method: str
+    url: "httpx.URL"
+    headers: Sequence[tuple[bytes, bytes]]  # without the length of the body
+    extensions: Mapping[str, Any]
+    body: Mapping[str, object]  # without messages, in the place of which it has None
     style: Mapping[str, Any]
     loop: asyncio.AbstractEventLoop
     environment: Mapping[str, str]
@@ -60,14 +63,14 @@ class _Template:
         """Return the body of a request with these messages."""
         return json.dumps({**self.body, "messages": messages}, **self.style).encode()
 
-    def gives(self, messages: Sent, other: "_Template") -> bool:
-        """Return whether the request for these messages would be that of another template, sent the same way."""
+    def gives(self, messages: Sent, transport: object, request: "httpx.Request") -> bool:
+        """Return whether the request for these messages is this one, sent by this transport."""
         return (
             self.is_current
-            and self.transport is other.transport
-            and (self.request.method, self.request.url) == (other.request.method, other.request.url)
-            and _fixed_headers(self.request) == _fixed_headers(other.request)
-            and self.content(messages) == other.request.content
+            and self.transport is transport
+            and (self.method, self.url) == (request.method, request.url)
+            and self.headers == _fixed_headers(request)
+            and self.content(messages) == request.content
         )
 
     def filled(self, messages: Sent, timeout_s: float) -> "httpx.Request":
@@ -77,12 +80,19 @@ class _Template:
         content = self.content(messages)
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
         return httpx.Request(
-            self.request.method,
-            self.request.url,
-            headers=[*_fixed_headers(self.request), (b"content-length", b"%d" % len(content))],
+            self.method,
+            self.url,
+            headers=[*self.headers, (b"content-length", b"%d" % len(content))],
             content=content,
-            extensions={**self.request.extensions, "timeout": timeouts},
+            extensions={**self.extensions, "timeout": timeouts},
         )
+
+
+def shape_of(model: str, parameters: Mapping[str, object], messages: Sent) -> Shape | None:
+    """Return the shape of a request, or None if litellm has to send it because a message is not a text or is blank."""
+    if not all(isinstance(text := message["content"], str) and text.strip() for message in messages):
+        return None
+    return model, json.dumps(parameters), *(message["role"] for message in messages)
 
 
 class Templates:
@@ -92,15 +102,15 @@ class Templates:
         self._by_shape: dict[Shape, _Template] = {}
         self._n_failures: dict[Shape, int] = {}
 
-    async def ask(self, shape: Shape, messages: Sent, exchange: Exchange) -> Mapping[str, Any] | None:
+    async def ask(self, shape: Shape | None, messages: Sent, exchange: Exchange) -> Mapping[str, Any] | None:
         """Send a request from a template and return the chat completion, or None if litellm has to make the call.
 
         In the latter case the exchange holds an answer or error that was already received, if there is one.
         """
         import httpx
 
-        template = self._by_shape.get(shape)
-        if template is None or not template.is_confirmed:
+        template = None if shape is None else self._by_shape.get(shape)
+        if template is None or shape is None or not template.is_confirmed:
             return None
         if not template.is_current:
             self._by_shape.pop(shape, None)
@@ -120,7 +130,7 @@ class Templates:
         self._by_shape.pop(shape, None)
         return None
 
-    def learn(self, shape: Shape, messages: Sent, exchange: Exchange, *, is_read_alike: bool) -> None:
+    def learn(self, shape: Shape | None, messages: Sent, exchange: Exchange, *, is_read_alike: bool) -> None:
         """Learn from a call that litellm made.
 
         Args:
@@ -129,12 +139,14 @@ class Templates:
             exchange: What was sent, after the reply.
             is_read_alike: Whether `ask` would return what litellm returned.
         """
-        if self._n_failures.get(shape, 0) >= MOST_FAILURES:
+        if shape is None or self._n_failures.get(shape, 0) >= MOST_FAILURES:
             return
         earlier, template = self._by_shape.pop(shape, None), None
         if is_read_alike and len(exchange.sent) == exchange.n_requests == 1:
             template = _template(*exchange.sent[0], messages)
-        is_confirmed = earlier is not None and template is not None and earlier.gives(messages, template)
+        is_confirmed = (
+            earlier is not None and template is not None and earlier.gives(messages, *exchange.sent[0])
+        )
         if template is not None:
             self._by_shape[shape] = replace(template, is_confirmed=is_confirmed)
         if is_confirmed or (template is not None and earlier is None):
@@ -165,13 +177,16 @@ def _template(transport: object, request: "httpx.Request", messages: Sent) -> _T
         body = json.loads(request.content)
         for style in _STYLES if isinstance(body, dict) and body.get("messages") == messages else ():
             template = _Template(
-                transport,
-                request,
-                body,
-                style,
-                asyncio.get_running_loop(),
-                dict(os.environ),
-                time.monotonic(),
+                transport=transport,
+                method=request.method,
+                url=request.url,
+                headers=_fixed_headers(request),
+                extensions=request.extensions,
+                body={**body, "messages": None},
+                style=style,
+                loop=asyncio.get_running_loop(),
+                environment=dict(os.environ),
+                learned_at=time.monotonic(),
             )
             if template.content(messages) == request.content:
                 return template
