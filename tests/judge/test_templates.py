@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -97,11 +98,12 @@ def ask_all(
     is_direct: bool,
     between: Callable[[int], object] = lambda _: None,
     admit: Callable[[], str | None] | None = None,
+    model: str = MODEL,
     **options: Any,
 ) -> list[Reply | CallError]:
     """Ask one after another, in one event loop."""
     client = LiteLLMClient(
-        MODEL, price=Price(1.0, 2.0, cached=0.5), is_direct=is_direct, timeout_s=5, **options
+        model, price=Price(1.0, 2.0, cached=0.5), is_direct=is_direct, timeout_s=5, **options
     )
 
     async def one(text: str) -> Reply | CallError:
@@ -194,6 +196,13 @@ STRANGE = {
     "no usage": Answer({k: v for k, v in REPLY.items() if k != "usage"}),
     "wrong usage": Answer(REPLY | {"usage": {"prompt_tokens": -1, "completion_tokens": 2}}),
     "nothing cached": Answer(REPLY | {"usage": {"prompt_tokens": 3, "completion_tokens": 2}}),
+    "a header that is too long": Answer(headers={"X-L": "a" * 9000}),
+    "a header that is not ASCII": Answer(headers={"X-Name": "café"}),
+    "a wrong length": Answer(headers={"Content-Length": "-1"}),
+    "a cookie": Answer(headers={"Set-Cookie": "a=1"}),
+    "a budget for reasoning": Answer(
+        completion(message=MESSAGE | {"content": "<budget:thinking>x</budget:thinking>{}"})
+    ),
     "no model": Answer({k: v for k, v in REPLY.items() if k != "model"}),
 }
 
@@ -226,10 +235,52 @@ def test_a_refused_key_is_asked_for_again_by_litellm_and_counted(server: Server,
     replies = ask_all(list("abcdef"), is_direct=True, admit=further)
     assert all(isinstance(reply, Reply) for reply in replies)
     assert (len(server.asked), further.call_count, by_litellm.call_count) == (7, 1, 5)
-    server.asked = []
-    replies = ask_all(list("abcdef"), is_direct=True, admit=lambda: "the cap is reached")
-    assert [isinstance(reply, Reply) for reply in replies] == [True] * 3 + [False] + [True] * 2
-    assert len(server.asked) == 6
+    outcomes = []
+    for is_direct in (False, True):
+        server.asked = []
+        outcomes.append(
+            [
+                facts(r)
+                for r in ask_all(list("abcdef"), is_direct=is_direct, admit=lambda: "the cap is reached")
+            ]
+        )
+        assert len(server.asked) == 6
+    assert outcomes[0] == outcomes[1]
+    assert "authentication" in str(outcomes[1][3])
+
+
+@pytest.mark.parametrize("model", ["openai/mock", "azure/mock"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_cookies_are_sent_as_litellm_sends_them(
+    server: Server, model: str, first: int, by_litellm: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (
+        ("BASE", f"http://127.0.0.1:{server.server_port}"),
+        ("KEY", "k"),
+        ("VERSION", "2024-10-21"),
+    ):
+        monkeypatch.setenv(f"AZURE_API_{name}", value)
+    server.answer = lambda i: Answer(headers={"Set-Cookie": f"a={i}; Path=/"} if i >= first else {})
+    cookies = []
+    for is_direct in (False, True):
+        server.asked = []
+        assert all(
+            isinstance(r, Reply) for r in ask_all(list("abcdefghij"), is_direct=is_direct, model=model)
+        )
+        cookies.append([headers.get("cookie") for _, headers, _ in server.asked])
+    assert cookies[0] == cookies[1]
+    assert by_litellm.call_count >= 19 or model == "openai/mock"
+    assert by_litellm.call_count < 17 or model == "azure/mock"
+
+
+def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used(server: Server) -> None:
+    Handler.timeout = 0.04
+    try:
+        replies = ask_all([str(i) for i in range(20)], is_direct=True, between=lambda _: time.sleep(0.08))
+    finally:
+        Handler.timeout = None
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert len(server.asked) == 20
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTPS_PROXY", "SSL_CERT_FILE"])

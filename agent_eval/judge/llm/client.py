@@ -181,7 +181,8 @@ class LiteLLMClient:
             _attach(sent, form.attachments)
         parameters = self._parameters(max_tokens)
         response_format = _response_format(form, rung)
-        shape = shape_of(self.model, {**parameters, **response_format}, sent) if self.is_direct else None
+        asked = {**parameters, **response_format}
+        shape = shape_of(self.model, asked, self.timeout_s, sent) if self.is_direct else None
         try:
             async with asyncio.timeout(self.timeout_s):
                 completion = await _TEMPLATES.ask(shape, sent, exchange)

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import json
 import os
+import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +33,11 @@ _STYLES: tuple[Mapping[str, Any], ...] = (
 """Options of `json.dumps` with which litellm and httpx write a body."""
 _REFUSED_KEY = (401, 403)
 _PLAIN_ENDS = ("stop", "length", "content_filter")  # other reasons are named by litellm
-_REASONING = "<think"  # litellm separates such a part of a text
+_REASONING = re.compile(r"<[\w:]*think")  # litellm separates such a part of a text
+_N_YIELDS = 3  # turns of the event loop until it knows that a server has closed an idle connection
 
 Shape = tuple[object, ...]
-"""All that a request depends on, except the texts of the messages: the model, the parameters and the roles."""
+"""All that a request depends on, except the texts of the messages: the model, the parameters, the time limit and the roles."""
 Sent = Sequence[Mapping[str, object]]
 """The messages of a request."""
 
@@ -49,15 +52,17 @@ class _Template:
     body: Mapping[str, object]  # without messages, in the place of which it has None
     style: Mapping[str, Any]
     loop: asyncio.AbstractEventLoop
-    environment: Mapping[str, str]
+    environment: object  # see `_environment`
     learned_at: float  # time.monotonic()
+    sets_cookie: bool  # whether the answer set a cookie
     is_confirmed: bool = False
+    ignores_cookies: bool = False  # whether litellm sends no cookies back
 
     @property
     def is_current(self) -> bool:
         """Return whether keys, base URLs and proxies are as they were, and the connection is of this event loop."""
         is_young = time.monotonic() - self.learned_at < LONGEST_S
-        return is_young and self.loop is asyncio.get_running_loop() and self.environment == dict(os.environ)
+        return is_young and self.loop is asyncio.get_running_loop() and self.environment == _environment()
 
     def content(self, messages: Sent) -> bytes:
         """Return the body of a request with these messages."""
@@ -88,11 +93,11 @@ class _Template:
         )
 
 
-def shape_of(model: str, parameters: Mapping[str, object], messages: Sent) -> Shape | None:
+def shape_of(model: str, parameters: Mapping[str, object], timeout_s: float, messages: Sent) -> Shape | None:
     """Return the shape of a request, or None if litellm has to send it because a message is not a text or is blank."""
     if not all(isinstance(text := message["content"], str) and text.strip() for message in messages):
         return None
-    return model, json.dumps(parameters), *(message["role"] for message in messages)
+    return model, json.dumps(parameters), timeout_s, *(message["role"] for message in messages)
 
 
 class Templates:
@@ -107,8 +112,6 @@ class Templates:
 
         In the latter case the exchange holds an answer or error that was already received, if there is one.
         """
-        import httpx
-
         template = None if shape is None else self._by_shape.get(shape)
         if template is None or shape is None or not template.is_confirmed:
             return None
@@ -117,18 +120,29 @@ class Templates:
             return None
         try:
             request = template.filled(messages, exchange.remaining_s)
+        except ValueError:  # a text that cannot be encoded
+            return None
+        for _ in range(_N_YIELDS):
+            await asyncio.sleep(0)
+        try:
             response = await template.transport.handle_async_request(request)
-        except httpx.TransportError as error:
+        except Exception as error:
             exchange.received = error
-        except (RuntimeError, ValueError):  # a closed connection, or a text that cannot be encoded
-            pass
         else:
             completion = plain_completion(response)
-            if completion is not None:
+            if completion is not None and (template.ignores_cookies or not _sets_cookie(response)):
                 return completion
-            exchange.received = None if response.status_code in _REFUSED_KEY else response
+            self._hand_over(response, exchange)
         self._by_shape.pop(shape, None)
         return None
+
+    def _hand_over(self, response: "httpx.Response", exchange: Exchange) -> None:
+        """Let litellm read an answer, or send the request again if the key was refused and the caps allow it."""
+        is_refused = response.status_code in _REFUSED_KEY
+        if is_refused and (exchange.admit is None or exchange.admit() is None):
+            exchange.n_requests = 0  # the further request is counted
+        else:
+            exchange.received = response
 
     def learn(self, shape: Shape | None, messages: Sent, exchange: Exchange, *, is_read_alike: bool) -> None:
         """Learn from a call that litellm made.
@@ -143,12 +157,16 @@ class Templates:
             return
         earlier, template = self._by_shape.pop(shape, None), None
         if is_read_alike and len(exchange.sent) == exchange.n_requests == 1:
-            template = _template(*exchange.sent[0], messages)
+            template = _template(*exchange.sent[0], messages, sets_cookie=_sets_cookie(exchange.response))
         is_confirmed = (
             earlier is not None and template is not None and earlier.gives(messages, *exchange.sent[0])
         )
         if template is not None:
-            self._by_shape[shape] = replace(template, is_confirmed=is_confirmed)
+            self._by_shape[shape] = replace(
+                template,
+                is_confirmed=is_confirmed,
+                ignores_cookies=earlier is not None and (earlier.sets_cookie or earlier.ignores_cookies),
+            )
         if is_confirmed or (template is not None and earlier is None):
             self._n_failures.pop(shape, None)
         else:
@@ -157,6 +175,7 @@ class Templates:
     def forget(self) -> None:
         """Forget all templates, because the connections are closed."""
         self._by_shape.clear()
+        self._n_failures.clear()
 
 
 def plain_completion(response: "httpx.Response | None") -> Mapping[str, Any] | None:
@@ -167,12 +186,16 @@ def plain_completion(response: "httpx.Response | None") -> Mapping[str, Any] | N
     if not (completion.get("choices") and completion.get("usage") and completion.get("model")):
         return None
     choice = completion["choices"][0]
-    is_plain = choice["finish_reason"] in _PLAIN_ENDS and _REASONING not in choice["message"]["content"]
-    return completion if is_plain else None
+    has_reasoning = _REASONING.search(choice["message"]["content"])
+    return completion if choice["finish_reason"] in _PLAIN_ENDS and not has_reasoning else None
 
 
-def _template(transport: object, request: "httpx.Request", messages: Sent) -> _Template | None:
-    """Return the template of a request, or None if its body is not JSON with exactly these messages."""
+def _template(
+    transport: object, request: "httpx.Request", messages: Sent, *, sets_cookie: bool
+) -> _Template | None:
+    """Return the template of a request, or None if it has a cookie, or its body is not JSON with these messages."""
+    if "cookie" in request.headers:
+        return None
     with contextlib.suppress(ValueError, RecursionError):
         body = json.loads(request.content)
         for style in _STYLES if isinstance(body, dict) and body.get("messages") == messages else ():
@@ -185,8 +208,9 @@ def _template(transport: object, request: "httpx.Request", messages: Sent) -> _T
                 body={**body, "messages": None},
                 style=style,
                 loop=asyncio.get_running_loop(),
-                environment=dict(os.environ),
+                environment=_environment(),
                 learned_at=time.monotonic(),
+                sets_cookie=sets_cookie,
             )
             if template.content(messages) == request.content:
                 return template
@@ -195,3 +219,15 @@ def _template(transport: object, request: "httpx.Request", messages: Sent) -> _T
 
 def _fixed_headers(request: "httpx.Request") -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+
+
+def _sets_cookie(response: "httpx.Response | None") -> bool:
+    return response is not None and "set-cookie" in response.headers
+
+
+def _environment() -> object:
+    """Return what keys, addresses and proxies depend on: the environment, and the variables of litellm."""
+    litellm = sys.modules.get("litellm")
+    return dict(os.environ), [
+        getattr(litellm, n, None) for n in ("api_key", "openai_key", "api_base", "headers")
+    ]
