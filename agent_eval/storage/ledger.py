@@ -113,7 +113,11 @@ class Ledger:
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Record the tokens and the cost of a reserved call; None means unknown."""
+        """Record the tokens and the cost of a reserved call; None means unknown.
+
+        Raises:
+            LedgerError: If they cannot be recorded; the call remains in progress.
+        """
         with self._lock, _named(self.file):
             usage = {
                 "n_in": n_in or 0,
@@ -121,8 +125,9 @@ class Ledger:
                 "cost": cost_usd or 0.0,
                 "unknown": cost_usd is None,
             }
-            key = {"day": self._days[model].pop(0), "run": self.run, "model": model}
+            key = {"day": self._days[model][0], "run": self.run, "model": model}
             self._con.execute(_SETTLE, usage | key)
+            del self._days[model][0]
 
     @property
     def _is_capped(self) -> bool:

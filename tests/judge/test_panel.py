@@ -21,7 +21,7 @@ from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
 from agent_eval.judge.llm.ensemble import combined, repeated
-from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Progress
 from agent_eval.judge.llm.redaction import HIDDEN, kept_secret, redact
 from agent_eval.judge.llm.spec import JudgeSpec
@@ -31,8 +31,9 @@ from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.storage.ledger import Ledger, LedgerError, SpendingCap, spent
 from agent_eval.tables import table
-from tests.judge.fakes import GONE, Kept, ScriptedClient, panel_of
+from tests.judge.fakes import GONE, USAGE, Kept, ScriptedClient, panel_of
 from tests.judge.test_requests import questions, talk
 
 NOTHING = table("judge_cache").empty()
@@ -351,3 +352,40 @@ def test_what_marks_one_of_the_combined_answers_marks_the_combination(
         made = combine(metric, answers)
         assert isinstance(made, Scored)
         assert (made.earlier_profile, made.seen_share) == ("1", 0.3)
+
+
+def test_a_paid_reply_is_kept_if_its_cost_cannot_be_recorded(tmp_path: Path) -> None:
+    """The disk with the ledger is full for a while: no reply is lost, no call is sent uncounted."""
+    no_cap = SpendingCap(None, None, "", "")
+    ledger = Ledger(tmp_path / "spending", "run", False, no_cap, no_cap, no_cap)
+    n_failing = 0
+
+    class Failing:
+        def reserve(self, model: str) -> str | None:
+            return ledger.reserve(model)
+
+        def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
+            nonlocal n_failing
+            n_failing += 1
+            if n_failing % 3:
+                raise LedgerError(tmp_path / "spending", "database or disk is full")
+            ledger.settle(model, n_in=n_in, n_out=n_out, cost_usd=cost_usd)
+
+    kept, client, budget = Kept(), ScriptedClient(), Budget(ledger=Failing())
+    runtime = JudgeRuntime(lambda _: client, kept.writing, b"s", budget=budget, concurrency=4)
+    sequences = [QuestionSequence(questions(talk(f"c{i}"))) for i in range(12)]
+    answers = Panel(JudgeSpec(("scripted",)), runtime).answers(sequences, table("judge_cache").empty())
+    verdicts = [verdict for [(_, verdict)] in answers.values()]
+    n_scored = sum(isinstance(v, Scored) for v in verdicts)
+    assert 0 < len(client.asked) <= 12
+    assert n_scored == len(kept.rows) == len(client.asked) * len(verdicts) // 12
+    assert all("disk is full" in v.detail for v in verdicts if isinstance(v, Unscored))
+    n_failing = 2
+    assert budget.begin_call("scripted") is None
+    budget.end_call("scripted", USAGE)
+    n_failing = 2
+    assert budget.begin_call("scripted") is None
+    [row] = spent(tmp_path / "spending").to_dicts()
+    assert row["n_calls"] == len(client.asked) + 2
+    assert row["n_tokens_in"] == USAGE.n_in * (len(client.asked) + 1)  # type: ignore[operator]
+    assert row["n_reserved"] == 1

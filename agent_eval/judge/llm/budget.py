@@ -1,7 +1,11 @@
 """Track the caps and the cost of a run in calls, tokens and US dollars. An unknown price never counts as 0."""
 
-from dataclasses import dataclass
+import contextlib
+import threading
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from agent_eval.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class Budget:
     n_of_unknown_price: int = 0
     n_scored: int = 0  # number of answers with a score
     n_unscored: int = 0
+    _unsettled: list[tuple[str, Usage]] = field(default_factory=list[tuple[str, Usage]])
+    _settling: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def known_cost_usd(self) -> float | None:
@@ -98,9 +104,13 @@ class Budget:
 
         Returns:
             A description of the cap if the call would exceed it, else None.
+
+        Raises:
+            StorageError: If calls cannot be counted; the call must not be sent in this case.
         """
         why = self.why_exhausted()
         if why is None and self.ledger is not None:
+            self._settle(self.ledger)
             why = self.ledger.reserve(model)
         if why is not None:
             return why
@@ -110,15 +120,24 @@ class Budget:
     def end_call(self, model: str, usage: Usage | None) -> None:
         """Record the usage of a call. None means that it got no reply, which is assumed to be free of charge.
 
-        Calls that are in progress when a cap is reached are completed and recorded.
+        Calls that are in progress when a cap is reached are completed and recorded. A usage that cannot be recorded is
+        recorded before the next call, so that the paid reply is not lost; until then, the call counts as in progress.
         """
         if usage is not None and usage.cost_usd is None:
             self.n_of_unknown_price += 1
         cost = 0.0 if usage is None else usage.cost_usd
         self.cost_usd += cost or 0.0
         if self.ledger is not None:
-            used = usage or Usage()
-            self.ledger.settle(model, n_in=used.n_in, n_out=used.n_out, cost_usd=cost)
+            self._unsettled.append((model, replace(usage or Usage(), cost_usd=cost)))
+            with contextlib.suppress(StorageError):
+                self._settle(self.ledger)
+
+    def _settle(self, ledger: SharedBudget) -> None:
+        with self._settling:
+            while self._unsettled:
+                model, used = self._unsettled[0]
+                ledger.settle(model, n_in=used.n_in, n_out=used.n_out, cost_usd=used.cost_usd)
+                del self._unsettled[0]
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

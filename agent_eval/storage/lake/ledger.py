@@ -102,14 +102,18 @@ class CatalogLedger:
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Record the tokens and the cost of a reserved call; None means unknown."""
+        """Record the tokens and the cost of a reserved call; None means unknown.
+
+        Raises:
+            CatalogLedgerError: If they cannot be recorded; the call remains in progress.
+        """
         with self._lock:
             row = {
                 "n_in": n_in or 0,
                 "n_out": n_out or 0,
                 "cost": cost_usd or 0.0,
                 "unknown": int(cost_usd is None),
-                "day": self._days[model].pop(0),
+                "day": self._days[model][0],
                 "run": self.run,
                 "model": model,
                 "session": self._name,
@@ -118,6 +122,7 @@ class CatalogLedger:
                 self._session.rows(_SETTLE, row)
             except StoreError as error:
                 raise CatalogLedgerError(error) from error
+            del self._days[model][0]
 
     @property
     def _is_capped(self) -> bool:
