@@ -10,6 +10,7 @@ A call holds its slot until its answer is stored, so that a crash loses at most 
 """
 
 import asyncio
+import contextlib
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
 
+from agent_eval.errors import StorageError
 from agent_eval.formats.timestamps import as_text
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.calls import JudgeCall
@@ -310,9 +312,10 @@ class ModelJudge:
             return self._after_failure(attempt, error, started)
         finally:
             ADMIT.reset(token)
-        self._count_further(reply.n_not_counted)
         self._concurrency.finished(is_refused=False)
         self._budget.end_call(self.name, reply.usage)
+        with contextlib.suppress(StorageError):  # they were sent already, and the reply must not be lost
+            self._count_further(reply.n_not_counted)
         attempt.usage += reply.usage
         attempt.reply = reply
         return self._after_reply(attempt, reply, started)
