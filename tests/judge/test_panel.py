@@ -5,7 +5,7 @@ import contextlib
 import errno
 import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -188,6 +188,29 @@ def test_after_an_answer_that_cannot_be_stored_no_call_starts() -> None:
         return began
 
     assert run_sync(go()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("n_stored", [0, 1, 5])
+def test_calls_that_wait_for_one_that_cannot_be_stored_are_not_sent(n_stored: int) -> None:
+    """`asyncio.wait_for` of Python 3.11 loses a cancellation at the moment at which the first call ends."""
+    kept, client = Kept(), ScriptedClient(latency_s=0.002)
+    store = kept.write
+
+    def full(rows: Sequence[Mapping[str, object]]) -> None:
+        if len(client.asked) > n_stored:
+            raise OSError(errno.ENOSPC, "full")
+        store(rows)
+
+    kept.write = full  # type: ignore[method-assign]
+    runtime = JudgeRuntime(lambda _: client, kept.writing, b"s", concurrency=4)
+    sequences = [QuestionSequence([*questions(talk(f"c{i}"))] * 2) for i in range(12)]
+    panel = Panel(JudgeSpec(("scripted",)), runtime)
+    with pytest.raises(OSError, match="full"):
+        run_sync(
+            asyncio.wait_for(asyncio.to_thread(panel.answers, sequences, table("judge_cache").empty()), 20)
+        )
+    assert len(client.asked) <= n_stored + 4
+    assert n_stored or len(client.asked) == 1
 
 
 def test_slots_that_become_free_together_are_given_one_in_each_step_of_the_loop() -> None:

@@ -7,7 +7,6 @@ round it is increased by one. Single rejections have no effect. A call that wait
 import asyncio
 import heapq
 import itertools
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ class AdaptiveConcurrency:
         self._is_filling = False
         self._has_waited = False  # whether the free slot has waited for a call that is next in its sequence
         self._paused_until = 0.0
+        self._failure: OSError | None = None
         self._n_done = self._n_refused = 0
 
     @asynccontextmanager
@@ -55,9 +55,13 @@ class AdaptiveConcurrency:
         """
         await self._take(place)
         try:
+            if self._failure is not None:
+                raise self._failure
             yield
-        except OSError:
-            self._paused_until = math.inf
+        except OSError as error:
+            self._failure = error
+            for *_, future in self._waiting:
+                future.cancel()
             raise
         finally:
             self.n_running -= 1
@@ -93,7 +97,7 @@ class AdaptiveConcurrency:
             self._fill()
 
     async def _take(self, place: Place) -> None:
-        if not self._waiting and not place.is_ahead and self._has_room():
+        if self._failure is not None or (not self._waiting and not place.is_ahead and self._has_room()):
             self.n_running += 1
             return
         mine = asyncio.get_running_loop().create_future()
@@ -110,7 +114,7 @@ class AdaptiveConcurrency:
 
     def _has_room(self) -> bool:
         is_paused = asyncio.get_running_loop().time() < self._paused_until
-        return self.n_running < int(self.limit) and not is_paused
+        return self.n_running < int(self.limit) and not is_paused and self._failure is None
 
     def _fill(self) -> None:
         """Grant free slots, one per iteration of the event loop.

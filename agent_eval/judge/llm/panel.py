@@ -301,7 +301,8 @@ class _Warming:
         """Wait for the first call with these rubrics, if there is one, for at most WARMING_S seconds."""
         if (warm := self._warm.get(rubrics)) is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(warm.wait(), WARMING_S)
+                async with asyncio.timeout(WARMING_S):  # `wait_for` loses a cancellation in Python 3.11
+                    await warm.wait()
             yield
             return
         self._warm[rubrics] = asyncio.Event()
