@@ -30,7 +30,7 @@ SETTINGS = """judge_model = "openai/mock"
 judge_price_in = 1.0
 judge_price_out = 1.0
 judge_concurrency = {concurrency}
-automation_max_calls_per_day = 1000000
+budget.automation_max_calls_per_day = 1000000
 keep_runs_days = 30
 
 [store]

@@ -37,7 +37,7 @@ def judge(root: Path) -> None:
     """From tonight a model judges, at a price; automation may ask `CAP` calls a day."""
     (root / "agent_eval.toml").write_text(
         f'judge_model = "openai/mock"\njudge_price_in = 1.0\njudge_price_out = 2.0\n'
-        f"automation_max_calls_per_day = {CAP}\naudit_size = {AUDIT_SIZE}\n"
+        f"budget.automation_max_calls_per_day = {CAP}\naudit_size = {AUDIT_SIZE}\n"
     )
 
 
