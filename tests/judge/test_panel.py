@@ -19,7 +19,7 @@ from agent_eval.judge.llm.budget import Budget, Price, Usage
 from agent_eval.judge.llm.cache import AnswerWriter
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker
-from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
+from agent_eval.judge.llm.concurrency import START_GAP_S, AdaptiveConcurrency, Place
 from agent_eval.judge.llm.ensemble import combined, repeated
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Progress
@@ -213,14 +213,18 @@ def test_calls_that_wait_for_one_that_cannot_be_stored_are_not_sent(n_stored: in
     assert n_stored or len(client.asked) == 1
 
 
-def test_slots_that_become_free_together_are_given_one_in_each_step_of_the_loop() -> None:
-    async def go() -> list[int]:
-        concurrency, ends = AdaptiveConcurrency(4), asyncio.Event()
-        began: list[int] = []
+def test_calls_start_one_after_the_other_also_in_slots_that_become_free_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_eval.judge.llm.concurrency.START_GAP_S", START_GAP_S)
+
+    async def go() -> list[float]:
+        concurrency, ends, loop = AdaptiveConcurrency(4), asyncio.Event(), asyncio.get_running_loop()
+        began: list[float] = []
 
         async def call(number: int) -> None:
             async with concurrency.slot(Place(number)):
-                began.append(number)
+                began.append(loop.time())
                 await ends.wait()
 
         async with concurrency.slot(Place(0)):
@@ -228,17 +232,14 @@ def test_slots_that_become_free_together_are_given_one_in_each_step_of_the_loop(
         async with asyncio.TaskGroup() as group:
             for number in range(8):
                 group.create_task(call(number))
-            await asyncio.sleep(0)
-            assert began == [0, 1, 2, 3]
+            await asyncio.sleep(20 * START_GAP_S)
+            assert len(began) == 4
             ends.set()
-            counts = []
-            while len(began) < 8:
-                await asyncio.sleep(0)
-                counts.append(len(began))
-        return counts
+        return began
 
-    counts = run_sync(go())
-    assert all(after - before <= 1 for before, after in itertools.pairwise([4, *counts]))
+    began = run_sync(go())
+    assert len(began) == 8
+    assert all(after - before >= 0.9 * START_GAP_S for before, after in itertools.pairwise(began))
 
 
 def test_a_burst_of_lost_connections_counts_once_and_five_bursts_end_the_pass() -> None:

@@ -39,6 +39,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         await real(0)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr("agent_eval.judge.llm.concurrency.START_GAP_S", 0.0)
     return written
 
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 TOLERATED = 0.1  # share of a round that may be rejected (429) before the concurrency is halved
 
 
+START_GAP_S = 0.002
+"""Minimum seconds between the starts of two calls, about the CPU time of a call. If calls started together, their
+answers would arrive together, and no slot would be filled again before the last of them is read."""
 AHEAD_AFTER_S = 0.005
 """Seconds that a free slot waits for a call that is next in its sequence before it takes a later call."""
 
@@ -43,7 +46,7 @@ class AdaptiveConcurrency:
         self._is_warm = False
         self._is_filling = False
         self._has_waited = False  # whether the free slot has waited for a call that is next in its sequence
-        self._paused_until = 0.0
+        self._paused_until = self._next_start = 0.0
         self._failure: OSError | None = None
         self._n_done = self._n_refused = 0
 
@@ -97,8 +100,9 @@ class AdaptiveConcurrency:
             self._fill()
 
     async def _take(self, place: Place) -> None:
-        if self._failure is not None or (not self._waiting and not place.is_ahead and self._has_room()):
-            self.n_running += 1
+        is_next = not self._waiting and not place.is_ahead and self._wait_s() <= 0 and self._has_room()
+        if self._failure is not None or is_next:
+            self._start()
             return
         mine = asyncio.get_running_loop().create_future()
         place.waiting = mine
@@ -117,16 +121,15 @@ class AdaptiveConcurrency:
         return self.n_running < int(self.limit) and not is_paused and self._failure is None
 
     def _fill(self) -> None:
-        """Grant free slots, one per iteration of the event loop.
-
-        If several were granted in one iteration, all their prompts would be built before the first call is sent.
-        """
+        """Grant free slots, one after the other, so that the prompt of a call is built just before the call is sent."""
         if not self._is_filling and self._waiting and self._has_room():
             self._is_filling = True
             loop = asyncio.get_running_loop()
             if self._waiting[0][0] and not self._has_waited:
                 self._has_waited = True
-                loop.call_later(AHEAD_AFTER_S, self._grant)
+                loop.call_later(max(AHEAD_AFTER_S, self._wait_s()), self._grant)
+            elif (wait_s := self._wait_s()) > 0:
+                loop.call_later(wait_s, self._grant)
             else:
                 loop.call_soon(self._grant)
 
@@ -135,7 +138,15 @@ class AdaptiveConcurrency:
         while self._waiting and self._has_room():
             *_, future = heapq.heappop(self._waiting)
             if not future.done():
-                self.n_running += 1
+                self._start()
                 future.set_result(None)
                 break
         self._fill()
+
+    def _start(self) -> None:
+        self.n_running += 1
+        self._next_start = asyncio.get_running_loop().time() + START_GAP_S
+
+    def _wait_s(self) -> float:
+        """Return the seconds until the next call may start; not positive if it may start now."""
+        return self._next_start - asyncio.get_running_loop().time()
