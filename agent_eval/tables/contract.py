@@ -1,6 +1,7 @@
 """Define the declaration of a table, and check frames against it."""
 
 import difflib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -103,13 +104,12 @@ class Table(Generic[F_co]):
                 text that is not a date, or if a key resembles a declared column that no row has.
         """
         columns: dict[str, list[Any]] = {name: [] for name in self.schema}
-        undeclared = set[str]()
-        for row in rows:
-            if not row.keys() <= columns.keys():
-                undeclared |= row.keys() - columns.keys()
+        undeclared, remaining = set[str](), iter(rows)
+        while part := list(itertools.islice(remaining, _ROWS_AT_ONCE)):
+            undeclared |= set[str]().union(*part) - columns.keys()
             for name, values in columns.items():
-                values.append(row.get(name))
-        series, problems = list[pl.Series](), _misspelt(undeclared, columns)
+                values += [row.get(name) for row in part]
+        series, problems = list[pl.Series](), _misspelt(undeclared, columns) if undeclared else []
         for name, dtype in self.schema.items():
             try:
                 series.append(_series(name, columns[name], dtype))
@@ -188,6 +188,9 @@ class Table(Generic[F_co]):
         if problems:
             raise TableMismatchError(self.name, problems)
         return cast("F_co", frame)
+
+
+_ROWS_AT_ONCE = 1_000  # of dicts that are held at once
 
 
 def _misspelt(undeclared: Iterable[str], columns: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from agent_eval.project import Project
-from agent_eval.report.html.outcomes import GOALS, decided, decided_row
+from agent_eval.report.html.outcomes import GOALS, decided, decided_alike
 from agent_eval.report.quality import interval_of
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables import table
@@ -51,23 +51,31 @@ def test_an_outcome_is_the_declared_one_or_that_of_who_decided_the_goal(
     schema = {name: table("conversation_judgments").schema[name] for name in GOALS}
     judgments = pl.DataFrame(given, schema=schema)
     types = {"outcome_correct": pl.Boolean, "outcome_class": pl.String}
-    [found] = decided(pl.DataFrame([row], schema_overrides=types), judgments).to_dicts()
-    assert (found["outcome_correct"], found["decided_by"]) == (correct, by)
-    shown = decided_row(row, given)
-    assert (shown["outcome_correct"], shown["decided_by"]) == (correct, by)
+    for decide in (decided, decided_alike):
+        [found] = decide(pl.DataFrame([row], schema_overrides=types), judgments).to_dicts()
+        assert (found["outcome_correct"], found["decided_by"]) == (correct, by)
 
 
 def test_versions_that_disagree_decide_no_outcome() -> None:
-    row: dict[str, Any] = {
-        "agent_id": "a",
-        "conversation_id": "c",
-        "outcome_correct": None,
-        "outcome_class": "unknown",
-    }
-    goal: dict[str, Any] = {"metric": GOAL_METRIC, "status": "scored", "judge": "m"}
-    of = row | goal | {"is_effective": True}
-    shown = decided_row(row, [of | {"value": 1.0}, of | {"value": 0.0}])
-    assert (shown["outcome_correct"], shown["decided_by"]) == (None, None)
+    schema = {name: table("conversation_judgments").schema[name] for name in GOALS}
+    of: dict[str, Any] = {
+        "agent_id": "a", "metric": GOAL_METRIC, "status": "scored", "judge": "m", "is_effective": True,
+    }  # fmt: skip
+    answers = {"alike": (1.0, 1.0), "unlike": (1.0, 0.0), "lost": (1.0, None)}
+    judgments = [
+        of | {"conversation_id": name, "methodology_version": version, "value": value}
+        for name, values in answers.items()
+        for version, value in zip("12", values, strict=True)
+    ]
+    conversations = pl.DataFrame(
+        [
+            {"agent_id": "a", "conversation_id": name, "outcome_correct": None, "outcome_class": "unknown"}
+            for name in answers
+        ],
+        schema_overrides={"outcome_correct": pl.Boolean},
+    )
+    shown = decided_alike(conversations, pl.DataFrame(judgments, schema=schema))
+    assert shown.select("outcome_correct", "decided_by").rows() == [(True, "m"), (None, None), (None, None)]
 
 
 def test_a_rate_and_a_pass_rate_on_one_page_say_over_what_their_intervals_are(

@@ -170,4 +170,4 @@ def _is_same_wish(turn: Turn, earlier: Turn) -> bool:
 
 
 def _figures(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for word in words if any(sign.isdigit() for sign in word))
+    return tuple(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))

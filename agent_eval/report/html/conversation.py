@@ -11,7 +11,6 @@ import polars as pl
 
 from agent_eval.report.html import texts
 from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
-from agent_eval.report.html.outcomes import decided_row
 from agent_eval.report.html.tables import Row
 from agent_eval.report.html.texts import ShownText, clean, shown
 from agent_eval.report.links import partition_page
@@ -372,7 +371,7 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
     n_versions = len(material.transcripts)
     read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
     return {
-        "conversation": decided_row(row, material.conversation_judgments),
+        "conversation": row,
         "title": title_of(row, material.turns),
         "goal": shown(row["goal"]) if row["goal"] else None,
         "profile": shown(row["profile"]) if row["profile"] else None,

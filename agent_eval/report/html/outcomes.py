@@ -1,11 +1,7 @@
 """Show the outcome of a conversation: the declared one, else whether people or a judge found its goal reached."""
 
-from collections.abc import Iterable
-from typing import Any
-
 import polars as pl
 
-from agent_eval.report.html.tables import Row
 from agent_eval.scores.reliability.trials import GOAL_METRIC
 
 KEY = ["agent_id", "conversation_id"]
@@ -35,14 +31,13 @@ def decided(conversations: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFram
     )
 
 
-def decided_row(conversation: Row, judgments: Iterable[Row]) -> dict[str, Any]:
-    """Return the row of a conversation as `decided` does, if the judgments of all versions agree."""
-    frame = pl.DataFrame([conversation], infer_schema_length=None).select(
-        *KEY, "outcome_class", pl.col("outcome_correct").cast(pl.Boolean)
-    )
-    rows = [row for row in judgments if row["metric"] == GOAL_METRIC and row["is_effective"]]
-    if len({row["value"] for row in rows}) != 1:
-        return {**conversation, "decided_by": None}
-    given = pl.DataFrame([{name: row.get(name) for name in GOALS} for row in rows], infer_schema_length=None)
-    [row] = decided(frame, given.with_columns(pl.col("status").cast(pl.String))).to_dicts()
-    return {**conversation, **row}
+def decided_alike(conversations: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return the conversations as `decided` does, where the judgments under all versions agree; others are not decided.
+
+    Args:
+        conversations: Rows of table conversations.
+        judgments: Rows of table conversation_judgments under all versions, with the columns `GOALS`.
+    """
+    goals = judgments.filter("is_effective", metric=GOAL_METRIC)
+    agreed = goals.group_by(KEY).agg(pl.col("value").n_unique()).filter(pl.col("value") == 1)
+    return decided(conversations, goals.join(agreed, on=KEY, how="semi"))

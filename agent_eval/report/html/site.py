@@ -31,7 +31,7 @@ from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.lists.errors import HasPage, errors_page
 from agent_eval.report.html.lists.search import search_page
 from agent_eval.report.html.markdown import own_tree
-from agent_eval.report.html.outcomes import GOALS
+from agent_eval.report.html.outcomes import GOALS, decided_alike
 from agent_eval.report.html.render import DRAWN, FILE, Renderer
 from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
@@ -446,10 +446,10 @@ def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFr
     for chunk in chunks(conversations, CONVERSATIONS_AT_ONCE):
         keys = chunk.select(_CONVERSATION)
         turns = by_key(read("turns", keys), *_CONVERSATION)
-        rows_by_key = {
-            name: by_key(merged_versions(read(name, keys)), *_CONVERSATION) for name in _PER_CONVERSATION
-        }
-        for row in read("conversations", keys).to_dicts():
+        frames = {name: merged_versions(read(name, keys)) for name in _PER_CONVERSATION}
+        rows_by_key = {name: by_key(frame, *_CONVERSATION) for name, frame in frames.items()}
+        own = decided_alike(read("conversations", keys), frames["conversation_judgments"])
+        for row in own.to_dicts():
             key = tuple(row[name] for name in _CONVERSATION)
             rows = {name: only(of_table, *key) for name, of_table in rows_by_key.items()}
             yield Material(row, only(slots, *key), only(turns, *key), **rows)
