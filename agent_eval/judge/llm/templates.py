@@ -49,7 +49,7 @@ class _Template:
     url: "httpx.URL"
     headers: Sequence[tuple[bytes, bytes]]  # without the length of the body
     extensions: Mapping[str, Any]
-    body: Mapping[str, object]  # without messages, in the place of which it has None
+    body: Mapping[str, object]  # with None for the messages
     style: Mapping[str, Any]
     loop: asyncio.AbstractEventLoop
     environment: object  # see `_environment`
