@@ -33,8 +33,6 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 ErrorPattern = Annotated[str, Field(min_length=1, max_length=1_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LARGEST = 100_000  # bytes
-_VARIABLES_OF_CAPS = {name: f"AGENT_EVAL_{name.upper()}" for name in BudgetSettings.model_fields}
-"""Names of caps outside of the table [budget], with their environment variables. Release 0.1.0 reads them."""
 _FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
 
@@ -322,7 +320,7 @@ class Settings(BaseSettings):
         default=None, ge=0, description="Price per million reply tokens in US dollars."
     )
     budget: BudgetSettings = Field(
-        default=BudgetSettings(), description="Caps on calls of judge models and on their cost; see below."
+        default=BudgetSettings(), description="Table of caps on the calls of judge models and their cost."
     )
     in_file: ClassVar[dict[str, Any]] = {}
 
@@ -381,7 +379,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in order of precedence: arguments, environment variables, file."""
-        variables = {name: os.environ[v] for name, v in _VARIABLES_OF_CAPS.items() if v in os.environ}
+        variables = {name: os.environ[variable] for name, variable in _misplaced_variables().items()}
         arguments, of_caps, in_file = (
             InitSettingsSource(settings_cls, in_table(values))
             for values in (init_settings(), variables, cls.in_file)
@@ -468,7 +466,10 @@ def _explained(error: ValidationError, file: str) -> SettingsError:
     allowed = _allowed(path)
     near = difflib.get_close_matches(path[-1], allowed, n=1) if first["type"] == "extra_forbidden" else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    variable = f" or AGENT_EVAL_{path[0].upper()}"[:80]
+    old = _misplaced_variables().get(path[-1]) if path[0] == "budget" else None
+    variable = f" or {old or 'AGENT_EVAL_' + '__'.join(path if path[0] == 'budget' else path[:1]).upper()}"[
+        :80
+    ]
     return SettingsError(
         f"Setting {key!r} in {file}{variable}: {reason}.{hint}{_meaning(path)} Settings: {', '.join(allowed)}."
     )
@@ -524,26 +525,26 @@ def _read(path: Path) -> dict[str, Any]:
 
 def unknown_variables() -> list[str]:
     """Return the AGENT_EVAL_* environment variables that are not settings of this release."""
-    names = (
-        *Settings.model_fields,
-        *_VARIABLES_OF_CAPS,
-        "home",
-        "shared_data",
-        "parent_run",
-        "ui_without_login",
-    )
-    setting_names = {f"AGENT_EVAL_{name.upper()}" for name in names}
-    return sorted(
-        name
-        for name in os.environ
-        if name.startswith("AGENT_EVAL_") and name.split("__")[0] not in setting_names
-    )
+    others = ("home", "shared_data", "parent_run", "ui_without_login")
+    names = {
+        f"AGENT_EVAL_{n.upper()}" for n in (*Settings.model_fields, *BudgetSettings.model_fields, *others)
+    }
+    return sorted(n for n in os.environ if n.startswith("AGENT_EVAL_") and n.split("__")[0] not in names)
+
+
+def _misplaced_variables() -> dict[str, str]:
+    """Return the environment variables that set a cap as if it was outside of the table [budget], by cap.
+
+    The case of their letters does not matter, as for every setting.
+    """
+    variables = {variable.upper(): variable for variable in os.environ}
+    names = {name: variables.get(f"AGENT_EVAL_{name.upper()}") for name in BudgetSettings.model_fields}
+    return {name: variable for name, variable in names.items() if variable is not None}
 
 
 def misplaced_caps(root: Path) -> list[str]:
     """Return a hint for each cap of the project at `root` that is outside of the table [budget]."""
-    in_file = [name for name in _VARIABLES_OF_CAPS if name in _read(root / FILE)]
-    in_environment = [name for name in _VARIABLES_OF_CAPS.items() if name[1] in os.environ]
+    in_file = [name for name in BudgetSettings.model_fields if name in _read(root / FILE)]
     return [
         *(
             f"{FILE}: write {name} in the table [budget]; outside of it, it is read in this release only."
@@ -551,7 +552,7 @@ def misplaced_caps(root: Path) -> list[str]:
         ),
         *(
             f"Environment: set AGENT_EVAL_BUDGET__{name.upper()}; {variable} is read in this release only."
-            for name, variable in in_environment
+            for name, variable in _misplaced_variables().items()
         ),
     ]
 

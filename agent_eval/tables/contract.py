@@ -21,6 +21,7 @@ DATE = pl.Date
 """The type of every date without a time of day, which is stored as DATE."""
 DATES = pl.List(DATE)
 NAMES = pl.List(pl.String)
+_ROWS_AT_ONCE = 1_000  # dicts that are held at once
 _TEXT_OF = {
     TIME: "ISO 8601 times such as '2026-04-20T10:00:00Z'",
     DATE: "ISO 8601 dates such as '2026-04-20'",
@@ -188,9 +189,6 @@ class Table(Generic[F_co]):
         if problems:
             raise TableMismatchError(self.name, problems)
         return cast("F_co", frame)
-
-
-_ROWS_AT_ONCE = 1_000  # of dicts that are held at once
 
 
 def _misspelt(undeclared: Iterable[str], columns: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -143,6 +143,21 @@ def test_a_cap_outside_of_its_table_is_read_with_a_hint(
     assert unknown_variables() == []
 
 
+def test_a_cap_in_the_environment_is_read_in_small_letters_and_named_in_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("agent_eval_max_calls", "3")
+    assert read_settings(tmp_path).budget.max_calls == 3
+    assert len(misplaced_caps(tmp_path)) == 1
+    monkeypatch.setenv("agent_eval_max_calls", "none")
+    with pytest.raises(SettingsError, match=r"or agent_eval_max_calls: "):
+        read_settings(tmp_path)
+    monkeypatch.delenv("agent_eval_max_calls")
+    monkeypatch.setenv("AGENT_EVAL_BUDGET__MAX_CALLS", "none")
+    with pytest.raises(SettingsError, match=r"or AGENT_EVAL_BUDGET__MAX_CALLS: "):
+        read_settings(tmp_path)
+
+
 def test_a_cap_in_the_environment_leaves_the_others_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

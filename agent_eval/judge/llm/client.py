@@ -5,6 +5,7 @@ disabled: the engine does the retries, storage and reporting, and litellm's logs
 """
 
 import asyncio
+import contextlib
 import difflib
 import functools
 import ipaddress
@@ -150,7 +151,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class LiteLLMClient:
-    """Calls a model through litellm, which reads base URLs and API keys from the environment."""
+    """Calls a model as litellm does, which reads base URLs and API keys from the environment."""
 
     model: str
     temperature: float = 0.0
@@ -202,9 +203,11 @@ class LiteLLMClient:
                 reply = read_plain(completion)
             else:
                 reply = _reply(response, self.price, dropped, exchange.refusal)
-                plain = plain_completion(exchange.response)
-                is_alike = plain is not None and read_plain(plain) == reply
-                _TEMPLATES.learn(shape, sent, exchange, is_read_alike=is_alike)
+                # whatever litellm sends and receives, learning from it must not lose the reply
+                with contextlib.suppress(Exception):
+                    plain = plain_completion(exchange.response)
+                    is_alike = plain is not None and read_plain(plain) == reply
+                    _TEMPLATES.learn(shape, sent, exchange, is_read_alike=is_alike)
             _ACCEPTED[self.model] = min(_ACCEPTED.get(self.model, rung), rung)
             return replace(reply, n_not_counted=exchange.n_not_admitted)
         except Exception as error:

@@ -101,7 +101,7 @@ class AdaptiveConcurrency:
 
     async def _take(self, place: Place) -> None:
         is_next = not self._waiting and not place.is_ahead and self._wait_s() <= 0 and self._has_room()
-        if self._failure is not None or is_next:
+        if is_next or self._failure is not None:  # after a failure, `slot` raises it
             self._start()
             return
         mine = asyncio.get_running_loop().create_future()

@@ -260,9 +260,8 @@ async def _ask(
         claims = Claims(runtime.claiming()) if runtime.claiming is not None else None
         clients = {model: runtime.client(model) for model in planned}
         try:
-            async with (
-                asyncio.TaskGroup() as group
-            ):  # if one model's answers cannot be stored, no model is asked
+            # if the answers of one model cannot be stored, no model is asked
+            async with asyncio.TaskGroup() as group:
                 passes = {
                     model: group.create_task(
                         _pass(

@@ -127,7 +127,7 @@ class Templates:
         try:
             response = await template.transport.handle_async_request(request)
         except Exception as error:
-            exchange.received = error
+            exchange.received = request.url, error
         else:
             completion = plain_completion(response)
             if completion is not None and (template.ignores_cookies or not _sets_cookie(response)):
@@ -142,7 +142,7 @@ class Templates:
         if is_refused and (exchange.admit is None or exchange.admit() is None):
             exchange.n_requests = 0  # the further request is counted
         else:
-            exchange.received = response
+            exchange.received = response.request.url, response
 
     def learn(self, shape: Shape | None, messages: Sent, exchange: Exchange, *, is_read_alike: bool) -> None:
         """Learn from a call that litellm made.

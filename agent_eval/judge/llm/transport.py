@@ -66,9 +66,8 @@ class Exchange:
     error: bytes = b""  # the first bytes of the body of an answer with an error status
     sent: list[tuple[Any, "httpx.Request"]] = field(default_factory=list)  # transports and their requests
     response: "httpx.Response | None" = None  # the last answer
-    received: "httpx.Response | Exception | None" = (
-        None  # of a request that litellm has not sent; it gets it in place of one
-    )
+    received: "tuple[httpx.URL, httpx.Response | Exception] | None" = None
+    """Outcome of a request that was sent without litellm: its next request to this address gets it and is not sent."""
 
     @property
     def remaining_s(self) -> float:
@@ -193,11 +192,11 @@ def _wrapped(
             return await handle(self, request)
         import httpx
 
-        if exchange.received is not None:
-            received, exchange.received = exchange.received, None
-            if isinstance(received, Exception):
-                raise received
-            return received
+        if exchange.received is not None and exchange.received[0] == request.url:
+            (_, outcome), exchange.received = exchange.received, None
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
         exchange.n_requests += 1
         exchange.sent.append((self, request))
         if exchange.n_requests > 1 and exchange.admit is not None and (why := exchange.admit()) is not None:
