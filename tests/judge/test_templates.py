@@ -290,7 +290,7 @@ def test_time_limits_and_blank_messages_are_sent_as_litellm_sends_them(
         async def go() -> None:
             for i in range(12):
                 client = clients[i % 2 if i > 5 else 0]
-                before = {"role": "user", "content": " " if i in (4, 5, 11) else "x"}
+                before = {"role": "user", "content": "" if i in (4, 5, 11) else "x"}
                 messages = (*PROMPT.messages[:-1], before, {"role": "user", "content": str(i)})
                 await client.complete(messages, PROMPT, 300)
             await clients[0].close()
