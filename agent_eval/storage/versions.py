@@ -17,6 +17,8 @@ from agent_eval.tables import TABLES
 SCHEMA_VERSION = 4  # increase it in every release that renames columns or changes types in `tables`
 OLDEST_VERSION = 4  # earlier versions were never released
 
+VERSION_TABLE = "schema_version"
+
 MIGRATIONS: Mapping[int, Sequence[str]] = {}
 """Version → statements that migrate to it, except for added columns. They run once, in the transaction of the stamp."""
 
@@ -25,7 +27,7 @@ def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
     """Return the attached store's version and the agent_eval release that wrote it; (0, "") if it has no stamp."""
     with contextlib.suppress(duckdb.CatalogException):
         stamp_rows = con.execute(
-            "SELECT version, written_by FROM store.schema_version ORDER BY version DESC LIMIT 1"
+            f"SELECT version, written_by FROM store.{VERSION_TABLE} ORDER BY version DESC LIMIT 1"
         )
         if row := stamp_rows.fetchone():
             return int(row[0]), str(row[1])
@@ -35,10 +37,10 @@ def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
 def stamp(con: duckdb.DuckDBPyConnection) -> None:
     """Write the current version to the attached store. Earlier stamps are kept as a history."""
     con.execute(
-        "CREATE TABLE IF NOT EXISTS store.schema_version (version BIGINT, written_by VARCHAR, created_at TIMESTAMPTZ)"
+        f"CREATE TABLE IF NOT EXISTS store.{VERSION_TABLE} (version BIGINT, written_by VARCHAR, created_at TIMESTAMPTZ)"
     )
     now = datetime.now(UTC)
-    con.execute("INSERT INTO store.schema_version VALUES (?, ?, ?)", [SCHEMA_VERSION, __version__, now])
+    con.execute(f"INSERT INTO store.{VERSION_TABLE} VALUES (?, ?, ?)", [SCHEMA_VERSION, __version__, now])
 
 
 def refuse_other_releases(con: duckdb.DuckDBPyConnection, attach: str) -> int:

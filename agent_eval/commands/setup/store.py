@@ -1,6 +1,5 @@
 """Implement `agent-eval store`: create, check, compact and copy the lake of a project."""
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from agent_eval.storage.ledger import ledger_of
 
 if TYPE_CHECKING:
     from agent_eval.storage.lake import LakeStore
+    from agent_eval.storage.lake.upkeep import Checked
 
 
 def init(project: Project, out: Console) -> None:
@@ -45,7 +45,7 @@ def check(project: Project, out: Console) -> int:
     from agent_eval.storage.lake.upkeep import check as check_lake
 
     report = check_lake(lake)
-    problems = [*report.problems, *_other_rows(project, report.files, out)]
+    problems = [*report.problems, *_other_rows(project, report, out)]
     for problem in problems:
         _say(out, problem)
     n_problems = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
@@ -53,14 +53,27 @@ def check(project: Project, out: Console) -> int:
     return int(bool(problems))
 
 
-def _other_rows(project: Project, files: Mapping[str, Sequence[Path]], out: Console) -> list[str]:
+def _other_rows(project: Project, report: "Checked", out: Console) -> list[str]:
     """Return a sentence for each partition of a readable table whose rows are not those that were stored.
 
     Partitions that differ are read again, because another worker may have stored them between two reads.
     """
-    if "run_state" not in files:
+    files = report.files
+    if report.n_unrecorded:
+        unrecorded = count_of(report.n_unrecorded, "file")
+        _say(out, f"{unrecorded} without a checksum, which `agent-eval store compact` records; only read.")
+    if "run_state" not in report.rows:
         return []
-    marks = _fingerprints(project)
+    try:
+        marks = _fingerprints(project)
+    except Exception:  # of any kind: they are read from what may be damaged
+        if not report.problems:
+            raise
+        _say(
+            out,
+            "The rows are not compared with their fingerprints, because a table that this needs is damaged.",
+        )
+        return []
     damaged = set(damaged_partitions(project, marks, files))
     if damaged:
         again = _fingerprints(project)

@@ -20,6 +20,8 @@ from agent_eval.storage.lake.errors import CatalogError, ClusterExtraError, Lost
 
 SCHEMA = "agent_eval"
 """The Postgres schema of agent_eval's tables, separate from DuckLake's."""
+LAKE_SCHEMA = "ducklake"
+"""The Postgres schema of DuckLake's internal tables."""
 TABLES = (
     f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.lake (data_path text, marker text, secret bytea)",
@@ -31,6 +33,7 @@ TABLES = (
     "n_calls bigint DEFAULT 0, n_reserved bigint DEFAULT 0, n_unknown_cost bigint DEFAULT 0, "
     "n_tokens_in bigint DEFAULT 0, n_tokens_out bigint DEFAULT 0, cost_usd double precision DEFAULT 0, "
     "PRIMARY KEY (day, run, model, session))",
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.file_checksum (path text PRIMARY KEY, sha256 text NOT NULL)",
 )
 SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_get_activity(NULL) WHERE backend_start IS NOT NULL"
 """Query for the names of all sessions on the server; names are never reused."""

@@ -23,6 +23,7 @@ import duckdb
 from agent_eval.formats.plain_text import count_of
 from agent_eval.storage import locks
 from agent_eval.storage.lake import catalog
+from agent_eval.storage.lake.checksums import record_checksums
 from agent_eval.storage.lake.connections import Lake, pooled
 from agent_eval.storage.lake.errors import (
     CatalogError,
@@ -37,8 +38,8 @@ from agent_eval.storage.store_errors import BusyStoreError, StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION, migrate, refuse_other_releases
 from agent_eval.tables import Table
 
-LAKE_SCHEMA = "ducklake"
-"""The Postgres schema of DuckLake's internal tables."""
+FENCE = "fence"
+"""The lake's table with one row per table, which each write to that table updates."""
 MARKER = "agent_eval.lake"
 """File in the data folder that identifies its lake; it is missing if the disk is not mounted."""
 # A write that conflicts this often, or after an attempt that took longer than `_LONG_S`, is repeated alone.
@@ -71,14 +72,14 @@ class LakeStore(Store):
 
     def is_created(self, session: catalog.CatalogSession) -> bool:
         """Return whether the catalog contains the tables of DuckLake."""
-        return bool(session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{LAKE_SCHEMA}'"))
+        return bool(session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{catalog.LAKE_SCHEMA}'"))
 
     def attach_statement(self, name: str, *, create: bool = False) -> str:
         """Return the statement that attaches the lake under a name, and creates it if `create` is true."""
         place, folder = (
             text.replace("'", "''") for text in (f"ducklake:postgres:{self.conninfo}", f"{self.data}/")
         )
-        options = f"DATA_PATH '{folder}', METADATA_SCHEMA '{LAKE_SCHEMA}', CREATE_IF_NOT_EXISTS {str(create).lower()}"
+        options = f"DATA_PATH '{folder}', METADATA_SCHEMA '{catalog.LAKE_SCHEMA}', CREATE_IF_NOT_EXISTS {str(create).lower()}"
         return f"ATTACH '{place}' AS {name} ({options})"
 
     @cached_property
@@ -288,6 +289,10 @@ class LakeStore(Store):
         lake.refuse_lost_locks()
         catalog.refuse_lost_sections(self.attach)
         lake.con.execute("COMMIT")
+        with contextlib.suppress(
+            CatalogError, OSError
+        ):  # it is committed; a later write records the checksums
+            record_checksums(lake.locks, self.data)
 
     @contextlib.contextmanager
     def _write_locks(self, lake: Lake, tables: Sequence[Table[Any]], *, is_alone: bool) -> Iterator[None]:

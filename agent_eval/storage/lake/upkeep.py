@@ -2,6 +2,7 @@
 
 import contextlib
 import uuid
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +12,14 @@ import duckdb
 from agent_eval.formats.plain_text import count_of
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.answers import forget_merged
+from agent_eval.storage.lake.checksums import LakeFile, current_files, forget_checksums, record_checksums
 from agent_eval.storage.lake.connections import Lake
 from agent_eval.storage.lake.errors import ClockError, DataFolderError
 from agent_eval.storage.lake.extensions import load_statements
-from agent_eval.storage.lake.store import MARKER, LakeStore
+from agent_eval.storage.lake.store import FENCE, MARKER, LakeStore
 from agent_eval.storage.store import columns_of, quoted
 from agent_eval.storage.store_errors import StoreError
-from agent_eval.storage.versions import SCHEMA_VERSION, stamp, stamped
+from agent_eval.storage.versions import SCHEMA_VERSION, VERSION_TABLE, stamp, stamped
 from agent_eval.tables import TABLES
 
 _KEPT = "1 hour"  # readers of older snapshots have finished by then
@@ -40,7 +42,7 @@ def initialise(store: LakeStore) -> bool:
             is_new = stamped(lake.con)[0] == 0
             if is_new:
                 lake.con.execute("BEGIN")
-                lake.con.execute("CREATE TABLE IF NOT EXISTS fence (table_name VARCHAR, n_writes BIGINT)")
+                lake.con.execute(f"CREATE TABLE IF NOT EXISTS {FENCE} (table_name VARCHAR, n_writes BIGINT)")
                 stamp(lake.con)
                 lake.con.execute("COMMIT")
             return is_new
@@ -84,11 +86,15 @@ def _claim_folder(store: LakeStore, session: catalog.CatalogSession) -> None:
 
 @dataclass
 class Checked:
-    """Hold the result of a check: the number of rows per table, one sentence per problem, and the files of sound tables."""
+    """Hold the result of a check: the number of rows per table, one sentence per problem, and the files of sound tables.
+
+    `n_unrecorded` files have no checksum yet, because the worker that wrote them was killed; they were only read.
+    """
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
     files: dict[str, list[Path]] = field(default_factory=dict[str, list[Path]])
+    n_unrecorded: int = 0
 
 
 def check(store: LakeStore) -> Checked:
@@ -97,65 +103,56 @@ def check(store: LakeStore) -> Checked:
     Raises:
         StoreError: If the lake cannot be opened.
     """
-    report = Checked()
+    report, files = Checked(), defaultdict[str, list[LakeFile]](list)
     with contextlib.closing(store.catalog_session("read")) as session:
         skew = session.wrong_clock()
         catalog_markers = session.rows(f"SELECT marker FROM {catalog.SCHEMA}.lake")
+        for file in current_files(session, store.data):
+            files[file.table].append(file)
     if skew:
         report.problems.append(f"T{skew[1:]}: synchronise both with NTP.")
+    if [((store.data / MARKER).read_text().strip(),)] != catalog_markers:
+        raise DataFolderError(store.attach, "read", f"{store.data} is the folder of another lake")
+    damaged = {name: [d for file in of_table if (d := _damage(file))] for name, of_table in files.items()}
+    report.problems += [
+        f"Table {name}: {problem}; restore it from a backup."
+        for name, problems in damaged.items()
+        for problem in problems
+    ]
+    report.n_unrecorded = sum(file.sha256 is None for of_table in files.values() for file in of_table)
+    if damaged.get(VERSION_TABLE):  # nothing can be read without it
+        return report
     with store.session(read_only=True) as con:
-        marker = (store.data / MARKER).read_text().strip()
-        if [(marker,)] != catalog_markers:
-            raise DataFolderError(store.attach, "read", f"{store.data} is the folder of another lake")
         version, written_by = stamped(con)
         if version < SCHEMA_VERSION:
             report.problems.append(
                 f"Its tables have version {version} (agent_eval {written_by}); the next write migrates them."
             )
         names = [name for name in sorted(TABLES) if columns_of(con, TABLES[name])]
-    current_files = set[Path]()
     for name in names:
-        with store.session(read_only=True) as con:
-            files = _files(con, name)
-        current_files.update(files)
-        if damaged := _damaged(files):
-            report.problems += [f"Table {name}: {problem}; restore it from a backup." for problem in damaged]
-            report.rows[name] = 0
-            continue
-        try:  # a session of its own: after an error, its transaction cannot be used
-            with store.session(read_only=True) as con:
-                report.rows[name] = _check_table(con, name, report.problems)
-                report.files[name] = files
-        except StoreError as error:
-            report.problems.append(
-                f"Table {name} cannot be read: {str(error.__cause__ or error).splitlines()[0]}"
-            )
-            report.rows[name] = 0
+        report.rows[name] = 0
+        if not damaged.get(name):
+            report.files[name] = [file.path for file in files[name]]
+            _check_table(store, name, report, counts_fences=not damaged.get(FENCE))
     report.problems += _orphans(store)
     return report
 
 
-def _files(con: duckdb.DuckDBPyConnection, name: str) -> list[Path]:
-    """Return the files that contain the current rows of a table, and the files of their deletions."""
-    listed = con.execute(
-        f"SELECT data_file, delete_file FROM ducklake_list_files('store', '{name}')"
-    ).fetchall()
-    return [Path(file) for row in listed for file in row if file]
-
-
-def _damaged(files: Sequence[Path]) -> list[str]:
-    """Return a text for each file that is missing or that cannot be read as a whole."""
-    problems = []
-    for file in files:
-        if not file.is_file():
-            problems.append(f"its file {file} is missing")
-            continue
+def _damage(file: LakeFile) -> str | None:
+    """Return what is wrong with a file; one without a recorded checksum only has to be readable."""
+    try:
+        if file.sha256 is not None:
+            is_as_written = file.is_as_written()
+            return None if is_as_written else f"its file {file.path} has changed since it was written"
         with contextlib.closing(duckdb.connect()) as con:
-            try:
-                con.execute("SELECT bit_xor(hash(t)) FROM read_parquet(?) AS t", [str(file)])
-            except duckdb.Error as error:
-                problems.append(f"its file {file} cannot be read ({str(error).splitlines()[0]})")
-    return problems
+            con.execute("SELECT bit_xor(hash(t)) FROM read_parquet(?) AS t", [str(file.path)])
+    except FileNotFoundError:
+        return f"its file {file.path} is missing"
+    except (duckdb.Error, OSError) as error:
+        if not file.path.is_file():
+            return f"its file {file.path} is missing"
+        return f"its file {file.path} cannot be read ({str(error).splitlines()[0]})"
+    return None
 
 
 def _orphans(store: LakeStore) -> list[str]:
@@ -170,25 +167,37 @@ def _orphans(store: LakeStore) -> list[str]:
     ]
 
 
-def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str]) -> int:
-    """Return the number of rows of a table, and add a sentence for each problem with it to `problems`.
-
-    Raises:
-        duckdb.Error: If the table cannot be read.
-    """
-    (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
-    if n_fences != 1:
-        problems.append(
-            f"Table {name} has {count_of(n_fences, 'row')} in `fence` instead of one; restore the catalog."
-        )
-    key = ", ".join(map(quoted, TABLES[name].key))
-    (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
-    double_sql = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
-    (n_double,) = con.execute(double_sql).fetchone() or (0,)
-    con.execute(f"SELECT bit_xor(hash(t)) FROM {quoted(name)} AS t")
+def _check_table(store: LakeStore, name: str, report: Checked, *, counts_fences: bool) -> None:
+    """Read a table whose files are sound, and add the number of its rows and a sentence for each problem to `report`."""
+    try:  # a session of its own: after an error, its transaction cannot be used
+        with store.session(read_only=True) as con:
+            if counts_fences:
+                n_fences = _number(con, f"SELECT count(*) FROM {FENCE} WHERE table_name = ?", [name])
+                if n_fences != 1:
+                    report.problems.append(
+                        f"Table {name} has {count_of(n_fences, 'row')} in `fence` instead of one; restore the catalog."
+                    )
+            key = ", ".join(map(quoted, TABLES[name].key))
+            n_rows = _number(con, f"SELECT count(*) FROM (FROM {quoted(name)})")
+            n_double = _number(
+                con, f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
+            )
+            con.execute(f"SELECT bit_xor(hash(t)) FROM {quoted(name)} AS t")
+    except StoreError as error:
+        del report.files[name]
+        why = str(error.__cause__ or error).splitlines()[0]
+        report.problems.append(f"Table {name} cannot be read: {why}")
+        return
+    report.rows[name] = n_rows
     if n_double:
-        problems.append(f"Table {name} contains {n_double:,} duplicate keys; recompute its partitions.")
-    return int(n_rows)
+        report.problems.append(
+            f"Table {name} contains {n_double:,} duplicate keys; recompute its partitions."
+        )
+
+
+def _number(con: duckdb.DuckDBPyConnection, statement: str, values: Sequence[str] = ()) -> int:
+    (number,) = con.execute(statement, list(values)).fetchone() or (0,)
+    return int(number)
 
 
 def compact(store: LakeStore) -> tuple[int, int]:
@@ -216,6 +225,8 @@ def compact(store: LakeStore) -> tuple[int, int]:
             con.execute(statement)
         after = _n_files(con)
     with contextlib.closing(store.catalog_session("write")) as session:
+        record_checksums(session, store.data)
+        forget_checksums(session)
         forget_merged(session)
     return before, after
 

@@ -92,6 +92,33 @@ def test_rows_that_read_well_and_are_not_those_that_were_stored_are_named(
     assert n_read == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["cut", "flipped", "missing"])
+def test_a_damaged_table_that_fingerprints_need_is_named(
+    lake: LakeStore, two_agents_copy: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    copy_into_lake(two_agents_copy / "data" / "agent_eval.duckdb", lake, nothing)
+    on_lake(lake, two_agents_copy)
+    project = Project.open(two_agents_copy)
+    for name in ("error_clusters", "run_state", "agents"):
+        for file in lake.data.rglob(f"{name}/*.parquet"):
+            content = file.read_bytes()
+            if fault == "missing":
+                file.unlink()
+            else:
+                file.write_bytes(
+                    content[:-20]
+                    if fault == "cut"
+                    else content[:30] + bytes([content[30] ^ 1]) + content[31:]
+                )
+            assert check_store(project, Console(width=400)) == 1
+            said = capsys.readouterr().out
+            assert f"Table {name}: its file {file}" in said
+            assert "1 problem." in said
+            file.write_bytes(content)
+    assert check_store(project, Console(width=400)) == 0
+
+
 def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path) -> None:
     file = tmp_path / "store.duckdb"
     with pytest.raises(CopyError, match=r"the store file .* does not exist"):

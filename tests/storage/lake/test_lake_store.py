@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY, Mock
 
 import duckdb
 import polars as pl
@@ -28,7 +29,7 @@ from agent_eval.storage.lake.errors import (
     NotInitialisedError,
 )
 from agent_eval.storage.lake.store import MARKER
-from agent_eval.storage.lake.upkeep import check, compact, initialise
+from agent_eval.storage.lake.upkeep import Checked, check, compact, initialise
 from agent_eval.storage.store import ensure_columns
 from agent_eval.tables import TABLES, table
 from benchmarks.postgres_server import PASSWORD, Server
@@ -420,6 +421,47 @@ def test_check_names_each_damaged_file_by_table_and_orphans_and_goes_on(lake: La
         assert sum(f"Table {name}: " in p and str(file) in p for p in problems) == 1, problems
     assert [p for p in problems if "belong to no snapshot" in p and str(stray) in p] == problems[len(files) :]
     assert len(problems) == len(files) + 1
+
+
+def test_a_flipped_bit_anywhere_in_a_file_is_named_with_its_table(lake: LakeStore) -> None:
+    """Also where DuckDB reads on: in a value, a statistic or a Bloom filter, which hide rows from filtered reads."""
+    rows = pl.DataFrame(
+        {"agent_id": [f"a{i % 40}" for i in range(4000)], "spec": [str(i) for i in range(4000)]}
+    )
+    lake.upsert(STATE, STATE.frame(rows.with_columns(methodology_version="spec").to_dicts()), run_id="r")
+    (file,) = lake.data.rglob("judge_state/*.parquet")
+    content = file.read_bytes()
+    for place in range(0, len(content), len(content) // 60):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert [p for p in check(lake).problems if str(file) in p and p.startswith("Table judge_state: ")], (
+            place
+        )
+    file.write_bytes(content)
+    assert check(lake).problems == []
+
+
+def test_files_have_checksums_after_writes_and_compaction_and_those_that_are_gone_have_none(
+    lake: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = STATE.frame({"agent_id": f"{i}", "methodology_version": "1", "spec": "x"} for i in range(100))
+    with monkeypatch.context() as killed_after_its_commit:
+        killed_after_its_commit.setattr(
+            "agent_eval.storage.lake.store.record_checksums", Mock(side_effect=CatalogError("", "", ""))
+        )
+        lake.upsert(STATE, many, run_id="r")
+    assert check(lake).n_unrecorded == 1
+    (first,) = lake.data.rglob("judge_state/*.parquet")
+    lake.replace(STATE, many[:50], many[:70].select("agent_id", "methodology_version"), run_id="r")
+    assert check(lake).n_unrecorded == 0
+    lake.upsert(STATE, many, run_id="r")
+    monkeypatch.setattr("agent_eval.storage.lake.upkeep._KEPT", "0 seconds")
+    compact(lake)
+    assert check(lake) == Checked({"judge_state": 100}, [], {"judge_state": ANY})
+    compact(lake)
+    with contextlib.closing(lake.catalog_session("read")) as session:
+        recorded = {path for (path,) in session.rows(f"SELECT path FROM {catalog.SCHEMA}.file_checksum")}
+    assert first.name not in recorded
+    assert recorded <= {file.name for file in lake.data.rglob("*.parquet")}
 
 
 def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
