@@ -8,6 +8,8 @@ is effective only if there is no other.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import polars as pl
+
 from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import AnswersByQuestion, Lookup, Panel
@@ -93,12 +95,7 @@ def judge_questions(
     _ask_rules(groups)
     if panel is not None:
         _add(groups, panel.answers(_sequences(groups, names or {}), cache, rubrics, watch=watch))
-    recorded = iter(answer_without_model(questions, RecordedJudge(cache)))
-    for one in groups:
-        for question, answers in one.with_answers():
-            of_others = next(recorded)
-            for name in question.keys if any(question.turns) else ():
-                answers[name] += of_others[name]
+    _add_recorded(groups, cache)
     missed = [] if panel is None else _sequences_of_missed_goals(groups, names or {})
     if panel is not None and any(sequence.questions for sequence in missed):
         _add(groups, panel.answers(missed, cache, rubrics, watch=watch))
@@ -146,6 +143,21 @@ def _add(groups: Sequence[AskedQuestions], of_models: AnswersByQuestion) -> None
                 answers[name] += [
                     (judge, _bounded(name, v, one.findings)) for judge, v in of_models.get(key, ())
                 ]
+
+
+def _add_recorded(groups: Sequence[AskedQuestions], cache: pl.DataFrame) -> None:
+    """Add the recorded verdicts among the rows of judge_cache; most questions have none."""
+    recorded_keys = set(cache.filter("is_recorded")["question_key"])
+    answered = [
+        (question, answers)
+        for one in groups
+        for question, answers in one.with_answers()
+        if any(question.turns) and not recorded_keys.isdisjoint(question.keys.values())
+    ]
+    recorded = answer_without_model([question for question, _ in answered], RecordedJudge(cache))
+    for (question, answers), of_question in zip(answered, recorded, strict=True):
+        for name in question.keys:
+            answers[name] += of_question[name]
 
 
 def _sequences(groups: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:

@@ -80,31 +80,35 @@ class _SaidSoFar:
     """Collect the texts of a conversation in order, and the injections in its data."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._texts: list[tuple[int, str]] = []  # number of messages before each text, and the visible text
-        self._users: list[tuple[int, str]] = []
+        self._texts: list[tuple[int, str]] = []  # number of messages before each text, and the text
+        self._users: list[tuple[int, str]] = []  # the same, with whole messages of the user
         self._injections: dict[str, tuple[int, _Injection]] = {}
         self._by_word: dict[str, list[int]] = {}  # numbers of the passages, by word, demanded line or address
         self._addresses: dict[str, None] = {}
         self._demanding: int | None = None  # number of the first passage that demands a secret
+        # The rest is computed when an injection was found, which is rare.
         self._secrets: dict[str, int] = {}
-        self.delegated_at = sys.maxsize  # first message in which the user asks the agent to follow a document
+        self._n_with_secrets = self._n_of_users = 0  # number of texts that were searched
+        self._delegated_at = (
+            sys.maxsize
+        )  # first message in which the user asks the agent to follow a document
         for wish in (conversation.goal or "", conversation.profile or ""):
-            self._take_user(-1, wish)
-            self._take(-1, wish)
+            self._users.append((-1, wish))
+            self._texts.append((-1, wish))
         for item in conversation.knowledge:
-            self._take(-1, item)
+            self._texts.append((-1, item))
             self._take_data(-1, item, "a knowledge item")
 
     def add(self, turn: Turn, start: int) -> None:
         """Add the next turn."""
         for at, message in enumerate(turn.messages, start):
             for call in message.tool_calls if message.role == "user" else ():
-                self._take(at, call_text(call.name, call.arguments))
+                self._texts.append((at, call_text(call.name, call.arguments)))
             if not (text := message.content):
                 continue
-            self._take(at, text)
+            self._texts.append((at, text))
             if message.role == "user":
-                self._take_user(at, _own_words(text))
+                self._users.append((at, text))
                 for quoted in _quoted(text):
                     self._take_data(at, quoted, "a text quoted by the user")
             elif message.role == "tool":
@@ -113,7 +117,7 @@ class _SaidSoFar:
     def has_injection_before(self, end: int) -> bool:
         """Return whether an injection precedes the message `end` and the user did not ask to follow a document."""
         first = next(iter(self._injections.values()), None)
-        return first is not None and first[0] < end <= self.delegated_at
+        return first is not None and first[0] < end <= self._delegation()
 
     def injections_before(self, end: int, calls: Sequence[ToolCall], text: str) -> list[_Injection]:
         """Return the earlier injections that a message may follow, because they share a name, value, line or address.
@@ -140,26 +144,26 @@ class _SaidSoFar:
 
     def users_before(self, end: int) -> Iterator[str]:
         """Yield the goal, the profile and the user's own words before the message `end`."""
-        return (text for at, text in self._users if at < end)
+        return (_user_words(at, text) for at, text in self._users if at < end)
 
     def texts_before(self, end: int) -> Iterator[str]:
-        """Yield all texts before the message `end`."""
-        return (text for at, text in self._texts if at < end)
+        """Yield all texts before the message `end`, as a model reads them."""
+        return (_visible(text) for at, text in self._texts if at < end)
 
     def secrets_before(self, end: int) -> list[str]:
         """Return the values before the message `end` whose format, or the words before them, denote a secret."""
+        for at, text in self._texts[self._n_with_secrets :]:
+            for match in words.SECRET.finditer(_visible(text)):
+                self._secrets.setdefault(match.group("value") or match.group(), at)
+        self._n_with_secrets = len(self._texts)
         return [secret for secret, at in self._secrets.items() if at < end]
 
-    def _take(self, at: int, text: str) -> None:
-        visible = _visible(text)
-        self._texts.append((at, visible))
-        for match in words.SECRET.finditer(visible):
-            self._secrets.setdefault(match.group("value") or match.group(), at)
-
-    def _take_user(self, at: int, text: str) -> None:
-        self._users.append((at, text))
-        if words.USER_DELEGATES.search(text):
-            self.delegated_at = min(self.delegated_at, at)
+    def _delegation(self) -> int:
+        for at, text in self._users[self._n_of_users :]:
+            if words.USER_DELEGATES.search(_user_words(at, text)):
+                self._delegated_at = min(self._delegated_at, at)
+        self._n_of_users = len(self._users)
+        return self._delegated_at
 
     def _take_data(self, at: int, text: str, source: str) -> None:
         for passage in _passages(_visible(text)):
@@ -241,6 +245,11 @@ def _quoted(text: str) -> tuple[str, ...]:
         parts += [text[start:end]] if start < end else []
     parts += ["\n".join(line for line in text.splitlines() if line.startswith(">"))]
     return tuple(part for part in parts if part.strip())
+
+
+def _user_words(at: int, text: str) -> str:
+    """Return a message without the documents in it; the goal and the profile, which precede message 0, are whole."""
+    return _own_words(text) if at >= 0 else text
 
 
 def _own_words(text: str) -> str:

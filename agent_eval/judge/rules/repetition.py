@@ -50,15 +50,15 @@ def repetition(question: Question) -> RuleFinding | None:
     """
     turn = question.turn
     text = turn.agent_message
-    if text is None or text.rstrip().endswith("?") or is_asked_again(turn):
-        return None
-    if turn.user_message is not None and _COURTESY.search(turn.user_message):
+    if text is None or text.rstrip().endswith("?"):
         return None
     words = words_of(text)
-    if len(words) < MIN_WORDS_EQUAL or _CODE.search(text):
+    if len(words) < MIN_WORDS_EQUAL:
         return None
     earlier = history_of(question).state(_SaidBefore).earlier(turn, words)
-    if earlier is None:
+    if earlier is None or _CODE.search(text) or is_asked_again(turn):
+        return None
+    if turn.user_message is not None and _COURTESY.search(turn.user_message):
         return None
     return RuleFinding(REPETITION, f"The text of turn {earlier} is given again, unasked.", quote_of(text))
 
@@ -87,7 +87,7 @@ class _AskedBefore:
     def add(self, turn: Turn, start: int) -> None:
         """Add the next turn."""
         texts = (m.content for m in turn.messages if m.role == "assistant" and m.content)
-        sentences = (s.strip() for text in texts for s in _SENTENCE.findall(text))
+        sentences = (s.strip() for text in texts if "?" in text for s in _SENTENCE.findall(text))
         questions = {words_of(s): s for s in sentences if _ASKS_FACTS.search(s) and not _ASKS_LEAVE.search(s)}
         for words, sentence in questions.items():
             if len(words) >= MIN_WORDS_ASKED:
