@@ -6,7 +6,7 @@ reads them part by part, so that the memory in use does not grow with the agent.
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +37,10 @@ class Spilled:
 
     files: tuple[Path, ...]
 
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows of each file."""
+    def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+        """Yield the rows of each file, with all columns or with those given."""
         for file in self.files:
-            yield pl.read_ipc(file)
+            yield pl.read_ipc(file, columns=None if columns is None else [*columns])
 
     def rewrite(self, number: int, frame: pl.DataFrame) -> None:
         """Replace the rows of a file; the files are numbered from 0.
@@ -55,17 +55,25 @@ Rows = pl.DataFrame | Spilled
 """Rows of one table: in memory, or in temporary files."""
 
 
-def frames_of(rows: Rows) -> Iterator[pl.DataFrame]:
-    """Yield rows in parts that fit in memory: a frame as it is, or file by file. There is always at least one part."""
+def frames_of(rows: Rows, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+    """Yield rows in parts that fit in memory: a frame as it is, or file by file. There is always at least one part.
+
+    If `columns` is given, a file is read only for these; a frame in memory has all.
+    """
     if isinstance(rows, Spilled):
-        yield from rows.frames()
+        yield from rows.frames(columns)
     else:
         yield rows
 
 
-def in_memory(query: Callable[[pl.DataFrame], pl.DataFrame], of: Rows) -> pl.DataFrame:
-    """Apply a query to each part of the rows, and return the concatenated results."""
-    return pl.concat(query(frame) for frame in frames_of(of))
+def in_memory(
+    query: Callable[[pl.DataFrame], pl.DataFrame], of: Rows, columns: Sequence[str] | None = None
+) -> pl.DataFrame:
+    """Apply a query to each part of the rows, and return the concatenated results.
+
+    If `columns` is given, rows in files are read only for these.
+    """
+    return pl.concat(query(frame) for frame in frames_of(of, columns))
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from agent_eval.judge.judging_pass import (
     AskedQuestions,
     Row,
     given_answers,
+    is_abstention,
     judge_questions,
     step_columns,
     unanswered_sequences,
@@ -195,8 +196,9 @@ def _judged(
     tested = admitted.filter(pl.col("tests").list.contains(HALLUCINATION))
     passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
     of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
-    steps = {key: transcript.steps for key, transcript in quotable.items()}
-    sources = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns, steps))
+    sources = list(
+        source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns, quotable)
+    )
     labels = label_judgments(human_ratings, admitted, turns)
     foreign = _TURNS.frame({**row, "turn_index": index} for index, row in sources if index is not None)
     labelled = _TURNS.frame(row for row in labels if row["turn_index"] is not None)
@@ -338,8 +340,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
         answers = with_derived_labels(answers)
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
-            for row in _rows(item, question, metric, answers[metric.name]):
-                yield where | row
+            yield from _rows(item, question, metric, answers[metric.name], where)
     for turn in item.turns:
         if turn.reply != "replied":
             always = {m.name for m in item.metrics.turn if m.applies_when == "always"}
@@ -352,18 +353,22 @@ def _conversation_rows(item: _Item) -> Iterator[Row]:
         for metric in question.metrics if question.turn_index is None else ():
             if metric.applies_when == GOAL_MISSED and not item.asked.goal_is_missed(answers):
                 continue
-            for row in _rows(item, question, metric, answers[metric.name]):
-                yield item.where | row
+            yield from _rows(item, question, metric, answers[metric.name], item.where)
 
 
 def _rows(
-    item: _Item, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]]
+    item: _Item, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]], where: Row
 ) -> Iterator[Row]:
-    """Yield one row per judge that answered, or a single row with the reason if no judge did."""
+    """Yield one row per judge that answered, or a single row with the reason if no judge did.
+
+    Each has the columns `where` on the conversation and the turn.
+    """
     question_columns = {
+        **where,
         "question_key": question.keys[metric.name],
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
     }
+    answers = [answer for answer in answers if not is_abstention(answer[1])]
     if metric.kind == "label":
         answers = [(j, most_severe_is_main(metric, v)) for j, v in with_further_labels(answers)]
     judge_answers = list(given_answers(answers))
@@ -373,10 +378,10 @@ def _rows(
         if item.asked.kinds is not None:
             open_because = why_not_sent(question, item.asked.kinds) or open_because
         open_because = open_because if item.turns else NO_TURNS
-        yield _not_applicable(metric.name, ENDED if is_ended else open_because) | question_columns
+        yield question_columns | _not_applicable(metric.name, ENDED if is_ended else open_because)
     for judge, verdict, is_effective in judge_answers:
         row = _verdict_row(item.transcript, metric.name, question.turn_index, judge, verdict)
-        yield {"metric": metric.name, "is_effective": is_effective} | question_columns | row
+        yield {**question_columns, "metric": metric.name, "is_effective": is_effective, **row}
 
 
 def _verdict_row(

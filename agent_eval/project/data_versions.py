@@ -25,6 +25,8 @@ from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
 _PAIR = ["agent_id", "methodology_version"]
+_OF_OPEN = (*_PAIR, "metric", "judge", "status", "unscored_reason", "earlier_profile")
+"""The columns that show whether an answer is lacking."""
 
 
 @dataclass(frozen=True)
@@ -174,13 +176,16 @@ def open_judgments(project: Project, name: str, rows: Rows) -> pl.DataFrame:
         ).unique()
     if name not in ("turn_judgments", "conversation_judgments", "rubric_ratings"):
         return nothing
-    pairs = in_memory(lambda part: part.select(_PAIR).unique(), rows).unique()
+    pairs = in_memory(lambda part: part.select(_PAIR).unique(), rows, _PAIR).unique()
     pairs_with_judge = nothing
     if name != "rubric_ratings":
         specs = project.judges.specs([AgentVersion(*row) for row in pairs.iter_rows()])
         pairs_with_judge = pl.DataFrame(list(specs), schema=nothing.schema, orient="row")
     keeps_earlier = project.judges.answers.keeps_earlier
-    return in_memory(lambda part: _open(part, pairs_with_judge, keeps_earlier=keeps_earlier), rows).unique()
+    columns = [column for column in _OF_OPEN if column in table(name).schema]
+    return in_memory(
+        lambda part: _open(part, pairs_with_judge, keeps_earlier=keeps_earlier), rows, columns
+    ).unique()
 
 
 def _open(rows: pl.DataFrame, pairs_with_judge: pl.DataFrame, *, keeps_earlier: bool) -> pl.DataFrame:

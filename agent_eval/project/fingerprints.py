@@ -37,6 +37,7 @@ Place = tuple[str, str | None, str | None]
 """A partition of a table: the table's name, the agent and the version (None if the table has no such dimension)."""
 
 NO_ROWS = "no rows"
+_FORM = 2  # of the fingerprints of rows; a store with those of another form is computed again
 CLUSTERING = ("error_clusters", "error_issues", "error_rates", "failures", "issue_runs")
 """Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
 _KEY = ["asset", "agent_id", "methodology_version"]
@@ -141,7 +142,7 @@ class Fingerprints:
             (name, sources[name].get(key) if isinstance(key, str) else rows.get(key))
             for name, key in self._inputs(place)
         ]
-        return digest(__version__, list(table(place[0]).schema), place[0], read)
+        return digest(__version__, _FORM, list(table(place[0]).schema), place[0], read)
 
     def parents(self, place: Place) -> Iterator[Place]:
         """Yield the partitions of tables that a partition reads."""
@@ -295,18 +296,28 @@ def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> di
     """Return the hash of the rows of each partition, by its values in the order of `partitions.columns`.
 
     It depends neither on the order of the rows nor on how they are cut into parts, nor on columns without content
-    (`Column.is_content`): it is the sum of the hashes of the rows.
+    (`Column.is_content`): it is the hash of the partition and of the sum of the hashes of its rows.
     """
     by, content = partitions.columns, sorted(c.name for c in target.columns if c.is_content)
     sums = dict.fromkeys(partitions.iter_rows(), (0, 0))
     for frame in frames_of(rows):
-        names = [name for name in content if name in frame.columns]
-        texts = frame.select(*by, pl.struct(names).struct.json_encode().alias("row as JSON"))
-        for *key, text in texts.iter_rows():
-            n, total = sums.get(tuple(key), (0, 0))
-            of_row = hashlib.blake2b(text.encode(), digest_size=32).digest()
-            sums[tuple(key)] = (n + 1, (total + int.from_bytes(of_row)) % _MODULUS)
-    return {key: digest(n, str(total)) for key, (n, total) in sums.items()}
+        names = [name for name in content if name in frame.columns and name not in by]
+        last: dict[object, tuple[pl.DataFrame, int]] = {}
+        for key, of_partition in frame.partition_by(by, as_dict=True, maintain_order=True).items():
+            own, agent = of_partition.select(names), key[by.index("agent_id")] if "agent_id" in by else None
+            same, total = last.get(agent, (None, 0))
+            if same is None or not own.equals(same):  # most versions of an agent have the same rows
+                total = _sum_of_hashes(own)
+            last[agent] = (own, total)
+            n_before, before = sums.get(key, (0, 0))
+            sums[key] = (n_before + own.height, before + total)
+    return {key: digest(*key, n, str(total % _MODULUS)) for key, (n, total) in sums.items()}
+
+
+def _sum_of_hashes(rows: pl.DataFrame) -> int:
+    texts = rows.select(pl.struct(pl.all()).struct.json_encode()).to_series()
+    hashes = (hashlib.blake2b(text.encode(), digest_size=32).digest() for text in texts)
+    return sum(map(int.from_bytes, hashes))
 
 
 _MODULUS = 1 << 256

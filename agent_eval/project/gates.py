@@ -106,7 +106,7 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
         )
         for name in COLUMNS
         if isinstance(rows := frames.get(name), Rows)
-        for part in frames_of(rows)
+        for part in frames_of(rows, COLUMNS[name])
     )
     return gates(
         input_frames,

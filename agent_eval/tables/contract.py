@@ -107,9 +107,10 @@ class Table(Generic[F_co]):
         columns: dict[str, list[Any]] = {name: [] for name in self.schema}
         undeclared, remaining = set[str](), iter(rows)
         while part := list(itertools.islice(remaining, _ROWS_AT_ONCE)):
-            undeclared |= set[str]().union(*part) - columns.keys()
+            names = set[str]().union(*part)
+            undeclared |= names - columns.keys()
             for name, values in columns.items():
-                values += [row.get(name) for row in part]
+                values += [row.get(name) for row in part] if name in names else [None] * len(part)
         series, problems = list[pl.Series](), _misspelt(undeclared, columns) if undeclared else []
         for name, dtype in self.schema.items():
             try:

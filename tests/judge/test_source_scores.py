@@ -5,9 +5,10 @@ import json
 import polars as pl
 import pytest
 
+from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.source_scores import label_judgments, source_judgments
 from agent_eval.tables import table
-from agent_eval.transcripts.steps import ConversationStep
+from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.material import human
 
 SCORES = [
@@ -54,8 +55,9 @@ def test_metadata_of_another_form_gives_no_judgment() -> None:
 )  # fmt: skip
 def test_a_score_cites_its_message_only_if_there_is_one(index: object, cited: tuple[object, object]) -> None:
     score = {"name": "decisive_step", "value": "Planner", "reason": "wrong", "message_index": index}
-    steps = {("bot", "c"): [ConversationStep(0, "user"), ConversationStep(1, "Planner")]}
-    ((turn, row),) = source_judgments(*frames({"source_scores": [score]}), steps)
+    messages = (Message(role="user", content="a"), Message(role="assistant", name="Planner", content="b"))
+    transcripts = {("bot", "c"): Transcript(Conversation(conversation_id="c", messages=messages).turns())}
+    ((turn, row),) = source_judgments(*frames({"source_scores": [score]}), transcripts)
     assert (turn, row["label"], row["rationale"]) == (None, "Planner", "wrong")
     assert (row["message_index"], row["speaker"]) == cited
 

@@ -7,6 +7,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from agent_eval.formats.plain_text import one_line
+from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.human_ratings import JUDGE, latest_ratings
 from agent_eval.judge.judging_pass import step_columns
 from agent_eval.tables.judging import IMPORTED, is_imported
@@ -61,7 +62,7 @@ def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: 
 def source_judgments(
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
-    steps: Mapping[tuple[str, str], Sequence[ConversationStep]],
+    transcripts: Mapping[tuple[str, str], Transcript],
 ) -> Iterator[tuple[int | None, Row]]:
     """Yield the scores that the source of a conversation stored with it, as judgments with their turn index.
 
@@ -73,12 +74,13 @@ def source_judgments(
     Args:
         conversations: Table conversations, with the columns source and metadata.
         turns: Table turns. A score of a turn that does not exist is assigned to the conversation.
-        steps: The steps of each conversation, by agent and conversation.
+        transcripts: The conversations that were judged, by agent and conversation.
     """
     with_scores = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
     places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
     for agent, conversation, source, metadata in with_scores.select("agent_id", "conversation_id", "source", "metadata").iter_rows():  # fmt: skip
         counts: dict[tuple[int | None, str], int] = {}
+        transcript = transcripts.get((agent, conversation))
         scores = json.loads(metadata).get(SOURCE_SCORES)
         for score in scores if isinstance(scores, list) else ():
             if (
@@ -103,7 +105,7 @@ def source_judgments(
                     "status": "scored",
                     "is_effective": False,
                     **_given(score),
-                    **step_columns(_cited(score, steps.get((agent, conversation), ()))),
+                    **step_columns(_cited(score, transcript.steps if transcript is not None else ())),
                 },
             )
 

@@ -27,6 +27,8 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 }
 """The checks of each failure metric, in order."""
 
+_ABSTENTION = NotApplicable(NEEDS_MODEL, is_abstention=True)
+
 
 class RulesJudge:
     """Answers questions by checks, declared data, counted interventions (U5) and the `measure` of custom metrics."""
@@ -50,29 +52,25 @@ def first_failure(answers: Iterable[Mapping[str, Sequence[tuple[str, Verdict]]]]
                 if judge == RULE and isinstance(verdict, Scored) and verdict.evidence:
                     reason = f"The first failure that a rule found: {verdict.label}. {verdict.rationale}"
                     return Scored(reason, verdict.evidence, label=BY_AGENT, answered_by=RULE)
-    return _abstain()
+    return _ABSTENTION
 
 
 def _decide(metric: Metric, question: Question) -> Verdict:
     if (checks := CHECKS.get(metric.name)) is not None:
-        return _found(metric, checks, question) or _abstain()
+        return _found(metric, checks, question) or _ABSTENTION
     if (silent := rated_for_silence(metric, question)) is not None:
         return silent
     if metric.name == TOOL_RESULT_UTILISATION.name:
-        return declared_use(question) or _abstain()
+        return declared_use(question) or _ABSTENTION
     if metric.name == GOAL_COMPLETION.name:
-        return declared_outcome(question.conversations[0]) or _abstain()
+        return declared_outcome(question.conversations[0]) or _ABSTENTION
     if metric.name == STEP_EFFICIENCY.name:
         return step_efficiency(question)
     if metric.name == AUTONOMY:
         return autonomy(question.conversations)
     if type(metric) is Metric or inspect.iscoroutinefunction(type(metric).measure):
-        return _abstain()
+        return _ABSTENTION
     return _own_measure(metric, question)
-
-
-def _abstain() -> Verdict:
-    return NotApplicable(NEEDS_MODEL, is_abstention=True)
 
 
 def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Verdict | None:
@@ -106,7 +104,7 @@ def _own_measure(metric: Metric, question: Question) -> Verdict:
     except Exception as error:
         return Unscored("judge_error", f"the metric's own code failed: {type(error).__name__}: {error}"[:300])
     if measured is None:
-        return NotApplicable("its measure decides nothing here") if metric.is_measured else _abstain()
+        return NotApplicable("its measure decides nothing here") if metric.is_measured else _ABSTENTION
     if reason := why_unfit(metric, measured):
         return Unscored("judge_error", f"the metric's own measure gave {reason}")
     return Scored(

@@ -49,6 +49,7 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
+_COUNTED = ("judge", "status", "prompt_hash", "n_tokens_in", "n_tokens_out", "cost_usd")
 _IS_BY_PEOPLE = pl.col("judge") == HUMAN
 _IS_MODEL = ~pl.col("judge").is_in(_FREE) & ~is_imported_judge()
 _PAID = _IS_MODEL & pl.col("status").is_in(["scored", "unscored"])
@@ -76,7 +77,7 @@ def figures_of(judgments: Rows, by: Sequence[str]) -> pl.DataFrame:
 
     is_priced = pl.col("is_paid").any() & ~pl.col("is_unpriced").any()
     return (
-        in_memory(counted, judgments)
+        in_memory(counted, judgments, [*by, *_COUNTED])
         .group_by(by)
         .agg(
             pl.col("prompts").explode(empty_as_null=False).n_unique().alias("n_prompts_answered"),

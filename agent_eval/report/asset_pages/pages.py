@@ -211,7 +211,7 @@ def _scores(board: pl.DataFrame, by: list[str]) -> pl.DataFrame:
 def _stored(contract: Table, rows: Rows, by: list[str]) -> dict[tuple[str, ...], tuple[int, pl.DataFrame]]:
     """Return the number of rows of each partition, and the rows of its preview if the table has one."""
     stored: dict[tuple[str, ...], tuple[int, pl.DataFrame]] = {}
-    for part in frames_of(rows):
+    for part in frames_of(rows, None if contract.name in PREVIEWED else by):
         for key, own in _parted(part if contract.name in PREVIEWED else part.select(by), by).items():
             n_rows, first = stored.get(key, (0, own.clear()))
             if contract.name in PREVIEWED:
