@@ -14,7 +14,7 @@ from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
-from agent_eval.tables.judging import is_harness_failure, is_imported_judge, only_checks_a_judge
+from agent_eval.tables.judging import is_harness_failure, is_imported_judge, without_checks_of_judges
 
 TESTS = ("standardised_task", "hallucination", "error_injection")
 DISCLOSURES = ("u3_scope", "repeatability_tested")
@@ -100,8 +100,7 @@ def put_to_a_model(
     waits = reason.is_in(UNANSWERED).fill_null(False)
     question = [*PAIR, "conversation_id", "turn_index", "metric"]
     questions = (
-        pl.concat([turns, whole])
-        .filter(~only_checks_a_judge(question))
+        without_checks_of_judges(pl.concat([turns, whole]), question)
         .group_by(question)
         .agg(
             is_put=put.any(),

@@ -11,7 +11,7 @@ from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import ANSWER_METRIC, GOAL_METRIC
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE
 from agent_eval.tables import table
-from agent_eval.tables.judging import enters_means, is_imported_judge, only_checks_a_judge
+from agent_eval.tables.judging import enters_means, is_imported_judge, without_checks_of_judges
 
 _ANSWERS = (
     *("methodology_version", "agent_id", "conversation_id", "metric", "judge", "judge_model", "rubric_hash"),
@@ -115,7 +115,7 @@ def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
     failed = (pl.col("label") != NO_FAILURE).cast(pl.Float64)
     quantity = pl.when(is_failure).then(pl.concat_str(pl.lit(FAILURE_RATE), "metric")).otherwise("metric")
     part = [*_PAIR, "conversation_id", "turn_index", "metric"]
-    rows = rows.filter(pl.col("status").cast(pl.String) == "scored").filter(~only_checks_a_judge(part))
+    rows = without_checks_of_judges(rows.filter(pl.col("status").cast(pl.String) == "scored"), part)
     return rows.filter(pl.col("judge").is_in(judges) | by_rule).with_columns(
         quantity=quantity, value=pl.when(is_failure).then(failed).otherwise("value")
     )

@@ -23,7 +23,7 @@ from agent_eval.project.project import Project
 from agent_eval.report.sheets import Option, SheetItem, SheetMetric, sheet_csv, sheet_html
 from agent_eval.scores.judge_standing import is_judge
 from agent_eval.tables import table
-from agent_eval.tables.judging import is_imported, only_checks_a_judge
+from agent_eval.tables.judging import is_imported, without_checks_of_judges
 from agent_eval.transcripts.content_hash import text_hash
 from agent_eval.transcripts.models import EXPECTED, Message
 
@@ -110,7 +110,8 @@ def _candidates(
     place = ["agent_id", "conversation_id", "turn_index", "metric"]
     pending = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
     people = pending.filter(judge=HUMAN).select(place).unique()
-    pending = pending.join(people, on=place, how="anti", nulls_equal=True).filter(~only_checks_a_judge(place))
+    unlabelled = pending.join(people, on=place, how="anti", nulls_equal=True)
+    pending = without_checks_of_judges(unlabelled, place)
     judges = [j for j in pending["judge"].unique() if is_judge(j) or is_imported(j)]
     is_scored = pl.col("status").cast(pl.String) == "scored"
     answered = pending.filter(is_scored & pl.col("judge").is_in(judges)).sort("is_effective", descending=True)

@@ -1,6 +1,6 @@
 """Keep a store file attached between sessions that follow each other closely, as the steps of a run do.
 
-Attaching and detaching a file takes about five milliseconds, and a small run needs hundreds of sessions.
+Attaching and detaching a file takes five milliseconds or more, and a small run needs hundreds of sessions.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import duckdb
 
 HELD_S = 0.25
-"""Time in seconds after which an attachment is released, so that other processes wait no longer than that."""
+"""Time in seconds after which an attachment is released if it was not used or another process waits for the store."""
 
 Opening = Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection]
 """A function that locks and attaches a database for writing, and registers on the stack how to undo both."""
@@ -22,10 +22,13 @@ class KeptAttachment:
 
     Args:
         opening: The function that locks and attaches the database.
+        is_awaited: Returns whether another process waits for the database.
     """
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, is_awaited: Callable[[], bool]) -> None:
         self._opening = opening
+        self._is_awaited = is_awaited
+        self._is_used = False  # since the timer was started
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -38,9 +41,8 @@ class KeptAttachment:
             try:
                 if self._connection is None:
                     self._connection = self._opening(self._stack)
-                    self._timer = threading.Timer(HELD_S, self.release)
-                    self._timer.daemon = True
-                    self._timer.start()
+                    self._start_timer()
+                self._is_used = True
                 yield self._connection
             except BaseException:
                 self._close(failed=True)
@@ -50,6 +52,21 @@ class KeptAttachment:
         """Detach the database and unlock it, after the session that is in progress."""
         with self._lock:
             self._close(failed=False)
+
+    def _start_timer(self) -> None:
+        self._is_used = False
+        self._timer = threading.Timer(HELD_S, self._release_unless_needed)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _release_unless_needed(self) -> None:
+        with self._lock:
+            if self._timer is not threading.current_thread():  # it was released meanwhile
+                return
+            if self._is_used and not self._is_awaited():
+                self._start_timer()
+            else:
+                self._close(failed=False)
 
     def _close(self, *, failed: bool) -> None:
         if self._timer is not None:

@@ -91,6 +91,16 @@ def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]
         yield
 
 
+def is_awaited(file: Path) -> bool:
+    """Return whether another process waits for the lock: it holds the queue."""
+    queue = _queue_of(file)
+    with contextlib.suppress(OSError), queue.open("r") as handle:
+        if not _try(handle, fcntl.LOCK_EX):
+            return True
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    return False
+
+
 @contextlib.contextmanager
 def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
     """Hold a section exclusively among processes, waiting without limit; re-entrant within one thread.
@@ -120,12 +130,16 @@ def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
 @contextlib.contextmanager
 def _queue(file: Path, kind: int, patience: Backoff) -> Iterator[None]:
     """Hold the head of the queue while waiting for the lock, so that no later process can overtake this one."""
-    queue = file.with_name(f"{file.name}.queue")
+    queue = _queue_of(file)
     if not _is_there(queue):
         yield
         return
     with _held(queue, kind, patience):
         yield
+
+
+def _queue_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.queue")
 
 
 @contextlib.contextmanager

@@ -263,14 +263,16 @@ class Store:
     def kept_attached(self) -> Iterator[None]:
         """Let sessions of this process that follow each other closely share one attachment until the end of the block.
 
-        Other processes wait up to `kept.HELD_S` longer for the store. A process must not be forked within the block.
+        Other processes of agent_eval wait up to `kept.HELD_S` longer for the store. A process must not be forked within the
+        block.
         Nothing changes for a database that is not a file.
         """
         if self.file is None or self in _KEPT:
             yield
             return
         _KEPT[self] = attachment = KeptAttachment(
-            lambda stack: self._checked(stack, read_only=False, doing="write")
+            lambda stack: self._checked(stack, read_only=False, doing="write"),
+            lambda: self.lock_file is not None and locks.is_awaited(self.lock_file),
         )
         try:
             yield

@@ -40,14 +40,17 @@ def enters_means(judgments: pl.DataFrame) -> pl.Expr:
     return pl.coalesce(*is_counted, "is_effective")
 
 
-def only_checks_a_judge(part: Sequence[str]) -> pl.Expr:
-    """Return whether a row of judgments is a model's answer beside a declared outcome, which never counts.
+def without_checks_of_judges(judgments: pl.DataFrame, part: Sequence[str]) -> pl.DataFrame:
+    """Return the judgments without those of models beside a declared outcome, which never count.
 
     `part` names the columns of a question. The setting judge_outcome_sample asks for such answers.
     """
     is_declared = (pl.col("judge") == "rule") & (pl.col("status").cast(pl.String) == "scored")
     is_model = ~pl.col("judge").is_in(["rule", HUMAN, "recorded"]) & ~is_imported_judge()
-    return is_model & (is_declared & pl.col("label").is_null()).any().over(part)
+    is_declared &= pl.col("label").is_null()
+    if not judgments.select(is_declared.any() & is_model.any()).item():
+        return judgments
+    return judgments.filter(~(is_model & is_declared.any().over(part)))
 
 
 def deciding_answers(judgments: pl.DataFrame) -> pl.DataFrame:

@@ -85,6 +85,23 @@ def test_an_attachment_is_released_after_the_session_that_is_in_progress(
     raise AssertionError("the attachment is never released")
 
 
+def test_an_attachment_in_use_is_kept_until_another_process_waits(
+    store: Store, attachments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "HELD_S", 0.4)
+    with store.kept_attached():
+        began = time.monotonic()
+        while time.monotonic() - began < 1:
+            store.upsert(STATE, rows(2), run_id="r")
+        assert len(attachments) == 1
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READER, str(store.file)], stdout=subprocess.PIPE, text=True
+        )
+        while reader.poll() is None:
+            store.upsert(STATE, rows(2), run_id="r")
+        assert reader.communicate()[0] == "2\n"
+
+
 def test_another_process_reads_while_this_one_is_idle_and_nothing_is_attached_after_the_block(
     store: Store,
 ) -> None:
