@@ -302,22 +302,26 @@ def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> di
     sums = dict.fromkeys(partitions.iter_rows(), (0, 0))
     for frame in frames_of(rows):
         names = [name for name in content if name in frame.columns and name not in by]
-        last: dict[object, tuple[pl.DataFrame, int]] = {}
-        for key, of_partition in frame.partition_by(by, as_dict=True, maintain_order=True).items():
-            own, agent = of_partition.select(names), key[by.index("agent_id")] if "agent_id" in by else None
-            same, total = last.get(agent, (None, 0))
-            if same is None or not own.equals(same):  # most versions of an agent have the same rows
-                total = _sum_of_hashes(own)
-            last[agent] = (own, total)
+        texts = frame.select(*by, pl.struct(names).struct.json_encode().alias(_TEXT))
+        latest: dict[object, tuple[pl.Series, int]] = {}  # by agent
+        for key, of_partition in texts.partition_by(by, as_dict=True, maintain_order=True).items():
+            rows_as_json = of_partition[_TEXT]
+            agent = key[by.index("agent_id")] if "agent_id" in by else None
+            earlier, total = latest.get(agent, (None, 0))
+            if earlier is None or not rows_as_json.equals(
+                earlier
+            ):  # most versions of an agent have the same rows
+                total = _sum_of_hashes(rows_as_json)
+            latest[agent] = (rows_as_json, total)
             n_before, before = sums.get(key, (0, 0))
-            sums[key] = (n_before + own.height, before + total)
+            sums[key] = (n_before + rows_as_json.len(), before + total)
     return {key: digest(*key, n, str(total % _MODULUS)) for key, (n, total) in sums.items()}
 
 
-def _sum_of_hashes(rows: pl.DataFrame) -> int:
-    texts = rows.select(pl.struct(pl.all()).struct.json_encode()).to_series()
+def _sum_of_hashes(texts: pl.Series) -> int:
     hashes = (hashlib.blake2b(text.encode(), digest_size=32).digest() for text in texts)
     return sum(map(int.from_bytes, hashes))
 
 
+_TEXT = "row as JSON"
 _MODULUS = 1 << 256

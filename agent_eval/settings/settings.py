@@ -467,11 +467,10 @@ def _explained(error: ValidationError, file: str) -> SettingsError:
     near = difflib.get_close_matches(path[-1], allowed, n=1) if first["type"] == "extra_forbidden" else []
     hint = f" Did you mean {near[0]!r}?" if near else ""
     old = _misplaced_variables().get(path[-1]) if path[0] == "budget" else None
-    variable = f" or {old or 'AGENT_EVAL_' + '__'.join(path if path[0] == 'budget' else path[:1]).upper()}"[
-        :80
-    ]
+    nested = path if path[0] == "budget" else path[:1]
+    variable = (old or f"AGENT_EVAL_{'__'.join(nested).upper()}")[:76]
     return SettingsError(
-        f"Setting {key!r} in {file}{variable}: {reason}.{hint}{_meaning(path)} Settings: {', '.join(allowed)}."
+        f"Setting {key!r} in {file} or {variable}: {reason}.{hint}{_meaning(path)} Settings: {', '.join(allowed)}."
     )
 
 

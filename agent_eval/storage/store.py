@@ -263,9 +263,8 @@ class Store:
     def kept_attached(self) -> Iterator[None]:
         """Let sessions of this process that follow each other closely share one attachment until the end of the block.
 
-        Other processes of agent_eval wait up to `kept.HELD_S` longer for the store. A process must not be forked within the
-        block.
-        Nothing changes for a database that is not a file.
+        Other processes of agent_eval wait up to `kept.HELD_S` longer for the store; other programs cannot open it while
+        it is used. A process must not be forked within the block. Nothing changes for a database that is not a file.
         """
         if self.file is None or self in _KEPT:
             yield

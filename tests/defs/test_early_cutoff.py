@@ -168,3 +168,16 @@ def test_the_fingerprint_of_rows_depends_on_their_content_alone(tmp_path: Path) 
     ):
         assert marks(other)["a",] != before["a",]
         assert marks(other)["b",] == before["b",]
+
+
+def test_the_fingerprint_of_a_partition_does_not_depend_on_the_others() -> None:
+    """Versions with equal rows are hashed once: 0.0 and -0.0 are equal, but not the same row."""
+    scores = [1.5, 1.5, -0.0, 0.0, float("nan"), None, 1.5]
+    versions = [f"1.{i}.0" for i in range(len(scores))]
+    rows = pl.DataFrame({"agent_id": "a", "methodology_version": versions, "composite_score": scores})
+    keys, target = rows.select("agent_id", "methodology_version"), table("composite_scores")
+    together = rows_fingerprints(target, rows, keys)
+    assert together == rows_fingerprints(target, rows.reverse(), keys)
+    for i in range(rows.height):
+        assert rows_fingerprints(target, rows[i], keys[i]).items() <= together.items()
+    assert len(set(together.values())) == rows.height

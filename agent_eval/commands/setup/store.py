@@ -65,13 +65,14 @@ def _other_rows(project: Project, report: "Checked", out: Console) -> list[str]:
     if "run_state" not in report.rows:
         return []
     try:
-        marks = _fingerprints(project)
-    except Exception:  # of any kind: they are read from what may be damaged
+        marks = _fingerprints(project) if "run_state" in files else None
+    except Exception:  # of any kind: it reads what may be damaged
         if not report.problems:
             raise
+        marks = None
+    if marks is None:
         _say(
-            out,
-            "The rows are not compared with their fingerprints, because a table that this needs is damaged.",
+            out, "Rows are not compared with their fingerprints, because a table that this needs is damaged."
         )
         return []
     damaged = set(damaged_partitions(project, marks, files))

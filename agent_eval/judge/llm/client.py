@@ -151,7 +151,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class LiteLLMClient:
-    """Calls a model as litellm does, which reads base URLs and API keys from the environment."""
+    """Calls a model through litellm, or as litellm does. Base URLs and API keys are read from the environment."""
 
     model: str
     temperature: float = 0.0

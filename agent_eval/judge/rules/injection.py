@@ -89,9 +89,8 @@ class _SaidSoFar:
         # The rest is computed when an injection was found, which is rare.
         self._secrets: dict[str, int] = {}
         self._n_with_secrets = self._n_of_users = 0  # number of texts that were searched
-        self._delegated_at = (
-            sys.maxsize
-        )  # first message in which the user asks the agent to follow a document
+        # first message in which the user asks the agent to follow a document
+        self._delegated_at = sys.maxsize
         for wish in (conversation.goal or "", conversation.profile or ""):
             self._users.append((-1, wish))
             self._texts.append((-1, wish))

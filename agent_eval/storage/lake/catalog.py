@@ -22,6 +22,9 @@ SCHEMA = "agent_eval"
 """The Postgres schema of agent_eval's tables, separate from DuckLake's."""
 LAKE_SCHEMA = "ducklake"
 """The Postgres schema of DuckLake's internal tables."""
+FILE_CHECKSUM = (
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.file_checksum (path text PRIMARY KEY, sha256 text NOT NULL)"
+)
 TABLES = (
     f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.lake (data_path text, marker text, secret bytea)",
@@ -33,7 +36,7 @@ TABLES = (
     "n_calls bigint DEFAULT 0, n_reserved bigint DEFAULT 0, n_unknown_cost bigint DEFAULT 0, "
     "n_tokens_in bigint DEFAULT 0, n_tokens_out bigint DEFAULT 0, cost_usd double precision DEFAULT 0, "
     "PRIMARY KEY (day, run, model, session))",
-    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.file_checksum (path text PRIMARY KEY, sha256 text NOT NULL)",
+    FILE_CHECKSUM,
 )
 SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_get_activity(NULL) WHERE backend_start IS NOT NULL"
 """Query for the names of all sessions on the server; names are never reused."""

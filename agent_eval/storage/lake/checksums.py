@@ -9,7 +9,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_eval.storage.lake.catalog import LAKE_SCHEMA, SCHEMA, CatalogSession
+from agent_eval.storage.lake.catalog import FILE_CHECKSUM, LAKE_SCHEMA, SCHEMA, CatalogSession
+from agent_eval.storage.lake.errors import NotInitialisedError
 
 _CURRENT = f"""
     SELECT t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative, c.sha256
@@ -47,7 +48,13 @@ class LakeFile:
 def current_files(session: CatalogSession, data: Path, *, where: str = "true") -> list[LakeFile]:
     """Return the files in the data folder that contain the current rows of the tables, and those of their deletions."""
     files = []
-    for name, *parts, sha256 in session.rows(_CURRENT.format(where=where)):
+    statement = _CURRENT.format(where=where)
+    try:
+        rows = session.rows(statement)
+    except NotInitialisedError:  # the lake was created before there were checksums
+        session.rows(FILE_CHECKSUM)
+        rows = session.rows(statement)
+    for name, *parts, sha256 in rows:
         path = data
         for part, is_relative in zip(parts[::2], parts[1::2], strict=True):
             path = path / part if is_relative else Path(part)

@@ -191,7 +191,7 @@ class LakeStore(Store):
 
     @contextlib.contextmanager
     def _lake(self, doing: str) -> Iterator[Lake]:
-        self._check_folder(doing)
+        self.check_folder(doing)
         with self.translated(doing), pooled(self._opened_lake, (self.attach, self.data, self.setup)) as lake:
             try:
                 yield lake
@@ -238,7 +238,13 @@ class LakeStore(Store):
                 raise ConflictError(self.attach, doing, why, "Try again") from error
             raise
 
-    def _check_folder(self, doing: str) -> None:
+    def check_folder(self, doing: str) -> None:
+        """Check that the data folder has the marker of a lake.
+
+        Raises:
+            NotInitialisedError: If the catalog does not contain a lake yet.
+            DataFolderError: If the folder is missing or has no marker.
+        """
         if not (self.data / MARKER).is_file():
             with contextlib.closing(self.catalog_session(doing)) as session:
                 if not self.is_created(session):
@@ -289,9 +295,8 @@ class LakeStore(Store):
         lake.refuse_lost_locks()
         catalog.refuse_lost_sections(self.attach)
         lake.con.execute("COMMIT")
-        with contextlib.suppress(
-            CatalogError, OSError
-        ):  # it is committed; a later write records the checksums
+        # It is committed; if the catalog stops now, a later write records the checksums.
+        with contextlib.suppress(CatalogError):
             record_checksums(lake.locks, self.data)
 
     @contextlib.contextmanager

@@ -103,6 +103,7 @@ def check(store: LakeStore) -> Checked:
     Raises:
         StoreError: If the lake cannot be opened.
     """
+    store.check_folder("read")
     report, files = Checked(), defaultdict[str, list[LakeFile]](list)
     with contextlib.closing(store.catalog_session("read")) as session:
         skew = session.wrong_clock()

@@ -464,6 +464,20 @@ def test_files_have_checksums_after_writes_and_compaction_and_those_that_are_gon
     assert recorded <= {file.name for file in lake.data.rglob("*.parquet")}
 
 
+def test_a_lake_without_the_table_of_checksums_gets_it_with_the_next_write(lake: LakeStore) -> None:
+    with contextlib.closing(lake.catalog_session("write")) as session:
+        session.rows(f"DROP TABLE {catalog.SCHEMA}.file_checksum")
+    many = STATE.frame({"agent_id": f"{i}", "methodology_version": "1", "spec": "x"} for i in range(100))
+    lake.upsert(STATE, many, run_id="r")
+    assert check(lake) == Checked({"judge_state": 100}, [], {"judge_state": ANY})
+
+
+def test_a_check_without_the_data_folder_says_so(lake: LakeStore) -> None:
+    (lake.data / MARKER).unlink()
+    with pytest.raises(DataFolderError, match="does not contain a lake"):
+        check(lake)
+
+
 def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
     lake: LakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
