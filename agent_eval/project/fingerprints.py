@@ -308,9 +308,8 @@ def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> di
             rows_as_json = of_partition[_TEXT]
             agent = key[by.index("agent_id")] if "agent_id" in by else None
             earlier, total = latest.get(agent, (None, 0))
-            if earlier is None or not rows_as_json.equals(
-                earlier
-            ):  # most versions of an agent have the same rows
+            # most versions of an agent have the same rows
+            if earlier is None or not rows_as_json.equals(earlier):
                 total = _sum_of_hashes(rows_as_json)
             latest[agent] = (rows_as_json, total)
             n_before, before = sums.get(key, (0, 0))

@@ -133,12 +133,14 @@ def test_other_tables_are_not_compared_with_damaged_fingerprints(
     for place in range(4, len(content) // 2, 7):
         file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            is_other = not project.table("run_state").equals(before)
+            state = project.table("run_state")
         except StorageError:
             continue
-        if is_other:  # read without an error
+        # read without an error, with other fingerprints of the same partitions
+        differs = {name for name in before.columns if not state[name].equals(before[name])}
+        if is_decoded := differs == {"rows_fingerprint"}:
             break
-    assert is_other
+    assert is_decoded
     assert check_store(project, Console(width=400)) == 1
     said = capsys.readouterr().out
     assert f"Table run_state: its file {file} has changed" in said
