@@ -97,7 +97,7 @@ def test_an_attachment_in_use_is_kept_until_another_process_waits(
         reader = subprocess.Popen(
             [sys.executable, "-c", READER, str(store.file)], stdout=subprocess.PIPE, text=True
         )
-        while reader.poll() is None:
+        while reader.poll() is None and time.monotonic() - began < 60:
             store.upsert(STATE, rows(2), run_id="r")
         assert reader.communicate()[0] == "2\n"
 
