@@ -302,10 +302,9 @@ def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> di
     sums = dict.fromkeys(partitions.iter_rows(), (0, 0))
     for frame in frames_of(rows):
         names = [name for name in content if name in frame.columns and name not in by]
-        texts = frame.select(*by, pl.struct(names).struct.json_encode().alias(_TEXT))
         latest: dict[object, tuple[pl.Series, int]] = {}  # by agent
-        for key, of_partition in texts.partition_by(by, as_dict=True, maintain_order=True).items():
-            rows_as_json = of_partition[_TEXT]
+        for key, of_partition in frame.partition_by(by, as_dict=True, maintain_order=True).items():
+            rows_as_json = of_partition.select(pl.struct(names).struct.json_encode()).to_series()
             agent = key[by.index("agent_id")] if "agent_id" in by else None
             earlier, total = latest.get(agent, (None, 0))
             # most versions of an agent have the same rows
@@ -322,5 +321,4 @@ def _sum_of_hashes(texts: pl.Series) -> int:
     return sum(map(int.from_bytes, hashes))
 
 
-_TEXT = "row as JSON"
 _MODULUS = 1 << 256
