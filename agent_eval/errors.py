@@ -1,47 +1,83 @@
 """Define the base classes of all errors that a user can fix.
 
-Each package defines its own errors next to the code that raises them. A message states the cause, the allowed
-values and the fix. The command line prints the message without a traceback.
+A class is a kind of error, defined next to the code that raises it; docs/reference/errors.md lists all kinds. The
+sentence of an error stands where it is raised: it states the cause, the allowed values and the fix. The command line
+prints it without a traceback.
 """
+
+import re
+from typing import ClassVar
 
 PLATFORMS = "agent_eval runs on Linux and macOS. On Windows, use the Windows Subsystem for Linux."
 """Error message on Windows, which lacks POSIX file locks and permissions."""
 
 
 class AgentEvalError(Exception):
-    """Base class of all errors that a user can fix. Only its subclasses are raised."""
+    """Base class of all errors that a user can fix. Only its subclasses are raised.
+
+    `code` is a class's name without `Error`, such as 'busy-store'. Its docstring states the cause and the fix.
+    """
+
+    code: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.code = "-".join(re.findall("[A-Z][a-z]+", cls.__name__.removesuffix("Error"))).lower()
 
 
 class InputError(AgentEvalError):
-    """Raised when transcripts, ratings, verdicts or arguments are invalid."""
+    """Raised when transcripts, ratings, verdicts or arguments are invalid.
+
+    Fix: Correct the file, row or argument that the message names.
+    """
 
 
 class ConfigurationError(AgentEvalError):
-    """Raised when a setting, methodology version, metric, agents.yaml, gate or cluster file is invalid."""
+    """Raised when a setting, methodology version, metric, agents.yaml, gate or cluster file is invalid.
+
+    Fix: Correct the file and key that the message names.
+    """
 
 
 class NotFoundError(AgentEvalError):
-    """Raised when a name, file or project does not exist."""
+    """Raised when a name, file or project does not exist.
+
+    Fix: Use one of the names or paths that the message lists.
+    """
 
 
 class JudgeError(AgentEvalError):
-    """Raised when no judge model can be used. A single failed answer does not raise: its judgment is unscored."""
+    """Raised when no judge model can be used.
+
+    Fix: Set the model, its API key or its price as the message says.
+    """
 
 
 class StorageError(AgentEvalError):
-    """Raised when the store, a report or Dagster's records cannot be read or written."""
+    """Raised when the store, a report or Dagster's records cannot be read or written.
+
+    Fix: Free space, or correct the path or permission that the message names, and run again.
+    """
 
 
 class RunError(AgentEvalError):
-    """Raised when a run fails."""
+    """Raised when a run fails.
+
+    Fix: Read the run's log in the Dagster UI, correct the cause and run again; finished work is kept.
+    """
 
 
 class InvalidValueError(InputError, ValueError):
-    """Raised when an argument of a Python function has a value that is not allowed."""
+    """Raised when an argument of a Python function has a value that is not allowed.
+
+    Fix: Pass a value that the message allows.
+    """
 
 
 class ArgumentError(InputError, TypeError):
-    """Raised when an argument of a Python function has an unsupported type or is empty."""
+    """Raised when an argument of a Python function has an unsupported type or is empty.
+
+    Fix: Pass the type that the message expects.
+    """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(f"Argument `{name}` is {_shown(value)}. Expected {expected}.")

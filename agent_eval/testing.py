@@ -42,8 +42,8 @@ def simulate(
 
     Raises:
         ScenarioError: If the scenario is invalid.
-        UnknownSuiteError: If the project has no such scenario, or several suites have it.
-        NotFoundError: If agents.yaml has no such agent.
+        NotFoundError: If the project has no such scenario, or several suites have it,
+            or if agents.yaml has no such agent.
         RunError: If the agent cannot be reached, or a cap is reached.
 
     Example:

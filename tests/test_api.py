@@ -17,20 +17,19 @@ from typer.testing import CliRunner
 
 import agent_eval
 from agent_eval.cli import app, main
-from agent_eval.commands.api import ConversationInputError
-from agent_eval.commands.arguments import TrialFrameError
-from agent_eval.commands.estimate import UnusableJudgeError
 from agent_eval.commands.results.notebook import NotebookAnswer
-from agent_eval.errors import PLATFORMS, AgentEvalError, ArgumentError
-from agent_eval.project import Project, UnknownAgentError
-from agent_eval.scores.reliability.attempts import TrialCountError
+from agent_eval.errors import (
+    PLATFORMS,
+    AgentEvalError,
+    ArgumentError,
+    InputError,
+    InvalidValueError,
+    JudgeError,
+    NotFoundError,
+)
+from agent_eval.project import Project
 from agent_eval.settings.home import NoRootError
 from agent_eval.tables import UnknownTableError
-from agent_eval.transcripts.importers.import_errors import (
-    InvalidAgentIdError,
-    InvalidSessionIdError,
-    UnknownFormatError,
-)
 from tests.conftest import REPOSITORY
 
 TEXTS = {"user": "Hi", "assistant": "Hello, how can I help?"}
@@ -126,7 +125,7 @@ SURROGATE = {"conversation_id": "c", "messages": [{"role": "user", "content": "\
     ],
 )
 def test_what_is_no_conversation_is_named(given: Any, named: str) -> None:
-    with pytest.raises(ConversationInputError, match=named):
+    with pytest.raises(InvalidValueError, match=named):
         agent_eval.judge_conversations(given, lambda *_: 1)
 
 
@@ -135,7 +134,7 @@ def test_reliability_of_a_frame_excludes_and_counts_what_has_too_few_trials() ->
     assert agent_eval.reliability_of(trials)["k"].to_list() == [1]
     [row] = agent_eval.reliability_of(trials, [2]).to_dicts()
     assert (row["pass_hat_k"], row["n_tasks"], row["n_tasks_excluded"], row["n_trials"]) == (1.0, 1, 2, 2)
-    with pytest.raises(TrialCountError, match="k is 5, but no task has more than 2 trials") as caught:
+    with pytest.raises(InvalidValueError, match="k is 5, but no task has more than 2 trials") as caught:
         agent_eval.reliability_of(trials, [5])
     assert "plug_in" not in str(caught.value)
     assert agent_eval.reliability_of(trials.clear()).is_empty()
@@ -151,7 +150,7 @@ def test_reliability_of_a_frame_excludes_and_counts_what_has_too_few_trials() ->
     ],
 )
 def test_rewards_and_words_are_no_outcomes(frame: dict[str, list[object]]) -> None:
-    with pytest.raises(TrialFrameError):
+    with pytest.raises(InvalidValueError, match="frame of trials cannot be used"):
         agent_eval.reliability_of(pl.DataFrame(frame))
 
 
@@ -185,7 +184,7 @@ def test_a_named_folder_wins_over_the_environment(sample_copy: Path, tmp_path: P
 def test_a_judge_that_cannot_be_called_is_refused_before_anything_is_stored(sample_copy: Path) -> None:
     project = agent_eval.open_project(sample_copy)
     before = project.table("turn_judgments")
-    with pytest.raises(UnusableJudgeError, match="zz"):
+    with pytest.raises(JudgeError, match="zz"):
         agent_eval.run_project(project, methodologies=["1.3.0"], judge="zz")
     assert project.table("turn_judgments").equals(before)
 
@@ -248,7 +247,7 @@ def test_an_argument_of_a_wrong_type_is_named_with_what_is_expected(
 
 @pytest.mark.parametrize("model", ["", "zz/none"])
 def test_a_model_that_cannot_be_called_is_refused_before_anything_is_asked(model: str) -> None:
-    with pytest.raises(UnusableJudgeError, match="No judge was called"):
+    with pytest.raises(JudgeError, match="No judge was called"):
         agent_eval.judge_conversations(SAID, model)
 
 
@@ -262,12 +261,12 @@ def test_every_error_is_of_one_kind() -> None:
 
 def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(sample: Project) -> None:
     for agent in ("a" * 300, "A b"):
-        with pytest.raises(InvalidAgentIdError) as caught:
+        with pytest.raises(InputError) as caught:
             agent_eval.import_file("x", agent=agent, project=sample)
         assert "--agent" not in str(caught.value)
-    with pytest.raises(InvalidSessionIdError):
+    with pytest.raises(InputError):
         agent_eval.import_file("x", agent="a", project=sample, session="A b")
-    with pytest.raises(UnknownFormatError):
+    with pytest.raises(NotFoundError, match="Format 'csv' is not known"):
         agent_eval.import_file("x", agent="a", project=sample, format_name="csv")
 
 
@@ -309,7 +308,7 @@ def test_results_in_a_notebook_open_with_a_sentence(
     assert answers["compare"].rows.sort("quantity").equals(rows.sort("quantity"))
     assert "not distinguishable" in answers["compare"].says
     assert answers["errors"].says.startswith("Worst finding (critical): ")
-    with pytest.raises(UnknownAgentError):
+    with pytest.raises(NotFoundError, match="Agent 'nobody' is not known"):
         project.summary("nobody")
     with pytest.raises(ArgumentError):
         project.errors(3)  # type: ignore[arg-type]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agent_eval import testing
-from agent_eval.simulate.scenarios import ScenarioError, UnknownSuiteError
+from agent_eval.errors import NotFoundError
+from agent_eval.simulate.scenarios import ScenarioError
 from agent_eval.testing import simulate
 from benchmarks.judge_server import mock_judge
 
@@ -136,7 +137,7 @@ def test_simulate_holds_a_scenario_with_a_function_or_an_agent(project: Path) ->
         assert simulate(name, "mine").passed, name
     (project / "data/scenarios/other").mkdir()
     (project / "data/scenarios/other/good.scenario.yaml").write_text(SCENARIOS["good"])
-    with pytest.raises(UnknownSuiteError, match="'good' is in several suites"):
+    with pytest.raises(NotFoundError, match="'good' is in several suites"):
         simulate("good", "mine")
     hello = {"opening": "Hello."}
     for more, reply, outcome in (

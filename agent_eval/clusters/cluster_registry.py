@@ -48,14 +48,11 @@ _KEPT = ("text_hash", "text", "cause", "quote", "reason", "first_run", "first_fa
 _REGISTRY, _MEMBERS, _EVENTS = (table(f"error_{name}") for name in ("registry", "members", "events"))
 
 
-class MergeRedirectError(ConfigurationError):
-    """Raised when the redirects of merged clusters form a cycle or lead to an id that does not exist."""
-
-    def __init__(self, cluster_id: str, chain: Sequence[str], problem: str) -> None:
-        super().__init__(
-            f"error_registry: {cluster_id} is merged into {' → '.join(chain)}, which {problem}. "
-            "Set merged_into to the id of a cluster that is not merged itself, or to null."
-        )
+def _invalid_redirect(cluster_id: str, chain: Sequence[str], problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"error_registry: {cluster_id} is merged into {' → '.join(chain)}, which {problem}. "
+        "Set merged_into to the id of a cluster that is not merged itself, or to null."
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ def register(
         seen_at: The UTC date on which these failures were seen.
 
     Raises:
-        MergeRedirectError: If merged ids form a cycle or lead to an id that is not in the registry.
+        ConfigurationError: If merged ids form a cycle or lead to an id that is not in the registry.
     """
     with_texts = with_text(_with_run(failures), members)
     arrived = _arrived(with_texts, members)
@@ -156,7 +153,7 @@ def targets(registry: pl.DataFrame) -> dict[str, str]:
     """Return the final cluster that each id redirects to.
 
     Raises:
-        MergeRedirectError: If merged ids form a cycle or lead to an id that is not in the registry.
+        ConfigurationError: If merged ids form a cycle or lead to an id that is not in the registry.
     """
     merged: dict[str, str | None] = dict(registry.select("cluster_id", "merged_into").iter_rows())
     return {start: _follow(start, merged) for start in sorted(merged)}
@@ -610,9 +607,9 @@ def _follow(start: str, merged: Mapping[str, str | None]) -> str:
     while (target := merged[at]) is not None:
         chain.append(target)
         if target not in merged:
-            raise MergeRedirectError(start, chain, "is not in the registry")
+            raise _invalid_redirect(start, chain, "is not in the registry")
         if target == start or target in chain[:-1]:
-            raise MergeRedirectError(start, chain, "leads back to itself")
+            raise _invalid_redirect(start, chain, "leads back to itself")
         at = target
     return at
 

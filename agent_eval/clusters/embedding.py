@@ -63,14 +63,11 @@ PLAIN_WORDS = 25  # up to this number of words, a vector has length 1
 LENGTH_EXPONENT = 0.75  # beyond it, cosines fall as (25 / words) to this power, chosen on judges' texts
 
 
-class MissingModelError(ConfigurationError):
-    """Raised when the embedding model named in the settings is not installed."""
-
-    def __init__(self, missing: str) -> None:
-        super().__init__(
-            f"cluster_embedding is 'minilm', but {missing} is not installed. Install it with "
-            "`pip install 'dagster-agent-eval[minilm]'`, or set cluster_embedding to 'wordllama'."
-        )
+def _missing_model(missing: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"cluster_embedding is 'minilm', but {missing} is not installed. Install it with "
+        "`pip install 'dagster-agent-eval[minilm]'`, or set cluster_embedding to 'wordllama'."
+    )
 
 
 class Embedder(Protocol):
@@ -145,7 +142,7 @@ class MiniLM:
         try:
             import onnxruntime
         except ImportError as error:
-            raise MissingModelError("onnxruntime") from error
+            raise _missing_model("onnxruntime") from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # one text per call, so more threads would only wait for each other
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -203,7 +200,7 @@ def _file_of(package: str, file: str) -> Path:
     folders = module_spec.submodule_search_locations if module_spec else None
     path = Path(next(iter(folders))) / file if folders else None
     if path is None or not path.is_file():
-        raise MissingModelError(f"{file} of package {package.replace('_', '-')}")
+        raise _missing_model(f"{file} of package {package.replace('_', '-')}")
     return path
 
 

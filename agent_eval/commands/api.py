@@ -18,7 +18,7 @@ from agent_eval.commands.arguments import check_id, check_judge, check_trials, n
 from agent_eval.commands.estimate import refuse_unusable_judges
 from agent_eval.commands.results.notebook import NotebookProject
 from agent_eval.commands.run import RunReport
-from agent_eval.errors import ArgumentError, InputError
+from agent_eval.errors import ArgumentError, InvalidValueError
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.plain_text import count_of
 from agent_eval.formats.validation_messages import explain
@@ -38,7 +38,7 @@ from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.project import Project
 from agent_eval.scores.composite.score import composite
 from agent_eval.scores.reliability import pass_at_k, pass_hat_k
-from agent_eval.scores.reliability.attempts import TrialCountError, check_attempts
+from agent_eval.scores.reliability.attempts import check_attempts, invalid_count
 from agent_eval.scores.reliability.over_tasks import Alike, no_estimate
 from agent_eval.scores.reliability.worst_and_best import within_bounds, worst_and_best
 from agent_eval.scores.tools import tool_correctness
@@ -49,9 +49,9 @@ from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.import_errors import (
-    InvalidAgentIdError,
-    InvalidSessionIdError,
-    UnknownFormatError,
+    invalid_agent_id,
+    invalid_session_id,
+    unknown_format,
 )
 from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation, id_key
@@ -84,14 +84,11 @@ _TAKEN_OVER = (
 )  # fmt: skip
 
 
-class ConversationInputError(InputError, ValueError):
-    """Raised when a conversation is invalid."""
-
-    def __init__(self, number: int, problem: str) -> None:
-        super().__init__(
-            f"Conversation {number}: {problem}. Expected a dict with `conversation_id` and `messages`, each message with "
-            "`role` and `content`, or a list of these, or a frame with these two columns."
-        )
+def _invalid_conversation(number: int, problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"Conversation {number}: {problem}. Expected a dict with `conversation_id` and `messages`, each message with "
+        "`role` and `content`, or a list of these, or a frame with these two columns."
+    )
 
 
 def open_project(path: str | Path | None = None) -> NotebookProject:
@@ -136,23 +133,21 @@ def import_file(
 
     Raises:
         ArgumentError: If an argument has an unsupported type or is empty, or if `session` is given for several files.
-        NoTranscriptsError: If the path does not exist.
-        UnknownFormatError: If the format is unknown.
-        InvalidAgentIdError: If the agent id is invalid.
-        InvalidSessionIdError: If the session id is invalid.
+        NotFoundError: If the path does not exist, or if the format is unknown.
+        InputError: If the agent id is invalid, or if the session id is invalid.
     """
     require("project", project, Project, _A_PROJECT)
     source_path = path_of("path", path, "the path of a file, folder or archive")
     check_id("agent", agent, "the id of an agent")
     if not is_slug(agent):
-        raise InvalidAgentIdError(agent)
+        raise invalid_agent_id(agent)
     if session is not None:
         check_id("session", session, "the id of a session")
         if not is_slug(session):
-            raise InvalidSessionIdError(session)
+            raise invalid_session_id(session)
     check_id("format_name", format_name, "the name of a format")
     if format_name not in (AUTO, *FORMATS):
-        raise UnknownFormatError(format_name, FORMATS)
+        raise unknown_format(format_name, FORMATS)
     files = input_files([source_path])
     if session is not None and len(files) != 1:
         raise ArgumentError(
@@ -183,9 +178,8 @@ def run_project(
 
     Raises:
         ArgumentError: If an argument has an unsupported type.
-        UnusableJudgeError: If the API key of the judge model is missing or the model is unknown. No request is sent.
-        UnknownAgentError: If an agent does not exist.
-        UnknownMethodologyError: If a version does not exist.
+        JudgeError: If the API key of the judge model is missing or the model is unknown. No request is sent.
+        NotFoundError: If an agent does not exist, or if a version does not exist.
         RunError: If the run fails. Completed work is stored.
     """
     require("project", project, Project, _A_PROJECT)
@@ -220,8 +214,7 @@ def compare_agents(
     Raises:
         ArgumentError: If an argument has an unsupported type or is empty.
         InvalidValueError: If both ids are equal.
-        UnknownAgentError: If an agent does not exist.
-        UnknownMethodologyError: If the version does not exist.
+        NotFoundError: If an agent does not exist, or if the version does not exist.
 
     Example:
         >>> project = agent_eval.open_project("examples")  # doctest: +SKIP
@@ -262,9 +255,9 @@ def judge_conversations(
 
     Raises:
         ArgumentError: If an argument has an unsupported type, or the function does not take two arguments.
-        ConversationInputError: If a conversation is invalid.
-        UnknownMetricError: If a metric does not exist.
-        UnusableJudgeError: If the API key of the model is missing or the model is unknown. No request is sent.
+        InvalidValueError: If a conversation is invalid.
+        NotFoundError: If a metric does not exist.
+        JudgeError: If the API key of the model is missing or the model is unknown. No request is sent.
 
     Example:
         >>> said = {"conversation_id": "c", "messages": [{"role": "user", "content": "Hi"},
@@ -280,7 +273,7 @@ def judge_conversations(
     used_ids = set[str]()
     for number, conversation in enumerate(_read(conversations), start=1):
         if id_key(conversation.conversation_id) in used_ids:
-            raise ConversationInputError(
+            raise _invalid_conversation(
                 number, f"another conversation has the id {conversation.conversation_id!r}"
             )
         used_ids.add(id_key(conversation.conversation_id))
@@ -337,8 +330,8 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
 
     Raises:
         ArgumentError: If `trials` is not a frame, or `ks` is not a list of integers.
-        TrialFrameError: If a column is missing, or `is_correct` contains other values, such as rewards.
-        TrialCountError: If a k is less than 1, or greater than the largest number of trials of a task.
+        InvalidValueError: If a column is missing, or `is_correct` contains other values, such as rewards,
+            or if a k is less than 1, or greater than the largest number of trials of a task.
 
     Example:
         >>> trials = pl.DataFrame({"task_id": ["a", "a", "b", "b"], "is_correct": [True, False, True, True]})
@@ -358,7 +351,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     least = min((task.n for task in counts if task.n), default=1 if trials.height else 0)
     attempts = [check_attempts(k) for k in ks] if ks is not None else list(range(1, least + 1))
     if ks is not None and attempts and max(attempts) > most:
-        raise TrialCountError(
+        raise invalid_count(
             f"k is {max(attempts)}, but no task has more than {count_of(most, 'trial')} with a known outcome"
         )
     n_unknown = sum(task.n_open for task in counts)
@@ -407,17 +400,17 @@ def _read(source: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame
         rows = [source] if isinstance(source, Mapping) else source
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
-            raise ConversationInputError(number, f"it is a {type(row).__name__}")
+            raise _invalid_conversation(number, f"it is a {type(row).__name__}")
         try:
             conversation = Conversation.model_validate({k: v for k, v in row.items() if v is not None})
             json.dumps(conversation.model_dump(), ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:
             surrogate = "a text contains an unpaired surrogate, which is not valid Unicode"
-            raise ConversationInputError(number, surrogate) from error
+            raise _invalid_conversation(number, surrogate) from error
         except ValidationError as error:
-            raise ConversationInputError(number, explain(error, Conversation)) from error
+            raise _invalid_conversation(number, explain(error, Conversation)) from error
         if problem := conversation.problem():
-            raise ConversationInputError(number, problem)
+            raise _invalid_conversation(number, problem)
         yield conversation
 
 

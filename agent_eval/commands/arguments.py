@@ -6,19 +6,16 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from agent_eval.commands.estimate import UnusableJudgeError
-from agent_eval.errors import ArgumentError, InputError
+from agent_eval.commands.estimate import unusable_judge
+from agent_eval.errors import ArgumentError, InvalidValueError
 from agent_eval.judge.llm.client import problem_of
 
 
-class TrialFrameError(InputError, ValueError):
-    """Raised when a frame of trials lacks a column, or when its outcomes are not true, false or null."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"The frame of trials cannot be used: {problem}. Expected the columns `task_id` and `is_correct`, with true, false "
-            "or null. To use rewards, first decide which reward counts as a success."
-        )
+def _invalid_trials(problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"The frame of trials cannot be used: {problem}. Expected the columns `task_id` and `is_correct`, with true, false "
+        "or null. To use rewards, first decide which reward counts as a success."
+    )
 
 
 def require(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
@@ -71,11 +68,11 @@ def check_judge(judge: object) -> None:
 
     Raises:
         ArgumentError: If the judge is neither.
-        UnusableJudgeError: If the API key of the model is missing or the model is unknown.
+        JudgeError: If the API key of the model is missing or the model is unknown.
     """
     if isinstance(judge, str):
         if problem := problem_of(judge) if judge.strip() else "The name of the judge model is empty":
-            raise UnusableJudgeError([problem])
+            raise unusable_judge([problem])
         return
     if not callable(judge):
         raise ArgumentError("judge", judge, "the name of a model, or a function")
@@ -93,14 +90,14 @@ def check_trials(trials: object) -> None:
 
     Raises:
         ArgumentError: If `trials` is not a polars frame.
-        TrialFrameError: If a column is missing, or `is_correct` has values other than true, false, 0, 1 and null.
+        InvalidValueError: If a column is missing, or `is_correct` has values other than true, false, 0, 1 and null.
     """
     if not isinstance(trials, pl.DataFrame):
         raise ArgumentError("trials", trials, "a polars frame with `task_id` and `is_correct`")
     if missing := {"task_id", "is_correct"} - {*trials.columns}:
-        raise TrialFrameError(f"the column {sorted(missing)[0]!r} is missing")
+        raise _invalid_trials(f"the column {sorted(missing)[0]!r} is missing")
     values = trials["is_correct"].drop_nulls()
     if values.dtype not in (pl.Boolean, pl.Null) and not (
         values.dtype.is_numeric() and values.cast(pl.Float64).is_in([0.0, 1.0]).all()
     ):
-        raise TrialFrameError(f"`is_correct` is {values.dtype} and has values other than 0 and 1")
+        raise _invalid_trials(f"`is_correct` is {values.dtype} and has values other than 0 and 1")

@@ -13,7 +13,7 @@ def backup(project: Project, out: Console, target: Path, *, force: bool) -> None
     """Copy the store to `target` and print the number of rows, the number of tables and the size of the copy.
 
     Raises:
-        BackupError: If the copy cannot be written to `target`.
+        StorageError: If the copy cannot be written to `target`.
         StoreError: If the store cannot be read.
     """
     store_copy = back_up(project.store, target, force=force)

@@ -81,8 +81,8 @@ def errors(
     baseline in agents.yaml, or with its previous run if there is no baseline.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
-        NotFoundError: If `since` is neither an agent, nor a run, nor a day with conversations before and after it.
+        NotFoundError: If an agent has no rows,
+            or if `since` is neither an agent, nor a run, nor a day with conversations before and after it.
     """
     project.registry.get(version)
     some = project.some_agents(agents)

@@ -28,33 +28,29 @@ from agent_eval.project.judges import AnswerCache
 from agent_eval.transcripts.admission import admit_all
 
 
-class NoJudgeError(JudgeError):
-    """Raised when an estimate is requested but no judge model is set."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "No judge model is set, so there are no calls to estimate. Set one: agent-eval run --judge MODEL --dry-run, "
-            "or judge_model in agent_eval.toml."
-        )
+def no_judge() -> JudgeError:
+    """Return the error if an estimate is requested but no judge model is set."""
+    return JudgeError(
+        "No judge model is set, so there are no calls to estimate. Set one: agent-eval run --judge MODEL --dry-run, "
+        "or judge_model in agent_eval.toml."
+    )
 
 
-class UnusableJudgeError(JudgeError):
-    """Raised before the first call if calls to a judge model cannot succeed."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(f"{'; '.join(problems)}. No judge was called.")
+def unusable_judge(problems: Sequence[str]) -> JudgeError:
+    """Return the error before the first call if calls to a judge model cannot succeed."""
+    return JudgeError(f"{'; '.join(problems)}. No judge was called.")
 
 
 def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Sequence[str]) -> None:
     """Check that the configured judge models can be called, if a run would call them.
 
     Raises:
-        UnusableJudgeError: If a model's API key is missing or the model is unknown.
+        JudgeError: If a model's API key is missing or the model is unknown.
     """
     if problems := project.judges.problems():
         project.registry.refuse_edited(versions or project.registry.frozen)
         if planned_work(project, project.some_agents(agents), versions)["in all"].calls.n_calls:
-            raise UnusableJudgeError(problems)
+            raise unusable_judge(problems)
 
 
 def estimate_run(
@@ -67,14 +63,13 @@ def estimate_run(
     API key is named, since only a run needs it.
 
     Raises:
-        NoJudgeError: If no judge model is set.
-        UnusableJudgeError: If calls are needed and a judge model is unknown.
+        JudgeError: If no judge model is set, or if calls are needed and a judge model is unknown.
         EditedVersionError: If a requested version was edited after it was frozen; a run would reject it.
     """
     project.registry.refuse_edited(versions or project.registry.frozen)
     judge = project.judges.own
     if judge is None:
-        raise NoJudgeError
+        raise no_judge()
     rows = [
         {
             "judge": judge.name,
@@ -87,7 +82,7 @@ def estimate_run(
         for what, work in planned_work(project, project.some_agents(agents), versions).items()
     ]
     if rows[-1]["n_calls"] and (problems := project.judges.problems(needs_key=False)):
-        raise UnusableJudgeError(problems)
+        raise unusable_judge(problems)
     frame = pl.DataFrame(rows)
     if as_json:
         print_json(frame)
@@ -197,7 +192,7 @@ def _of_clusters(project: Project, answers: AnswerCache) -> PlannedWork:
     """Return the estimated work of the first judge model to name and to categorise the registered clusters."""
     judge = project.judges.own
     if judge is None:
-        raise NoJudgeError
+        raise no_judge()
     panel = Panel(judge, limits=project.judges.view_limits)
     total = CallEstimate()
     for sequences, form in zip(questions_about_clusters(project), (NamingFormat, SortingFormat), strict=True):
@@ -216,7 +211,7 @@ def _estimated(
     """Return the estimated calls of all the judge's models; each model has a separate prompt cache."""
     judge = project.judges.own
     if judge is None:
-        raise NoJudgeError
+        raise no_judge()
     keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
     cache = answers.find(keys)
     total = PlannedWork(CallEstimate(), 0.0, 0.0)

@@ -38,7 +38,7 @@ def gate_rows(
     gate with the result unknown and the reason.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
+        NotFoundError: If an agent has no rows.
         GateRulesError: If a gate refers to something that does not exist.
     """
     project.registry.get(version)

@@ -14,7 +14,7 @@ from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.catalog import FORMATS
-from agent_eval.transcripts.importers.import_errors import UnknownFormatError
+from agent_eval.transcripts.importers.import_errors import unknown_format
 from agent_eval.transcripts.importers.importing import ImportReport
 from agent_eval.transcripts.importers.inputs import STDIN, input_files, spooled
 from agent_eval.transcripts.importers.slots import read_slots
@@ -26,13 +26,10 @@ MOST_MESSAGES = 40
 _LONGEST = 100  # characters of a message that are shown
 
 
-class MissingArgumentError(InputError):
-    """Raised when an import lacks its files or its agent."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} is missing. Use: agent-eval import auto PATH… --agent ID, or agent-eval import --try PATH…."
-        )
+def _missing_argument(what: str) -> InputError:
+    return InputError(
+        f"{what} is missing. Use: agent-eval import auto PATH… --agent ID, or agent-eval import --try PATH…."
+    )
 
 
 def parsed_arguments(
@@ -41,16 +38,16 @@ def parsed_arguments(
     """Return the format and the paths of an import; a trial without a format uses `auto`.
 
     Raises:
-        MissingArgumentError: If there is no path, or no agent and no trial.
+        InputError: If there is no path, or no agent and no trial.
     """
     transcript_paths = [*paths]
     if is_trial and format_name != AUTO and format_name not in FORMATS:
         transcript_paths = [format_name, *transcript_paths]
         format_name = AUTO
     if not transcript_paths:
-        raise MissingArgumentError("PATH")
+        raise _missing_argument("PATH")
     if agent_id is None and not is_trial:
-        raise MissingArgumentError("--agent")
+        raise _missing_argument("--agent")
     return format_name, transcript_paths
 
 
@@ -77,7 +74,7 @@ def import_transcripts(
         project.registry.get(version)
     _check_category(project, agent_id, category)
     if format_name != AUTO and format_name not in FORMATS:
-        raise UnknownFormatError(format_name, [*FORMATS, AUTO])
+        raise unknown_format(format_name, [*FORMATS, AUTO])
     slots = read_slots(slots_file) if slots_file else None
     if slots and not versions:
         versions = (project.registry.current.version,)
@@ -126,7 +123,7 @@ def import_transcripts(
 def try_import(out: Console, err: Console, *, format_name: str, paths: Sequence[str], agent_id: str) -> int:
     """Print what an import would understand, without writing to the project; return the exit code of the import."""
     if format_name != AUTO and format_name not in FORMATS:
-        raise UnknownFormatError(format_name, [*FORMATS, AUTO])
+        raise unknown_format(format_name, [*FORMATS, AUTO])
     with standard_input(paths) as stdin, TemporaryDirectory(prefix="agent-eval-") as folder:
         files = input_files(paths, stdin)
         file_reports = import_files(format_name, files, sessions_folder=Path(folder), agent_id=agent_id)

@@ -44,7 +44,7 @@ def import_labels(
         stored.
 
     Raises:
-        UnknownAgentError: If the agent is unknown.
+        NotFoundError: If the agent is unknown.
     """
     targets = targets_of(project.metrics)
     if agent_id is not None:
@@ -99,9 +99,7 @@ def write_sheets(
         0 if sheets were written; 2 if there is nothing to label.
 
     Raises:
-        UnknownMetricError: If a metric is unknown.
-        UnknownAgentError: If an agent is unknown.
-        UnknownMethodologyError: If the version is not published.
+        NotFoundError: If a metric is unknown, or if an agent is unknown, or if the version is not published.
     """
     from agent_eval.project.sheets import rating_sheets  # loads HTML templates, so only imported when needed
 

@@ -44,12 +44,13 @@ def show(
         template: Print only the template with this slug.
 
     Raises:
-        UnknownMethodologyError: If the version does not exist.
-        TemplateNotOnBoardError: If the version does not have the template.
+        NotFoundError: If the version does not exist, or if the version does not have the template.
     """
     m = registry.get(version)
     if template is not None:
-        only_template = _template_named(m, template)
+        from agent_eval.commands.results.leaderboard import template_named
+
+        only_template = template_named(m, template)
         if as_json:
             print_json([only_template.model_dump(mode="json", by_alias=True)])
         for line in () if as_json else _template_lines(only_template):
@@ -71,7 +72,7 @@ def show_diff(registry: Registry, a: str, b: str, console: "Console", *, as_json
     """Print the differences between versions `a` and `b`; date and status come last.
 
     Raises:
-        UnknownMethodologyError: If one of the versions does not exist.
+        NotFoundError: If one of the versions does not exist.
     """
     changes = diff(registry.get(a), registry.get(b), with_status=True)
     if as_json:
@@ -219,15 +220,6 @@ def _reference(r: Reference) -> str:
 
 def _verified(is_verified: bool) -> str:
     return "" if is_verified else ", unverified"
-
-
-def _template_named(m: Methodology, slug: str) -> Template:
-    from agent_eval.commands.results.leaderboard import TemplateNotOnBoardError
-
-    template = next((t for t in m.templates if t.slug == slug), None)
-    if template is None:
-        raise TemplateNotOnBoardError(slug, [t.slug for t in m.templates])
-    return template
 
 
 def _template_lines(t: Template) -> Iterator[str]:

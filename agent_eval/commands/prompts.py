@@ -41,8 +41,8 @@ from agent_eval.metrics.findings import RatingFinding, facts_of, findings_of
 from agent_eval.metrics.metric_set import (
     DEFAULT,
     ON_REQUEST,
-    UnknownMetricError,
     expected_of,
+    unknown_metric,
     why_not_applicable,
 )
 from agent_eval.metrics.profile import PROFILE_VERSION
@@ -61,7 +61,10 @@ _JUDGED = ("transcripts", "turn_judgments", "conversation_judgments")
 
 
 class NotAskedError(NotFoundError):
-    """Raised when a metric does not apply to the given turn, or when no model is called for it."""
+    """Raised when a metric does not apply to the given turn, or no model is called for it.
+
+    Fix: Choose a turn or metric that a model is asked.
+    """
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,7 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
     There are several prompts if the model's context is small.
 
     Raises:
-        UnknownMetricError: If the name is neither a kind of call nor a metric.
+        NotFoundError: If the name is neither a kind of call nor a metric.
         NotAskedError: If the metric does not apply to the subject.
     """
     if name in NAMED or name in ON_DEMAND:
@@ -278,7 +281,7 @@ def prompts_of(name: str, subject: Subject) -> list[Prompt]:
     metrics = {m.name: m for m in (*ON_REQUEST, *subject.metrics) if not m.is_measured}
     metrics |= {**subject.universal, **subject.criteria}
     if name not in metrics:
-        raise UnknownMetricError(name, [*NAMED, *ON_DEMAND, *metrics])
+        raise unknown_metric(name, [*NAMED, *ON_DEMAND, *metrics])
     metric = metrics[name]
     ask = subject.turn_question if metric.grain == "turn" else subject.question
     return subject.build(ask([metric]))
@@ -370,8 +373,7 @@ def agent_subject(
     """Return a conversation of an agent, read from its session folder. Default: the first conversation.
 
     Raises:
-        UnknownAgentError: If the agent is unknown.
-        NotFoundError: If the agent does not have the conversation or the turn.
+        NotFoundError: If the agent is unknown, or if the agent does not have the conversation or the turn.
     """
     [agent_id] = project.some_agents([agent_id])
     tables = ingest(project, [agent_id])

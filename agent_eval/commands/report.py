@@ -12,8 +12,8 @@ def report(project: Project, out: Console, folder: Path | None, *, version: str 
     """Write the report and print its path, the number of pages and the size.
 
     Raises:
-        UnknownMethodologyError: If the version is not published.
-        ReportFolderError: If the folder contains files that do not belong to an earlier report.
+        NotFoundError: If the version is not published.
+        StorageError: If the folder contains files that do not belong to an earlier report.
     """
     site = publish(project, folder, version=version)
     out.print(

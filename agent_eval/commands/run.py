@@ -80,8 +80,7 @@ def run(
     If `boards` is true, the boards and the report are written even if they are up to date.
 
     Raises:
-        UnknownAgentError: If a given agent has neither sessions nor rows.
-        UnknownMethodologyError: If a given version is not published.
+        NotFoundError: If a given agent has neither sessions nor rows, or if a given version is not published.
         EditedVersionError: If a requested version was edited after it was frozen; nothing is read or written.
         GateRulesError: If a gate in the settings refers to something that does not exist.
     """
@@ -117,8 +116,7 @@ def backfill(project: Project, agents: Sequence[str] = (), versions: Sequence[st
         ConfigurationError: If the store is a file, or no daemon uses DAGSTER_HOME.
         EditedVersionError: If a requested version was edited after it was frozen.
         RunError: If a backfill is in progress.
-        UnknownAgentError: If a given agent has neither sessions nor rows.
-        UnknownMethodologyError: If a given version is not published.
+        NotFoundError: If a given agent has neither sessions nor rows, or if a given version is not published.
     """
     if not project.store.is_shared:
         raise ConfigurationError(

@@ -28,22 +28,19 @@ PROJECT_TAG = "agent_eval/project"  # tag of every run that `agent-eval run` sta
 REGISTERED = "agent_eval/failures_registered"  # tag of a run whose failures are already assigned to clusters
 
 
-class DagsterHomeError(StorageError):
-    """Raised when Dagster cannot store its own records of runs and events."""
-
-    def __init__(self, home: Path, why: str) -> None:
-        super().__init__(
-            f"Dagster cannot store its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
-            "to another folder, and run again. Completed work is in the store."
-        )
+def _unusable_home(home: Path, why: str) -> StorageError:
+    return StorageError(
+        f"Dagster cannot store its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
+        "to another folder, and run again. Completed work is in the store."
+    )
 
 
 @contextlib.contextmanager
 def records_in(home: Path) -> Iterator[None]:
-    """Convert errors of Dagster's databases to DagsterHomeError, a message of one line that names the folder.
+    """Convert errors of Dagster's databases to StorageError, a message of one line that names the folder.
 
     Raises:
-        DagsterHomeError: If the databases cannot be read or written, e.g. because the disk is full.
+        StorageError: If the databases cannot be read or written, e.g. because the disk is full.
     """
     # The import takes longer than the time limit for loading the definitions.
     from sqlalchemy.exc import DBAPIError
@@ -51,9 +48,9 @@ def records_in(home: Path) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise DagsterHomeError(home, str(error.orig)) from error
+        raise _unusable_home(home, str(error.orig)) from error
     except sqlite3.Error as error:
-        raise DagsterHomeError(home, str(error)) from error
+        raise _unusable_home(home, str(error)) from error
 
 
 def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> list[str]:
@@ -71,7 +68,7 @@ def close_dead_runs_of(root: Path, store: Store) -> list[str]:
     """Do what `close_abandoned_runs` does in the Dagster home of the project at `root`.
 
     Raises:
-        DagsterHomeError: If Dagster's databases cannot be read or written.
+        StorageError: If Dagster's databases cannot be read or written.
     """
     home = RunOwners.of(root).home
     with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:

@@ -115,12 +115,12 @@ class Launch:
 
     @contextlib.contextmanager
     def close_abandoned_runs(self) -> Iterator[None]:
-        """Mark runs of killed processes as failed, then run the block, with database errors as DagsterHomeError.
+        """Mark runs of killed processes as failed, then run the block, with database errors as StorageError.
 
         Use this only while holding the store's lock for runs.
 
         Raises:
-            DagsterHomeError: If Dagster's databases cannot be read or written.
+            StorageError: If Dagster's databases cannot be read or written.
         """
         with records_in(Path(self.instance.root_directory)):
             close_lost_runs(self.instance, self.project.home.root, self.project.store)

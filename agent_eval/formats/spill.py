@@ -18,14 +18,11 @@ IN_MEMORY = 200_000
 """Maximum number of rows that `spilled` keeps in memory, over all tables."""
 
 
-class TemporaryFolderError(StorageError):
-    """Raised when rows cannot be written to temporary files."""
-
-    def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(
-            f"Temporary rows cannot be written to {folder}: {why}. Free space there, or set the environment variable "
-            "TMPDIR to another folder."
-        )
+def _unusable_folder(folder: Path, why: str) -> StorageError:
+    return StorageError(
+        f"Temporary rows cannot be written to {folder}: {why}. Free space there, or set the environment variable "
+        "TMPDIR to another folder."
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Spilled:
         """Replace the rows of a file; the files are numbered from 0.
 
         Raises:
-            TemporaryFolderError: If the file cannot be written.
+            StorageError: If the file cannot be written.
         """
         _write(self.files[number], frame)
 
@@ -84,7 +81,7 @@ def spilled(parts: Iterable[Mapping[str, pl.DataFrame]]) -> Iterator[dict[str, R
         parts: The next rows of each table; each part has the same tables. There is at least one part.
 
     Raises:
-        TemporaryFolderError: If the rows exceed `IN_MEMORY` and cannot be written to temporary files.
+        StorageError: If the rows exceed `IN_MEMORY` and cannot be written to temporary files.
     """
     with contextlib.ExitStack() as stack:
         buffered_parts: list[Mapping[str, pl.DataFrame]] = []
@@ -119,11 +116,11 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="agent-eval-")
     except OSError as error:
-        raise TemporaryFolderError(Path(tempfile.gettempdir()), error.strerror or str(error)) from error
+        raise _unusable_folder(Path(tempfile.gettempdir()), error.strerror or str(error)) from error
 
 
 def _write(file: Path, frame: pl.DataFrame) -> None:
     try:
         frame.write_ipc(file, compression="lz4")
     except OSError as error:
-        raise TemporaryFolderError(file.parent, error.strerror or str(error)) from error
+        raise _unusable_folder(file.parent, error.strerror or str(error)) from error

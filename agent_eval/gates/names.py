@@ -24,16 +24,16 @@ QUANTITIES = ("composite", "raw composite", "universal", "domain", "pass@1", "co
 
 
 class GateRulesError(ConfigurationError):
-    """Raised when a gate rule has an unknown name, a limit outside its scale, or a margin without a baseline."""
+    """Raised when a gate rule has an unknown name, a limit outside its scale, or a margin without a baseline.
+
+    Fix: Correct the rule in the table [gates].
+    """
 
 
-class UnknownNameError(GateRulesError):
-    """Raised when a gate rule names a metric, score, agent or version that does not exist."""
-
-    def __init__(self, where: str, name: str, names: Collection[str], kind: str) -> None:
-        near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"{where}: {kind} {name!r} is not known. {hint}Known: {', '.join(sorted(names))}.")
+def _unknown_name(where: str, name: str, names: Collection[str], kind: str) -> GateRulesError:
+    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return GateRulesError(f"{where}: {kind} {name!r} is not known. {hint}Known: {', '.join(sorted(names))}.")
 
 
 def is_score(name: str) -> bool:
@@ -47,8 +47,8 @@ def check_names(
     """Check that every name in the rules exists and every threshold can be reached.
 
     Raises:
-        UnknownNameError: If a metric, score, agent or version is unknown; the message suggests the closest match.
-        GateRulesError: If a threshold is outside its scale, or a margin has no baseline.
+        GateRulesError: If a metric, score, agent or version is unknown; the message suggests the closest match,
+            or if a threshold is outside its scale, or a margin has no baseline.
     """
     for name in spec.agents:
         _check("gates.agents", name, agents, "agent")
@@ -119,7 +119,7 @@ def limit_problem(name: str, limit: Fraction | None, metrics: Collection[str], s
 
 def _check(where: str, name: str, names: Collection[str], kind: str) -> None:
     if name not in names:
-        raise UnknownNameError(where, name, names, kind)
+        raise _unknown_name(where, name, names, kind)
 
 
 def _check_baseline(
@@ -146,7 +146,7 @@ def _scale(where: str, name: str, metrics: MetricSet) -> tuple[Fraction, Fractio
         return (Fraction(1), Fraction(5)) if name.startswith("U") else (Fraction(0), Fraction(100))
     if name not in metrics.names:
         scores = {*COMPOSED, *DIMENSIONS, TEST_PASSED, "pass_at_1", "pass_hat_1"}
-        raise UnknownNameError(where, name, {*metrics.names, *scores}, "metric or score")
+        raise _unknown_name(where, name, {*metrics.names, *scores}, "metric or score")
     metric = metrics.get(name)
     if metric.kind == "label" and not metric.is_failure:
         raise GateRulesError(f"{where}.{name}: its labels are not failures, so it has no mean. Remove it.")

@@ -60,19 +60,11 @@ class MethodologyProblem:
         return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
 
 
-class UnknownMethodologyError(NotFoundError):
-    """Raised when a methodology version does not exist or its file cannot be read."""
-
-    def __init__(
-        self, version: str, published: Sequence[str], problem: MethodologyProblem | None = None
-    ) -> None:
-        what = f"cannot be read: {problem}" if problem else "is not published"
-        fix = "Fix that file" if problem else f"To publish it, add data/methodologies/{version[:64]}.yaml"
-        super().__init__(f"Methodology {version[:64]!r} {what}. Published: {', '.join(published)}. {fix}.")
-
-
 class EditedVersionError(ConfigurationError):
-    """Raised when a version was edited after it was frozen. Such a version cannot be used for scoring."""
+    """Raised when a version was edited after it was frozen.
+
+    Fix: Restore the file, or publish the change as a new version.
+    """
 
     def __init__(self, problem: MethodologyProblem) -> None:
         super().__init__(
@@ -81,7 +73,10 @@ class EditedVersionError(ConfigurationError):
 
 
 class MethodologyFileError(ConfigurationError):
-    """Raised when a required methodology file cannot be read or written, or no version is current."""
+    """Raised when a required methodology file cannot be read or written, or no version is current.
+
+    Fix: Correct the file that the message names; one version must be current.
+    """
 
 
 @dataclass(frozen=True)
@@ -151,14 +146,18 @@ class Registry:
 
         Raises:
             ArgumentError: If the version is not a string.
-            UnknownMethodologyError: If the version does not exist, or its file cannot be read.
+            NotFoundError: If the version does not exist, or its file cannot be read.
         """
         if not isinstance(version, str):
             raise ArgumentError("version", version, "a version such as '1.3.0'")
         methodology = next((m for m in self.methodologies if m.version == version), None)
         if methodology is None:
             problem = next((p for p in self.problems if Path(p.file).name == f"{version}.yaml"), None)
-            raise UnknownMethodologyError(version, self.versions, problem)
+            what = f"cannot be read: {problem}" if problem else "is not published"
+            fix = "Fix that file" if problem else f"To publish it, add data/methodologies/{version[:64]}.yaml"
+            raise NotFoundError(
+                f"Methodology {version[:64]!r} {what}. Published: {', '.join(self.versions)}. {fix}."
+            )
         return methodology
 
     def frozen_problems(self) -> tuple[MethodologyProblem, ...]:
@@ -249,7 +248,7 @@ def load(version: str, own: Path | None = None) -> Methodology:
             known.
 
     Raises:
-        UnknownMethodologyError: If the version does not exist, or its file cannot be read.
+        NotFoundError: If the version does not exist, or its file cannot be read.
     """
     if (packaged := _packaged().get(version)) is not None:
         return packaged  # a user's file cannot override it

@@ -23,18 +23,18 @@ SHOWN_ERRORS = 5
 
 
 class MetricFileError(ConfigurationError):
-    """Raised when a file in data/metrics does not define a valid metric."""
+    """Raised when a file in data/metrics does not define a valid metric.
+
+    Fix: Correct the file, or move it out of the folder.
+    """
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
         at = f"{path}:{line}" if line else str(path)
         super().__init__(f"{at}: {reason}. Fix the file, or move it out of {path.parent.name}/.")
 
 
-class MetricModuleError(ConfigurationError):
-    """Raised when a module in the setting metric_modules does not provide valid metrics."""
-
-    def __init__(self, module: str, reason: str) -> None:
-        super().__init__(f"metric_modules names {module!r}: {reason}.")
+def _invalid_module(module: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"metric_modules names {module!r}: {reason}.")
 
 
 def load_metrics(
@@ -53,9 +53,9 @@ def load_metrics(
 
     Raises:
         MetricFileError: If a file does not define a valid metric; the message names file, line and key.
-        MetricModuleError: If a module cannot be imported or does not provide valid metrics.
-        ConfigurationError: If two metrics have the same name, or one depends on goal_completion, which is off.
-        UnknownMetricError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
+        ConfigurationError: If a module cannot be imported or does not provide valid metrics,
+            or if two metrics have the same name, or one depends on goal_completion, which is off.
+        NotFoundError: If a name in `off` or `only` is not a metric; the message suggests the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
     metric_set = BUILT_IN.with_custom(own).without(off).only(only)
@@ -108,15 +108,15 @@ def _metrics_of(module: str) -> Iterator[Metric]:
         loaded = importlib.import_module(module)
     except Exception as error:  # the import runs the module's code, which can raise any exception
         reason = f"it cannot be imported ({type(error).__name__}: {error}); install it or put its folder on PYTHONPATH"
-        raise MetricModuleError(module, reason) from error
+        raise _invalid_module(module, reason) from error
     listed = getattr(loaded, NAME_IN_MODULE, None)
     if not isinstance(listed, tuple | list) or not listed:
-        raise MetricModuleError(module, f"it has no {NAME_IN_MODULE} = (…,) that lists its metrics")
+        raise _invalid_module(module, f"it has no {NAME_IN_MODULE} = (…,) that lists its metrics")
     for metric in listed:
         if not isinstance(metric, Metric):
-            raise MetricModuleError(module, f"{NAME_IN_MODULE} holds {metric!r:.60}, which is not a Metric")
+            raise _invalid_module(module, f"{NAME_IN_MODULE} holds {metric!r:.60}, which is not a Metric")
         if problems := problems_of(metric):
-            raise MetricModuleError(module, f"metric {metric.name!r:.80}: {_joined(problems)}")
+            raise _invalid_module(module, f"metric {metric.name!r:.80}: {_joined(problems)}")
         yield metric
 
 

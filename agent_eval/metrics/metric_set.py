@@ -46,17 +46,15 @@ OF_SILENCE = frozenset(declared.metric.name for declared in BUILT_IN_METRICS if 
 _OF_CALLS = frozenset(declared.metric.name for declared in BUILT_IN_METRICS if declared.is_of_calls)
 
 
-class UnknownMetricError(NotFoundError):
-    """Raised when a named metric is not in the set."""
-
-    def __init__(self, name: str, metrics: Iterable[str], where: str = "") -> None:
-        names = sorted(metrics)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        at = f" in {where}" if where else ""
-        if name in {metric.name for metric in ON_REQUEST}:
-            hint = f'It is asked on request: metrics = ["default", "{name}"] in agent_eval.toml. '
-        super().__init__(f"Metric {name!r}{at} is not known. {hint}Known: {', '.join(names)}.")
+def unknown_metric(name: str, metrics: Iterable[str], where: str = "") -> NotFoundError:
+    """Return the error if a named metric is not in the set."""
+    names = sorted(metrics)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    at = f" in {where}" if where else ""
+    if name in {metric.name for metric in ON_REQUEST}:
+        hint = f'It is asked on request: metrics = ["default", "{name}"] in agent_eval.toml. '
+    return NotFoundError(f"Metric {name!r}{at} is not known. {hint}Known: {', '.join(names)}.")
 
 
 @dataclass(frozen=True)
@@ -84,11 +82,11 @@ class MetricSet:
         """Return the metric with this name.
 
         Raises:
-            UnknownMetricError: If the metric is not in the set; the message suggests the closest match.
+            NotFoundError: If the metric is not in the set; the message suggests the closest match.
         """
         named_metric = next((m for m in self.metrics if m.name == name), None)
         if named_metric is None:
-            raise UnknownMetricError(name, self.names)
+            raise unknown_metric(name, self.names)
         return named_metric
 
     @cached_property
@@ -128,24 +126,24 @@ class MetricSet:
         """Return the set with only these metrics; for None or the name 'default', with all except those on request.
 
         Raises:
-            UnknownMetricError: If a name is not in the set.
+            NotFoundError: If a name is not in the set.
         """
         names = {BY_DEFAULT} if metric_names is None else set(metric_names)
         if BY_DEFAULT in names:
             names = names - {BY_DEFAULT} | (self.names - {metric.name for metric in ON_REQUEST})
         for name in sorted(names - self.names):
-            raise UnknownMetricError(name, self.names, "metrics")
+            raise unknown_metric(name, self.names, "metrics")
         return MetricSet(tuple(m for m in self.metrics if m.name in names))
 
     def without(self, off: Iterable[str]) -> "MetricSet":
         """Return the set without these metrics.
 
         Raises:
-            UnknownMetricError: If a name is not in the set.
+            NotFoundError: If a name is not in the set.
         """
         unwanted = set(off)
         for name in sorted(unwanted - self.names):
-            raise UnknownMetricError(name, self.names, "metrics_off")
+            raise unknown_metric(name, self.names, "metrics_off")
         return MetricSet(tuple(m for m in self.metrics if m.name not in unwanted))
 
     def with_custom(self, custom: Iterable[Metric]) -> "MetricSet":

@@ -25,10 +25,17 @@ _WHERE: dict[Condition, str] = {
 
 
 def reference(metrics: MetricSet = BUILT_IN) -> str:
-    """Return a table of all metrics, followed by the question, anchors, severities and notes of each metric."""
-    head = ["| metric | grain | asked on | answer |", "|---|---|---|---|"]
-    rows = [f"| [`{m.name}`](#{m.name}) | {m.grain} | {_where(m)} | {_answer(m)} |" for m in metrics.metrics]
-    return "\n".join([*head, *rows, "", *(line for m in metrics.metrics for line in _section(m))])
+    """Return a table of all metrics, followed by the question, anchors, severities and notes of each metric.
+
+    Metrics that are asked on the same and answered alike share a row.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    for m in metrics.metrics:
+        names.setdefault((_where(m), _answer(m)), []).append(f"[`{m.name}`](#{m.name})")
+    head = ["| metric | asked on | answer |", "|---|---|---|"]
+    rows = [f"| {', '.join(alike)} | {where} | {answer} |" for (where, answer), alike in names.items()]
+    note = ["A label is followed by its severity; only rules or people assign one with a star.", ""]
+    return "\n".join([*head, *rows, "", *note, *(line for m in metrics.metrics for line in _section(m))])
 
 
 def with_reference(text: str) -> str:
@@ -65,11 +72,10 @@ def _section(metric: Metric) -> Iterator[str]:
         yield from (*(f"- **{part}** {words}" for part, words in metric.anchors.items()), "")
         yield from (metric.notes, "") if metric.notes else ()
         return
-    yield from ("| | | severity |", "|---|---|---|")
     for i, (part, words) in enumerate(metric.anchors.items()):
-        yield f"| **{part}** | {words} | {metric.severity_of(part) if i else '–'} |"
+        yield f"- **{part}**{f' ({metric.severity_of(part)})' if i else ''}: {words}"
     for label, words in metric.by_rule.items():
-        yield f"| **{label}** | {words} Assigned only by rules or people. | {metric.severity_of(label)} |"
+        yield f"- **{label}**\\* ({metric.severity_of(label)}): {words}"
     yield from ("", metric.notes, "") if metric.notes else ("",)
 
 

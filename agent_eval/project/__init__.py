@@ -5,6 +5,6 @@ and data versions have one module each. The Dagster assets and the commands call
 them.
 """
 
-from agent_eval.project.project import Project, UnknownAgentError
+from agent_eval.project.project import Project
 
-__all__ = ["Project", "UnknownAgentError"]
+__all__ = ["Project"]

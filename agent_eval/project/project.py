@@ -41,16 +41,6 @@ PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
 """Environment variable of processes that a Dagster run starts: the run's id, then 'automation' or 'person'."""
 
 
-class UnknownAgentError(NotFoundError):
-    """Raised when a requested agent does not exist in the project."""
-
-    def __init__(self, agent: str, agents: Collection[str]) -> None:
-        super().__init__(
-            f"Agent {agent!r} is not known. Known: {', '.join(sorted(agents)) or 'none yet'}. "
-            "Import transcripts with `agent-eval import FORMAT PATH --agent ID`."
-        )
-
-
 @dataclass(frozen=True)
 class Origin:
     """Identify the run that calls judges, and whether a sensor or a schedule started it."""
@@ -211,12 +201,15 @@ class Project:
         """Return the named agents, or all known agents if `agents` is empty.
 
         Raises:
-            UnknownAgentError: If a named agent has neither sessions nor rows.
+            NotFoundError: If a named agent has neither sessions nor rows.
         """
         known_agents = self.known_agents()
         for agent in agents:
             if agent not in known_agents:
-                raise UnknownAgentError(agent, known_agents)
+                raise NotFoundError(
+                    f"Agent {agent!r} is not known. Known: {', '.join(sorted(known_agents)) or 'none yet'}. "
+                    "Import transcripts with `agent-eval import FORMAT PATH --agent ID`."
+                )
         return list(agents) or known_agents
 
     def n_conversations(self, agents: Iterable[str]) -> dict[str, int]:

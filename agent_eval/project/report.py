@@ -47,8 +47,8 @@ def publish(project: Project, folder: Path | None = None, *, version: str | None
     index.html shows `version`, by default the current one. Only one report of a store is written at a time.
 
     Raises:
-        UnknownMethodologyError: If the version does not exist.
-        ReportFolderError: If the folder contains files that are not part of an earlier report.
+        NotFoundError: If the version does not exist.
+        StorageError: If the folder contains files that are not part of an earlier report.
         StoreError: If the store cannot be read.
     """
     methodology = project.registry.current if version is None else project.registry.get(version)

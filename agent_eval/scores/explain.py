@@ -29,14 +29,11 @@ LOWEST = 5  # the number of conversations without a slot to show
 Row = Mapping[str, object]
 
 
-class UnknownTurnError(NotFoundError):
-    """Raised when the agent does not have the conversation or turn."""
-
-    def __init__(self, pair: AgentVersion, reference: str) -> None:
-        super().__init__(
-            f"Agent {pair.agent_id!r} has no turn {reference[:200]!r} under methodology {pair.methodology_version}. Expected "
-            "conversation#turn, with turns from 0, or the id of a conversation; `agent-eval errors` prints examples."
-        )
+def _unknown_turn(pair: AgentVersion, reference: str) -> NotFoundError:
+    return NotFoundError(
+        f"Agent {pair.agent_id!r} has no turn {reference[:200]!r} under methodology {pair.methodology_version}. Expected "
+        "conversation#turn, with turns from 0, or the id of a conversation; `agent-eval errors` prints examples."
+    )
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,7 @@ def explain(
     rating is listed with the reason. The frames may contain other pairs.
 
     Raises:
-        NotFoundError: If `score` has another value.
-        NotFoundError: If the agent has no composite row under the version.
+        NotFoundError: If `score` has another value, or if the agent has no composite row under the version.
     """
     if score not in SCORES:
         raise NotFoundError(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
@@ -128,14 +124,14 @@ def explain_turn(
         methodology: The version.
 
     Raises:
-        UnknownTurnError: If the agent has no such conversation or turn.
+        NotFoundError: If the agent has no such conversation or turn.
     """
     pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
     rows = _of(transcripts, pair)
     conversation_ids = set(rows["conversation_id"])
     name, index = (reference, "") if reference in conversation_ids else reference.rpartition("#")[::2]
     if name not in conversation_ids or (index and not index.isdecimal()):
-        raise UnknownTurnError(pair, reference)
+        raise _unknown_turn(pair, reference)
     page = _Page(
         pair, methodology, None, ratings=pl.DataFrame(), transcripts=rows,
         turn_judgments=_of(turn_judgments, pair), conversation_judgments=_of(conversation_judgments, pair),
@@ -146,7 +142,7 @@ def explain_turn(
         return node
     turn = next((child for child in node.children if child.title == f"turn {int(index)}"), None)
     if turn is None:
-        raise UnknownTurnError(pair, reference)
+        raise _unknown_turn(pair, reference)
     return Node(node.title, children=(turn,))
 
 

@@ -11,7 +11,10 @@ from agent_eval.errors import ConfigurationError, NotFoundError
 
 
 class NoRootError(NotFoundError):
-    """Raised when no project is found at or above a folder."""
+    """Raised when no project is found at or above a folder.
+
+    Fix: Create a project with `agent-eval init DIR`, change to its folder, or set AGENT_EVAL_HOME.
+    """
 
     def __init__(self, start: Path) -> None:
         super().__init__(

@@ -37,7 +37,10 @@ _FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
 
 class SettingsError(ConfigurationError):
-    """Raised when a setting is unknown or its value is invalid."""
+    """Raised when a setting is unknown or its value is invalid.
+
+    Fix: Correct agent_eval.toml or the environment variable.
+    """
 
 
 class Settings(BaseSettings):
@@ -59,12 +62,12 @@ class Settings(BaseSettings):
     )
     nightly_cron: str = Field(
         default="0 3 * * *",
-        description="Time of the schedule `nightly` as a cron expression, in the time zone of the server.",
+        description="Cron expression of the schedule `nightly`, in the server's time zone.",
     )
     inbox: tuple[InboxSetting, ...] = Field(
         default=(),
         description="Files that arrive by themselves. Each table [[inbox]] has `glob`, `agent` and `format` (default `auto`); "
-        "the sensor `import_inbox` imports each complete file. Default: none.",
+        "the sensor `import_inbox` imports each complete file.",
     )
     max_conversations_per_run: int | None = Field(
         default=4000,
@@ -123,11 +126,11 @@ class Settings(BaseSettings):
     )
     audit_cron: str = Field(
         default="0 4 * * 0",
-        description="Time of the schedule `weekly_audit` as a cron expression, in the time zone of the server.",
+        description="Cron expression of the schedule `weekly_audit`, in the server's time zone.",
     )
     benchmark_cron: str = Field(
         default="0 5 * * 0",
-        description="Time of the schedule `weekly_benchmark` as a cron expression, in the time zone of the server.",
+        description="Cron expression of the schedule `weekly_benchmark`, in the server's time zone.",
     )
     audit_size: int = Field(
         default=50,
@@ -295,7 +298,7 @@ class Settings(BaseSettings):
         le=1,
         description="Share of the conversations with a declared outcome in each session that judge models are also asked "
         "`goal_completion` about, to check the judges without labels. Table `judge_calibration` compares the answers with "
-        "the outcomes; they never count in a result. Default: none.",
+        "the outcomes; they never count in a result.",
     )
     judge_timeout_s: float = Field(default=60.0, gt=0, description="Maximum duration of a call, in seconds.")
     judge_max_reply_mb: float = Field(

@@ -33,8 +33,8 @@ from agent_eval.simulate.runner import Benchmark, SimulationReport, SuiteRun, Te
 from agent_eval.simulate.scenarios import (
     BenchmarkScenario,
     ScenarioError,
-    UnknownSuiteError,
     read_suites,
+    unknown_suite,
 )
 from agent_eval.simulate.users import Simulator
 from agent_eval.transcripts.models import Agent
@@ -42,14 +42,11 @@ from agent_eval.transcripts.models import Agent
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
-class UnknownAgentPriceError(JudgeError):
-    """Raised when a cap in US dollars is set but the price of an agent under test is unknown."""
-
-    def __init__(self, agent: str) -> None:
-        super().__init__(
-            f"The price of agent {agent!r} is not known, so a limit in dollars cannot be enforced. Set price_in and "
-            "price_out (US dollars per million tokens, 0 if it is free) in its endpoint, or cap calls with --max-calls."
-        )
+def _unknown_price(agent: str) -> JudgeError:
+    return JudgeError(
+        f"The price of agent {agent!r} is not known, so a limit in dollars cannot be enforced. Set price_in and "
+        "price_out (US dollars per million tokens, 0 if it is free) in its endpoint, or cap calls with --max-calls."
+    )
 
 
 @dataclass(frozen=True)
@@ -111,12 +108,11 @@ def prepared(
     """Check agents, scenarios, models and permissions, and plan the conversations. Nothing is run or written.
 
     Raises:
-        NotFoundError: If an agent has no entry in agents.yaml.
-        UnknownSuiteError: If a suite or scenario does not exist.
+        NotFoundError: If an agent has no entry in agents.yaml, or if a suite or scenario does not exist.
         ScenarioError: If a scenario of a requested suite is invalid.
         EndpointError: If an endpoint is invalid or uses what agent_eval.toml does not allow.
         ConfigurationError: If a simulated user has no model.
-        UnknownAgentPriceError: If a cap in dollars cannot be enforced.
+        JudgeError: If a cap in dollars cannot be enforced.
     """
     for name in agents:
         if name not in setup.agents:
@@ -134,7 +130,7 @@ def prepared(
     scenario_ids = sorted({scenario.id for suite in loaded for scenario in suite.scenarios})
     for name in scenarios:
         if name not in scenario_ids:
-            raise UnknownSuiteError("Scenario", name, scenario_ids)
+            raise unknown_suite("Scenario", name, scenario_ids)
     suites_with_scenarios = [
         (suite, tuple(s for s in suite.scenarios if not scenarios or s.id in scenarios)) for suite in loaded
     ]
@@ -161,7 +157,7 @@ def _simulator(setup: SimulationSetup, scenario: BenchmarkScenario) -> Simulator
     if problem := problem_of(setup.user.model, is_listed=price is not None):
         raise JudgeError(problem.replace("Judge model", "User model"))
     if setup.is_capped_in_dollars and price is None:
-        raise UnknownAgentPriceError(setup.user.model)
+        raise _unknown_price(setup.user.model)
     return Simulator(setup.user, setup.budget)
 
 
@@ -169,7 +165,7 @@ def _tested(setup: SimulationSetup, agent: Agent) -> TestedAgent:
     endpoint, allowed = endpoint_of(agent), setup.allowed
     price = _price(setup, endpoint)
     if setup.is_capped_in_dollars and price is None:
-        raise UnknownAgentPriceError(agent.agent_id)
+        raise _unknown_price(agent.agent_id)
     under_test: AgentUnderTest
     facts = {"endpoint": endpoint.kind}
     match endpoint:

@@ -19,7 +19,10 @@ Row = Mapping[str, Any]
 
 
 class NotExportableError(InputError, ValueError):
-    """Raised when no scenario can repeat a conversation."""
+    """Raised when no scenario can repeat a conversation.
+
+    Fix: Write the scenario by hand.
+    """
 
     def __init__(self, conversation_id: str, problem: str) -> None:
         super().__init__(

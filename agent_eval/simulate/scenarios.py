@@ -67,7 +67,10 @@ OF_GATES = frozenset({"thresholds", "metrics", "fail_on_error_severity", "trials
 
 
 class ScenarioError(ConfigurationError):
-    """Raised when a suite has no valid scenario, or when scenarios that are to be run are invalid."""
+    """Raised when a suite has no valid scenario, or scenarios that are to be run are invalid.
+
+    Fix: Correct the files; `agent-eval scenarios check` checks them again.
+    """
 
     def __init__(self, problems: Sequence[Refusal]) -> None:
         sentences = [(f"{p.file}:{p.line}" if p.line else p.file, p.reason.rstrip(".")) for p in problems]
@@ -77,14 +80,14 @@ class ScenarioError(ConfigurationError):
         )
 
 
-class UnknownSuiteError(NotFoundError):
-    """Raised when a requested suite or scenario does not exist, or several suites have it."""
-
-    def __init__(self, what: str, name: str, names: Sequence[str], problem: str = "does not exist") -> None:
-        super().__init__(
-            f"{what} {name!r} {problem}. Known: {', '.join(names) or 'none'}. Scenarios are files "
-            f"data/scenarios/SUITE/ID{SUFFIX}."
-        )
+def unknown_suite(
+    what: str, name: str, names: Sequence[str], problem: str = "does not exist"
+) -> NotFoundError:
+    """Return the error if a requested suite or scenario does not exist, or several suites have it."""
+    return NotFoundError(
+        f"{what} {name!r} {problem}. Known: {', '.join(names) or 'none'}. Scenarios are files "
+        f"data/scenarios/SUITE/ID{SUFFIX}."
+    )
 
 
 class Tool(Frozen):
@@ -325,7 +328,7 @@ def read_suites(folder: Path, suite_names: Sequence[str] = ()) -> list[LoadedSui
     """Return the named suites (default: all) in data/scenarios. A missing folder has no suites.
 
     Raises:
-        UnknownSuiteError: If a named suite does not exist.
+        NotFoundError: If a named suite does not exist.
     """
     bounds = Bounds.of(folder)
     present = entries(folder)
@@ -333,7 +336,7 @@ def read_suites(folder: Path, suite_names: Sequence[str] = ()) -> list[LoadedSui
     names = [path.name for path in folders]
     for name in suite_names:
         if name not in names:
-            raise UnknownSuiteError("Suite", name, names)
+            raise unknown_suite("Suite", name, names)
     read = [_read_suite(path, bounds) for path in folders if not suite_names or path.name in suite_names]
     beside = [] if suite_names else [_misplaced(path, path.name) for path in present if _is_misplaced(path)]
     return [*read, *(LoadedSuite(p.file, Suite(), (), (p,)) for p in beside)]

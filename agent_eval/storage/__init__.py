@@ -5,8 +5,8 @@ becomes part of a statement: names come from `tables`, and all other values are 
 frames.
 """
 
-from agent_eval.storage.backup import Backup, BackupError, back_up
+from agent_eval.storage.backup import Backup, back_up
 from agent_eval.storage.store import Replacement, RunScope, Store
 from agent_eval.storage.store_errors import StoreError
 
-__all__ = ["Backup", "BackupError", "Replacement", "RunScope", "Store", "StoreError", "back_up"]
+__all__ = ["Backup", "Replacement", "RunScope", "Store", "StoreError", "back_up"]

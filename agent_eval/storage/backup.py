@@ -15,11 +15,8 @@ from agent_eval.errors import StorageError
 from agent_eval.storage.store import Store, quoted
 
 
-class BackupError(StorageError):
-    """Raised when the backup cannot be written to the target; the store is unchanged."""
-
-    def __init__(self, target: Path, why: str) -> None:
-        super().__init__(f"Cannot back up to {target}: {why}. The store was not changed.")
+def _not_backed_up(target: Path, why: str) -> StorageError:
+    return StorageError(f"Cannot back up to {target}: {why}. The store was not changed.")
 
 
 @dataclass(frozen=True)
@@ -44,13 +41,13 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         force: Overwrite the file if it exists.
 
     Raises:
-        BackupError: If `target` exists (without `force`), is a folder or belongs to the store, if the store
+        StorageError: If `target` exists (without `force`), is a folder or belongs to the store, if the store
             does not exist yet, or if the copy cannot be written or verified. No partial copy is left.
         StoreError: If the store cannot be read.
     """
     source = store.file
     if source is None:
-        raise BackupError(
+        raise _not_backed_up(
             target, f"{store.attach} is not a local file; use `agent-eval store copy --to FILE`"
         )
     _check(source, target, force=force)
@@ -59,11 +56,15 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         expected = _copied(store, source, part)
         counts = _read_back(store, part)
         if counts != expected:
-            raise BackupError(target, f"the copy and the store have different rows: {counts}, not {expected}")
+            raise _not_backed_up(
+                target, f"the copy and the store have different rows: {counts}, not {expected}"
+            )
         _check(source, target, force=force)  # check again, because it may have changed during the copy
         part.replace(target)
     except OSError as error:
-        raise BackupError(target, f"{error.strerror}; free some space, or choose another folder") from error
+        raise _not_backed_up(
+            target, f"{error.strerror}; free some space, or choose another folder"
+        ) from error
     finally:
         part.unlink(missing_ok=True)
         log_of(part).unlink(missing_ok=True)
@@ -72,19 +73,21 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
 
 def _check(source: Path, target: Path, *, force: bool) -> None:
     if not source.exists():
-        raise BackupError(target, f"the store {source} does not exist yet; create it with `agent-eval run`")
+        raise _not_backed_up(
+            target, f"the store {source} does not exist yet; create it with `agent-eval run`"
+        )
     if target.is_dir():
-        raise BackupError(target, "it is a folder; specify a file")
+        raise _not_backed_up(target, "it is a folder; specify a file")
     if not target.parent.is_dir():
-        raise BackupError(target, f"the folder {target.parent} does not exist; create it")
+        raise _not_backed_up(target, f"the folder {target.parent} does not exist; create it")
     if _is_ours(source.resolve(), target.resolve()):
-        raise BackupError(target, "it is the store or one of its files; choose another name")
+        raise _not_backed_up(target, "it is the store or one of its files; choose another name")
     if target.exists() and not force:
-        raise BackupError(
+        raise _not_backed_up(
             target, "the file already exists; choose another name, or overwrite it with --force"
         )
     if (log := log_of(target)).exists():
-        raise BackupError(
+        raise _not_backed_up(
             target, f"{log} belongs to a database that is in use or was not closed properly; remove it first"
         )
 

@@ -47,7 +47,10 @@ _SETTLE = """
 
 
 class LedgerError(StorageError):
-    """Raised when the ledger cannot be read or written; no judge is called, because calls must be counted."""
+    """Raised when the ledger cannot be read or written; no judge is called, because calls must be counted.
+
+    Fix: Make the file readable and writable, or restore it from a backup.
+    """
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(

@@ -23,8 +23,8 @@ from agent_eval.storage import engines, locks
 from agent_eval.storage.kept import KeptAttachment
 from agent_eval.storage.store_errors import (
     BusyStoreError,
-    MissingFolderError,
     StoreError,
+    missing_folder,
 )
 from agent_eval.storage.versions import SCHEMA_VERSION, migrate, refuse_other_releases, stamp, stamped
 from agent_eval.tables import Table
@@ -288,7 +288,7 @@ class Store:
         """
         place = self._place(purpose)
         if not place.parent.is_dir():
-            raise MissingFolderError(Path(self.attach), "write")
+            raise missing_folder(Path(self.attach), "write")
         what = f"the store {self.attach} (one {purpose} at a time)"
         with contextlib.ExitStack() as stack:
             with self.translated("lock"):
@@ -372,12 +372,12 @@ class Store:
         """Return whether the file does not exist yet.
 
         Raises:
-            MissingFolderError: If its folder does not exist.
+            StoreError: If its folder does not exist.
         """
         if self.file is None or self.file.exists():
             return False
         if not self.file.parent.is_dir():
-            raise MissingFolderError(self.file, "read")
+            raise missing_folder(self.file, "read")
         return True
 
     def transact(
@@ -422,7 +422,7 @@ class Store:
             yield
             return
         if not self.lock_file.parent.is_dir():
-            raise MissingFolderError(Path(self.attach), "read" if shared else "write")
+            raise missing_folder(Path(self.attach), "read" if shared else "write")
         lock = locks.shared if shared else locks.exclusive
         with lock(self.lock_file, limit_s=self.patience_s, what=f"the store {self.attach}"):
             yield

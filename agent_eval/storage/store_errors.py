@@ -22,7 +22,10 @@ _FIXES = (
 
 
 class StoreError(StorageError):
-    """Raised when the store cannot be opened, read or written. Its content is unchanged."""
+    """Raised when the store cannot be opened, read or written. Its content is unchanged.
+
+    Fix: Do what the message says: each cause has its own fix.
+    """
 
     def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:
         lines = why.strip().splitlines() or ["unknown reason"]
@@ -35,7 +38,10 @@ class StoreError(StorageError):
 
 
 class BusyStoreError(StoreError):
-    """Raised when another program kept the store locked for longer than the time limit."""
+    """Raised when another program kept the store locked for longer than the time limit.
+
+    Fix: Close that program, or wait until it finishes, and run again.
+    """
 
     def __init__(self, attach: str, doing: str, holder: str, waited_s: float) -> None:
         super().__init__(
@@ -46,40 +52,12 @@ class BusyStoreError(StoreError):
         )
 
 
-class MissingFolderError(StoreError):
-    """Raised when the store's folder does not exist, e.g. because a disk is not mounted."""
-
-    def __init__(self, file: Path, doing: str) -> None:
-        super().__init__(
-            str(file),
-            doing,
-            f"its folder {file.parent} does not exist",
-            "In a new project, run `agent-eval init DIR`, or add --sample to start with the sample. If the data is on "
-            "a separate disk, mount the disk. The settings `store` and `data_dir` in agent_eval.toml define the paths",
-        )
-
-
-class OlderStoreError(StoreError):
-    """Raised when the store was written before the first release; its tables have other names and types."""
-
-    def __init__(self, attach: str, version: int, oldest: int) -> None:
-        super().__init__(
-            attach,
-            "use",
-            f"its tables have version {version or 'of no number'}, but this agent_eval supports versions from {oldest}",
-            "Move the file away and run `agent-eval run`: everything but the answers of judge models is computed again "
-            "from data/. To keep those answers, open the store with the commit of agent_eval that wrote it, or a later "
-            "one that migrates it",
-        )
-
-
-class NewerStoreError(StoreError):
-    """Raised when a later release of agent_eval wrote the store; this release would lose its columns."""
-
-    def __init__(self, attach: str, version: int, supported_version: int, written_by: str) -> None:
-        super().__init__(
-            attach,
-            "use",
-            f"its tables have version {version} (agent_eval {written_by}), but this agent_eval supports versions up to {supported_version}",
-            f"Install agent_eval {written_by} or later, or set `store` in agent_eval.toml to another file",
-        )
+def missing_folder(file: Path, doing: str) -> StoreError:
+    """Return the error if the store's folder does not exist, e.g. because a disk is not mounted."""
+    return StoreError(
+        str(file),
+        doing,
+        f"its folder {file.parent} does not exist",
+        "In a new project, run `agent-eval init DIR`, or add --sample to start with the sample. If the data is on "
+        "a separate disk, mount the disk. The settings `store` and `data_dir` in agent_eval.toml define the paths",
+    )

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import duckdb
 
 from agent_eval import __version__
-from agent_eval.storage.store_errors import NewerStoreError, OlderStoreError
+from agent_eval.storage.store_errors import StoreError
 from agent_eval.tables import TABLES
 
 SCHEMA_VERSION = 4  # increase it in every release that renames columns or changes types in `tables`
@@ -47,14 +47,25 @@ def refuse_other_releases(con: duckdb.DuckDBPyConnection, attach: str) -> int:
     """Return the version of the attached store; 0 if it is new.
 
     Raises:
-        NewerStoreError: If a later release wrote the store.
-        OlderStoreError: If the store is older than `OLDEST_VERSION`.
+        StoreError: If a later release wrote the store, or if the store is older than `OLDEST_VERSION`.
     """
     version, written_by = stamped(con)
     if version > SCHEMA_VERSION:
-        raise NewerStoreError(attach, version, SCHEMA_VERSION, written_by)
+        raise StoreError(
+            attach,
+            "use",
+            f"its tables have version {version} (agent_eval {written_by}), but this agent_eval supports versions up to {SCHEMA_VERSION}",
+            f"Install agent_eval {written_by} or later, or set `store` in agent_eval.toml to another file",
+        )
     if 0 < version < OLDEST_VERSION or (version == 0 and _has_tables(con)):
-        raise OlderStoreError(attach, version, OLDEST_VERSION)
+        raise StoreError(
+            attach,
+            "use",
+            f"its tables have version {version or 'of no number'}, but this agent_eval supports versions from {OLDEST_VERSION}",
+            "Move the file away and run `agent-eval run`: everything but the answers of judge models is computed again "
+            "from data/. To keep those answers, open the store with the commit of agent_eval that wrote it, or a later "
+            "one that migrates it",
+        )
     return version
 
 

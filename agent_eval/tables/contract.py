@@ -30,7 +30,10 @@ _TEXT_OF = {
 
 
 class UnknownTableError(NotFoundError, KeyError):
-    """Raised when no stored table has the given name."""
+    """Raised when no stored table has the given name.
+
+    Fix: Use a name of docs/reference/tables.md.
+    """
 
     def __init__(self, name: str, tables: Iterable[str]) -> None:
         table_names = sorted(tables)
@@ -43,7 +46,10 @@ class UnknownTableError(NotFoundError, KeyError):
 
 
 class TableMismatchError(StorageError):
-    """Raised when rows do not match the contract of their table."""
+    """Raised when rows do not match the contract of their table.
+
+    Fix: Correct the rows, as docs/reference/tables.md describes them.
+    """
 
     def __init__(self, table: str, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)

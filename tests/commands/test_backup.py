@@ -9,8 +9,9 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
+from agent_eval.errors import StorageError
 from agent_eval.project import Project
-from agent_eval.storage import BackupError, Store, back_up
+from agent_eval.storage import Store, back_up
 from agent_eval.tables import TABLES, table
 from benchmarks.warm import agent_eval
 from tests.storage.test_durability import STATE, running, write
@@ -66,7 +67,7 @@ def test_what_a_killed_writer_left_in_its_log_is_in_the_copy(store: Store, tmp_p
 def test_nothing_is_overwritten_unless_it_is_said(store: Store, tmp_path: Path) -> None:
     target = tmp_path / "copy.duckdb"
     target.write_text("precious")
-    with pytest.raises(BackupError, match="--force"):
+    with pytest.raises(StorageError, match="--force"):
         back_up(store, target)
     assert target.read_text() == "precious"
     assert back_up(store, target, force=True).rows["main.judge_state"] == 100
@@ -84,10 +85,10 @@ def test_places_that_cannot_take_a_copy_are_refused(store: Store, tmp_path: Path
     }  # fmt: skip
     before = own.read_bytes()
     for target, why in refused.items():
-        with pytest.raises(BackupError, match=why):
+        with pytest.raises(StorageError, match=why):
             back_up(store, target, force=True)
     assert own.read_bytes() == before
-    with pytest.raises(BackupError, match="does not exist yet"):
+    with pytest.raises(StorageError, match="does not exist yet"):
         back_up(Store.at(tmp_path / "never.duckdb"), tmp_path / "copy.duckdb")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_eval.errors import AgentEvalError, NotFoundError
-from agent_eval.project import Project, UnknownAgentError
+from agent_eval.project import Project
 from tests.commands.conftest import invoke, use
 
 PAIR = ("lumen-support", "harbor-desk")
@@ -39,7 +39,7 @@ def test_two_agents_of_the_sample_are_compared_over_sessions_and_common_tasks() 
 def test_a_comparison_with_itself_or_a_stranger_is_refused() -> None:
     with pytest.raises(AgentEvalError, match="compared with itself"):
         invoke("compare", PAIR[0], PAIR[0])
-    with pytest.raises(UnknownAgentError, match="nobody"):
+    with pytest.raises(NotFoundError, match="nobody"):
         invoke("compare", PAIR[0], "nobody")
 
 

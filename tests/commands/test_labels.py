@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from agent_eval.commands.labels import import_labels
+from agent_eval.errors import NotFoundError
 from agent_eval.judge.inputs.sheet_sampling import Drawn, sealed_sampling
 from agent_eval.project import Project
 from agent_eval.project.calibration import calibrations
-from agent_eval.project.project import UnknownAgentError
 
 TURN = "lumen-2026-04-a-D2"
 LINES = (
@@ -54,7 +54,7 @@ def test_a_named_agent_has_all_conversations_and_has_to_be_known(sample_copy: Pa
     assert imported(path, "harbor-desk")[0] == 0
     stored = Project.open().human_ratings[0].filter(pl.col("file").str.starts_with("import"))
     assert stored.select("agent_id", "conversation_id").rows() == [("harbor-desk", "elsewhere")]
-    with pytest.raises(UnknownAgentError):
+    with pytest.raises(NotFoundError, match="Agent 'nosuch' is not known"):
         imported(path, "nosuch")
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from agent_eval.cli import app
 from agent_eval.commands.run import run, what_is_stale
-from agent_eval.project import Project, UnknownAgentError
+from agent_eval.errors import NotFoundError
+from agent_eval.project import Project
 from agent_eval.scores.statistics.exact import from_text
 from tests.defs.test_live import edit_a_session
 
@@ -174,7 +175,7 @@ def test_each_edit_moves_its_own_agent_and_no_other(sample_copy: Path) -> None:
 
 
 def test_an_unknown_agent_is_refused_with_those_known(sample: Project) -> None:
-    with pytest.raises(UnknownAgentError, match="Known: concierge-pa, forge-coder"):
+    with pytest.raises(NotFoundError, match="Known: concierge-pa, forge-coder"):
         run(sample, agents=["nobody"])
 
 

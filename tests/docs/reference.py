@@ -4,7 +4,10 @@ After a change to one of them: `python -m tests.docs.reference` rewrites the pag
 """
 
 import functools
+import importlib
+import inspect
 import json
+import pkgutil
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +20,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.main import get_command
 
+import agent_eval
 from agent_eval.cli import app
+from agent_eval.errors import AgentEvalError
 from agent_eval.gates import KINDS
 from agent_eval.metrics.metric_set import BUILT_IN_METRICS
 from agent_eval.settings import FILE, BudgetSettings, Settings
@@ -34,7 +39,7 @@ COMMAND = "python -m tests.docs.reference"
 def settings_page() -> str:
     """Every setting: its values, its default, what it does."""
     rows = [
-        f"| `{name}` | {_shown_type(field)} | {_default(field)} | {_in_cell(field.description or '')} |"
+        f"- `{name}` ({_shown_type(field)}; {_default(field)}): {' '.join((field.description or '').split())}"
         for name, field in [
             *((n, f) for n, f in Settings.model_fields.items() if n != "budget"),
             *((f"budget.{n}", f) for n, f in BudgetSettings.model_fields.items()),
@@ -53,8 +58,8 @@ def settings_page() -> str:
         "(default: `.dagster` in the project). API keys are read from environment variables only, with the names that "
         "litellm uses.",
         "",
-        "| setting | value | default | does |",
-        "|---|---|---|---|",
+        "Values and defaults are in brackets.",
+        "",
     ]
     return _page([*head, *rows])
 
@@ -259,8 +264,51 @@ def _exit_codes(command: Any) -> str:
     return _in_cell(codes.split("\n\n")[0]).rstrip(".")
 
 
+def errors_page() -> str:
+    """Every kind of error that a user can fix: its code, its class, its cause and its fix, by general kind."""
+    head = [
+        "# Errors",
+        "",
+        _made_from("the classes of errors"),
+        "",
+        "A command that fails prints the cause and the fix on stderr, and ends with exit code 2. In Python, each kind is "
+        "a class of `agent_eval`, and `error.code` is its code. The first kind of a group contains the others.",
+    ]
+    all_kinds = kinds_of_errors()
+    groups = [[kind, *_below(kind)] for kind in all_kinds if kind.__base__ is AgentEvalError]
+    return _page([*head, *(line for kinds in groups for line in ("", *map(_error, kinds)))])
+
+
+def kinds_of_errors() -> list[type[AgentEvalError]]:
+    """All classes of errors that a user can fix, the base class aside."""
+    for module in pkgutil.walk_packages(agent_eval.__path__, "agent_eval."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    return [*_below(AgentEvalError)]
+
+
+def _below(kind: type[AgentEvalError]) -> Iterator[type[AgentEvalError]]:
+    for below in sorted(kind.__subclasses__(), key=lambda below: below.code):
+        yield below
+        yield from _below(below)
+
+
+def _error(kind: type[AgentEvalError]) -> str:
+    cause, fix = cause_and_fix(kind)
+    return f"- `{kind.code}` (`{kind.__module__.removeprefix('agent_eval.')}.{kind.__name__}`): {cause}. Fix: {fix}."
+
+
+def cause_and_fix(kind: type[AgentEvalError]) -> tuple[str, str]:
+    """The two parts of the docstring of a kind of error."""
+    cause, _, fix = inspect.cleandoc(kind.__doc__ or "").partition("\n\nFix: ")
+    return re.sub("^Raised (when|for) ", "", " ".join(cause.split())).rstrip("."), " ".join(
+        fix.split()
+    ).rstrip(".")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
+    "errors.md": errors_page,
     "tables.md": tables_page,
     "commands.md": commands_page,
     "../contributing/internal-tables.md": internal_page,

@@ -29,6 +29,12 @@ def test_every_setting_says_what_it_does() -> None:
 
 
 def test_a_setting_is_told_with_its_kind_limits_and_default() -> None:
-    assert "| `judge_concurrency` | integer from 1 to 1000 | `16` |" in reference.settings_page()
-    assert "| `metrics_off` | list of texts | none |" in reference.settings_page()
-    assert "| `judge_combine` | `median`, `mean` | `median` |" in reference.settings_page()
+    assert "- `judge_concurrency` (integer from 1 to 1000; `16`): " in reference.settings_page()
+    assert "- `metrics_off` (list of texts; none): " in reference.settings_page()
+    assert "- `judge_combine` (`median`, `mean`; `median`): " in reference.settings_page()
+
+
+def test_every_kind_of_error_has_its_own_code_cause_and_fix() -> None:
+    kinds = reference.kinds_of_errors()
+    assert len({kind.code for kind in kinds}) == len(kinds) > 20
+    assert [kind.__name__ for kind in kinds if not all(reference.cause_and_fix(kind))] == []

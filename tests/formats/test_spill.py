@@ -8,8 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from agent_eval.errors import StorageError
 from agent_eval.formats import spill
-from agent_eval.formats.spill import Spilled, TemporaryFolderError, frames_of, in_memory, spilled
+from agent_eval.formats.spill import Spilled, frames_of, in_memory, spilled
 
 
 def parts(n: int, size: int = 3) -> Iterator[dict[str, pl.DataFrame]]:
@@ -77,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
-    with pytest.raises(TemporaryFolderError, match=r"absent: No such file.*TMPDIR"), spilled(parts(1)):
+    with pytest.raises(StorageError, match=r"absent: No such file.*TMPDIR"), spilled(parts(1)):
         pass
 
 
@@ -87,7 +88,7 @@ def test_a_full_disk_is_named_with_the_fix(folder: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pl.DataFrame, "write_ipc", full)
-    with pytest.raises(TemporaryFolderError, match=r"No space left on device. Free space"), spilled(parts(1)):
+    with pytest.raises(StorageError, match=r"No space left on device. Free space"), spilled(parts(1)):
         pass
     assert not any(folder.iterdir())
 

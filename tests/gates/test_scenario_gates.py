@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from agent_eval.gates.error_severity import looked_in_scenarios
-from agent_eval.gates.names import GateRulesError, UnknownNameError, check_names
+from agent_eval.gates.names import GateRulesError, check_names
 from agent_eval.gates.scenarios import (
     clusters_without_scenarios,
     scenarios_of,
@@ -97,8 +97,8 @@ def test_a_scenario_is_named_by_the_task_without_its_hash() -> None:
 
 @pytest.mark.parametrize(
     ("own", "error"),
-    [({"thresholds": {"composite": 50}}, GateRulesError), ({"thresholds": {"helpfullness": 3}}, UnknownNameError),
-     ({"thresholds": {"helpfulness": 9}}, GateRulesError), ({"metrics": ["nope"]}, UnknownNameError)],
+    [({"thresholds": {"composite": 50}}, GateRulesError), ({"thresholds": {"helpfullness": 3}}, GateRulesError),
+     ({"thresholds": {"helpfulness": 9}}, GateRulesError), ({"metrics": ["nope"]}, GateRulesError)],
 )  # fmt: skip
 def test_a_wrong_name_or_limit_names_the_scenario(own: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match="Scenario shop/x"):

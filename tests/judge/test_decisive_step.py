@@ -8,14 +8,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from agent_eval.errors import ConfigurationError
+from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.judge.engine import Judged, judge_transcripts, open_questions
 from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.client import Reply
 from agent_eval.judge.prompts import Messages, Prompt
 from agent_eval.metrics.builtin.goal_completion import DECISIVE_STEP, GOAL_COMPLETION
 from agent_eval.metrics.custom import load_metrics
-from agent_eval.metrics.metric_set import DEFAULT, MetricSet, UnknownMetricError
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.scores.calibration import ANNOTATIONS, judge_calibration
 from agent_eval.tables.judging import is_imported_judge
 from agent_eval.transcripts.importers.base import Source
@@ -183,7 +183,7 @@ def test_it_is_on_request() -> None:
         "goal_completion",
         "decisive_step",
     }
-    with pytest.raises(UnknownMetricError):
+    with pytest.raises(NotFoundError, match="Metric 'defaults'"):
         load_metrics(only=["defaults"])
     lacking = (
         "goal_completion is 0, and that is not asked"  # else no conversation would be asked, without a word

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from agent_eval.commands.methodology import show, show_diff, show_list, validate
-from agent_eval.commands.results.leaderboard import TemplateNotOnBoardError
-from agent_eval.methodology import Registry, UnknownMethodologyError, freeze
+from agent_eval.errors import NotFoundError
+from agent_eval.methodology import Registry, freeze
 from tests.commands.conftest import invoke
 from tests.methodology.conftest import Write
 
@@ -83,7 +83,7 @@ def test_show_as_json_is_an_array_of_one_object(screen: Console, capsys: pytest.
     assert shown["version"] == "1.1.0"
     assert shown["content_hash"] == Registry.read().get("1.1.0").content_hash
     assert set(shown["dimensions"][0]["anchors"]) == {"1", "2", "3", "4", "5"}
-    with pytest.raises(UnknownMethodologyError):
+    with pytest.raises(NotFoundError, match="'9.0.0' is not published"):
         show(Registry.read(), "9.0.0", screen, as_json=False)
 
 
@@ -176,7 +176,7 @@ def test_show_prints_one_template(screen: Console, capsys: pytest.CaptureFixture
     assert len(printed(screen).splitlines()) < 80
     show(Registry.read(), "1.3.0", screen, as_json=True, template="research_v1")
     assert [t["slug"] for t in json.loads(capsys.readouterr().out)] == ["research_v1"]
-    with pytest.raises(TemplateNotOnBoardError, match="'research' is not in this methodology version"):
+    with pytest.raises(NotFoundError, match="'research' is not in this methodology version"):
         show(Registry.read(), "1.3.0", screen, as_json=False, template="research")
 
 
@@ -193,7 +193,7 @@ def test_the_command_prints_one_template_of_any_version(version: str, template: 
     assert [slug for slug in others if slug in text] == []
     assert len(text.splitlines()) < 100
     if version == "1.0.0":  # a template of later versions is refused, with those that there are
-        with pytest.raises(TemplateNotOnBoardError, match="'personal_assistant_v1' is not in") as refused:
+        with pytest.raises(NotFoundError, match="'personal_assistant_v1' is not in") as refused:
             invoke(*command, "personal_assistant_v1")
         assert all(slug in str(refused.value) for slug in others)
 

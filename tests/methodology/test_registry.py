@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agent_eval
+from agent_eval.errors import NotFoundError
 from agent_eval.methodology import (
     EditedVersionError,
     MethodologyFileError,
     Registry,
-    UnknownMethodologyError,
     freeze,
     load,
     version_names,
@@ -63,7 +63,7 @@ def test_a_users_version_joins_and_may_be_the_current_one(own: Path, write: Writ
     assert registry.get("2.0.0").penalties[0].points == 5
     assert registry.own == {"2.0.0"}
     assert registry.problems == registry.frozen_problems() == ()
-    with pytest.raises(UnknownMethodologyError):
+    with pytest.raises(NotFoundError, match="'2.0.0' is not published"):
         load("2.0.0")  # without the folder only the packaged versions are known
 
 
@@ -89,7 +89,7 @@ def test_a_draft_may_change_until_it_is_scored_as_published(own: Path, write: Wr
 
 def test_an_unknown_version_names_the_published_ones_and_the_fix() -> None:
     named = r"'2\.0\.0' is not published.*1\.2\.0, 1\.3\.0.*2\.0\.0\.yaml"
-    with pytest.raises(UnknownMethodologyError, match=named):
+    with pytest.raises(NotFoundError, match=named):
         Registry.read().get("2.0.0")
 
 
@@ -100,7 +100,7 @@ def test_a_bad_file_is_reported_with_what_is_wrong_and_stops_no_other(own: Path,
     assert registry.versions == (*PUBLISHED, "2.1.0")
     assert [Path(p.file).name for p in registry.problems] == ["2.0.0.yaml"]
     reason = r"cannot be read: .*2\.0\.0\.yaml:\d+: penalties\.0\.points"
-    with pytest.raises(UnknownMethodologyError, match=reason):
+    with pytest.raises(NotFoundError, match=reason):
         registry.get("2.0.0")
 
 

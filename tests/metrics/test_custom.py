@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.errors import ConfigurationError
+from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.metrics.base import NO_FAILURE
-from agent_eval.metrics.custom import MetricFileError, MetricModuleError, load_metrics, read_metric
-from agent_eval.metrics.metric_set import DEFAULT, UnknownMetricError
+from agent_eval.metrics.custom import MetricFileError, load_metrics, read_metric
+from agent_eval.metrics.metric_set import DEFAULT
 
 POLITENESS = """\
 name: politeness
@@ -155,7 +155,7 @@ def test_the_files_of_a_folder_join_the_built_in_metrics(tmp_path: Path) -> None
     found = load_metrics(tmp_path, off=["verbosity"])
     assert found.names == (DEFAULT.names | {"politeness"}) - {"verbosity"}
     assert "politeness" not in load_metrics(tmp_path, off=["politeness"]).names
-    with pytest.raises(UnknownMetricError, match="Did you mean 'politeness'"):
+    with pytest.raises(NotFoundError, match="Did you mean 'politeness'"):
         load_metrics(tmp_path, off=["politness"])
 
 
@@ -209,10 +209,10 @@ def test_a_module_lists_its_metrics(module: str) -> None:
 )
 def test_a_bad_module_is_refused_by_name(module: str, tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / f"{module}.py").write_text(text)
-    with pytest.raises(MetricModuleError, match=says):
+    with pytest.raises(ConfigurationError, match=says):
         load_metrics(modules=[module])
 
 
 def test_a_module_that_is_not_there_is_named_with_the_way_to_it() -> None:
-    with pytest.raises(MetricModuleError, match=r"'no_such_module'.*put its folder on PYTHONPATH"):
+    with pytest.raises(ConfigurationError, match=r"'no_such_module'.*put its folder on PYTHONPATH"):
         load_metrics(modules=["no_such_module"])

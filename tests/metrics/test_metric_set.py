@@ -4,17 +4,11 @@ import dataclasses
 
 import pytest
 
-from agent_eval.errors import ConfigurationError
+from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.builtin.coherence import COHERENCE
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
-from agent_eval.metrics.metric_set import (
-    CONVERSATION_METRICS,
-    DEFAULT,
-    TURN_METRICS,
-    MetricSet,
-    UnknownMetricError,
-)
+from agent_eval.metrics.metric_set import CONVERSATION_METRICS, DEFAULT, TURN_METRICS, MetricSet
 
 TONE = Metric("tone", "turn", "label", "Which tone?", {"warm": "Warm.", "cold": "Cold."})
 RUDE_LABELS = {NO_FAILURE: "No.", "rude": "Yes."}
@@ -42,15 +36,15 @@ def test_a_metric_that_is_off_is_asked_no_more() -> None:
 def test_an_allow_list_leaves_only_what_it_names() -> None:
     assert DEFAULT.only(["verbosity"]).names == {"verbosity"}
     assert DEFAULT.only(None) == DEFAULT
-    with pytest.raises(UnknownMetricError, match=r"in metrics.*Did you mean 'verbosity'"):
+    with pytest.raises(NotFoundError, match=r"in metrics.*Did you mean 'verbosity'"):
         DEFAULT.only(["verbosty"])
 
 
 def test_a_name_that_is_wrong_is_named_with_the_nearest_right_one() -> None:
     slip = r"'helpfullness' in metrics_off.*Did you mean 'helpfulness'\?"
-    with pytest.raises(UnknownMetricError, match=slip):
+    with pytest.raises(NotFoundError, match=slip):
         DEFAULT.without(["helpfullness"])
-    with pytest.raises(UnknownMetricError, match=r"'zzz' is not known\. Known: agent_behavior_failure"):
+    with pytest.raises(NotFoundError, match=r"'zzz' is not known\. Known: agent_behavior_failure"):
         DEFAULT.get("zzz")
 
 

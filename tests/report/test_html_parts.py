@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from agent_eval.errors import StorageError
 from agent_eval.report.charts import RankedAgent, line, radar, scatter, span, stacked
-from agent_eval.report.html import ReportFolderError
 from agent_eval.report.html.agent import spreads
 from agent_eval.report.html.conversation import Material, said, turn_views
 from agent_eval.report.html.folder import MARKER, replacing
@@ -156,7 +156,7 @@ def test_a_folder_with_files_of_others_is_left_alone(tmp_path: Path, mine: str) 
     (folder / mine).parent.mkdir(parents=True)
     (folder / mine).write_text("{}")
     (folder / "kept.txt").write_text("keep me")
-    with pytest.raises(ReportFolderError):
+    with pytest.raises(StorageError, match="report cannot be written"):
         written(folder)
     assert (folder / "kept.txt").read_text() == "keep me"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
@@ -187,7 +187,7 @@ def test_what_was_put_into_an_earlier_report_is_named_and_kept(tmp_path: Path, m
         (folder / mine).symlink_to(elsewhere)
     else:
         (folder / mine).write_text("keep me")
-    with pytest.raises(ReportFolderError, match=mine):
+    with pytest.raises(StorageError, match=mine):
         written(folder, "new")
     assert contents(folder)["sub/page.html"] == "page"
     assert (folder / mine).exists()
@@ -213,7 +213,7 @@ def test_what_a_killed_run_left_behind_is_cleared_away(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("keep me")
-    with pytest.raises(ReportFolderError, match="it is a file"):
+    with pytest.raises(StorageError, match="it is a file"):
         written(tmp_path / "out")
     assert (tmp_path / "out").read_text() == "keep me"
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
+from agent_eval.errors import InvalidValueError
 from agent_eval.scores.statistics.agreement import (
     Answer,
     IntervalEstimate,
@@ -25,7 +26,6 @@ from agent_eval.scores.statistics.agreement import (
     share_interval,
     specificity,
 )
-from agent_eval.scores.statistics.intervals import OutOfRangeError
 
 # Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011, section C: four observers, twelve units
 OBSERVERS = (
@@ -160,7 +160,7 @@ def test_the_interval_of_a_share_contains_it(share: float, n: int) -> None:
     ],
 )
 def test_bad_pairs_are_refused(answers: list[Answer], more: dict[str, list[float]], message: str) -> None:
-    with pytest.raises(OutOfRangeError, match=message):
+    with pytest.raises(InvalidValueError, match=message):
         Pairs([1, 2], answers, ["a", "b"], **more)
 
 
@@ -187,7 +187,7 @@ def test_what_is_not_defined_has_no_figure_and_distances_of_labels_are_refused()
     assert krippendorff_alpha([{"a": 3.0}, {"b": 2.0}], "nominal", range(2)) == none  # single raters
     assert sensitivity(Pairs(["pass"] * 6, ["fail"] * 6, range(6)), "pass") == none
     assert cohen_kappa(Pairs([], [], [])) == raw_agreement(Pairs([], [], [])) == none
-    with pytest.raises(OutOfRangeError, match="figure of distances"):
+    with pytest.raises(InvalidValueError, match="figure of distances"):
         quadratic_kappa(Pairs(JUDGE, HUMAN, EACH))
-    with pytest.raises(OutOfRangeError, match="ordinal level"):
+    with pytest.raises(InvalidValueError, match="ordinal level"):
         krippendorff_alpha([{"a": "pass", "b": "fail"}], "ordinal", ["one"])

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.errors import InputError
 from agent_eval.gates.coverage import benchmark_findings
 from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.leaderboard import leaderboard
-from agent_eval.scores.composite.score import RatingError, composite, composite_parts, one_point
+from agent_eval.scores.composite.score import composite, composite_parts, one_point
 from agent_eval.scores.statistics.exact import from_text
 from agent_eval.tables import table
 from tests.scores.builders import (
@@ -120,22 +121,22 @@ def test_weights_are_data() -> None:
 def test_what_is_no_integer_from_one_to_five_is_refused_by_key(value: Any) -> None:
     universal, domain = given_ratings()
     rules = METHODOLOGIES["1.3.0"]
-    with pytest.raises(RatingError, match=r"^U3: .*integers 1–5"):
+    with pytest.raises(InputError, match=r"^U3: .*integers 1–5"):
         composite(universal | {"U3": value}, domain, rules, repeatability_tested=True)
-    with pytest.raises(RatingError, match=r"^D4, criterion 2: "):
+    with pytest.raises(InputError, match=r"^D4, criterion 2: "):
         composite(universal, domain | {"D4": (4, value, 4)}, rules, repeatability_tested=True)
 
 
 @pytest.mark.parametrize("value", [(5, 4), (5, 4, 5, 4), 5, "555", [(5, 4, 5), (5, 4)], {"a": 1}])
 def test_what_is_no_triple_is_refused_by_key(value: Any) -> None:
     universal, domain = given_ratings()
-    with pytest.raises(RatingError, match=r"^D1: "):
+    with pytest.raises(InputError, match=r"^D1: "):
         composite(universal, domain | {"D1": value}, METHODOLOGIES["1.3.0"], repeatability_tested=True)
 
 
 @pytest.mark.parametrize(("universal", "domain"), [({"U7": 5}, {}), ({}, {"d1": (5, 5, 5)}), ({"D1": 5}, {})])
 def test_an_unknown_key_is_refused(universal: Any, domain: Any) -> None:
-    with pytest.raises(RatingError, match=r"no such key.*U1, U2"):
+    with pytest.raises(InputError, match=r"no such key.*U1, U2"):
         composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)
 
 

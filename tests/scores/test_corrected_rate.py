@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from agent_eval.errors import InvalidValueError
 from agent_eval.scores.statistics.agreement import Pairs
 from agent_eval.scores.statistics.corrected_rate import (
     Accuracy,
@@ -14,7 +15,6 @@ from agent_eval.scores.statistics.corrected_rate import (
     corrected_rate,
     double_sampled_rate,
 )
-from agent_eval.scores.statistics.intervals import OutOfRangeError
 from benchmarks.calibration import Design, of_another_agent, simulate
 
 EXACT = Accuracy(0.9, 0.8, 0.0, 0.0, 0.0, 49)
@@ -88,7 +88,7 @@ def test_strata_of_a_small_population_have_uncertain_sizes() -> None:
 
 @pytest.mark.parametrize(("rate", "variance"), [(1.2, 0.0), (0.5, -1.0)])
 def test_a_rate_that_is_none_is_refused(rate: float, variance: float) -> None:
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(InvalidValueError, match=r"The (rate|variance) is .*Allowed: "):
         corrected_rate(rate, variance, GOOD)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.methodology.models import SCENARIOS
-from agent_eval.scores.composite.domain import UnknownTemplateError, domain_scores
-from agent_eval.scores.composite.ratings import DuplicateRatingError
+from agent_eval.scores.composite.domain import domain_scores
 from agent_eval.tables import table
 from tests.scores.builders import CRITERIA, METHODOLOGIES, SLUG, one, rating, ratings, transcripts, unrated
 
@@ -97,13 +97,13 @@ def test_an_agent_without_a_session_lacks_all_five() -> None:
 
 def test_two_effective_ratings_of_one_criterion_are_refused() -> None:
     again = rating("D4", 1, criterion="accuracy", conversation_id="a-D4", judge="human")
-    with pytest.raises(DuplicateRatingError, match=r"'a-D4'.*'accuracy'"):
+    with pytest.raises(InputError, match=r"'a-D4'.*'accuracy'"):
         scored([*ratings(), again])
 
 
 def test_a_template_that_the_version_lacks_is_named() -> None:
     unknown = r"1\.3\.0 has no template 'cooking_v1'.*customer_service_v1"
-    with pytest.raises(UnknownTemplateError, match=unknown):
+    with pytest.raises(NotFoundError, match=unknown):
         scored(ratings(), template="cooking_v1")
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from agent_eval.errors import InputError
 from agent_eval.formats.timestamps import check_date
 from agent_eval.judge.inputs.human_ratings import COLUMNS, read_ratings
 from agent_eval.report.board import outcomes
 from agent_eval.tables import table
-from agent_eval.transcripts.importers.slots import SlotsFileError, read_slots
+from agent_eval.transcripts.importers.slots import read_slots
 from agent_eval.transcripts.sessions import read_sessions
 from tests.scores.sessions import asked, complete, only, rated, scored, write
 
@@ -273,7 +274,7 @@ def test_a_rating_or_verdict_of_the_future_never_replaces_one_of_today(tmp_path:
     task_set = tmp_path / "slots.csv"
     task_set.write_text("task_id,slot,disclosures\na,D1,\nb,D2,date=2099-01-01\n")
     with pytest.raises(
-        SlotsFileError, match=r"slots\.csv:3: disclosures: date is 2099-01-01, which is in the future"
+        InputError, match=r"slots\.csv:3: disclosures: date is 2099-01-01, which is in the future"
     ):
         read_slots(task_set)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from agent_eval.scores.composite.ratings import DuplicateRatingError, VersionNotGivenError
+from agent_eval.errors import InputError
 from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.scores.statistics.exact import from_text
 from agent_eval.tables import table
@@ -73,7 +73,7 @@ def test_a_scored_row_off_the_scale_is_quarantined(value: int | None) -> None:
 
 def test_two_effective_ratings_of_one_part_are_refused_by_name() -> None:
     rows = [*ratings(), rating("U3", 2, judge="human")]
-    with pytest.raises(DuplicateRatingError, match=r"'lumen'.*session_id 'a'.*target 'U3'"):
+    with pytest.raises(InputError, match=r"'lumen'.*session_id 'a'.*target 'U3'"):
         scored(rows)
 
 
@@ -99,7 +99,7 @@ def test_pairs_are_kept_apart_and_no_ratings_give_no_rows() -> None:
 
 
 def test_a_version_that_was_not_given_is_named() -> None:
-    with pytest.raises(VersionNotGivenError, match=r"'9\.9\.9'.*Passed: 1\.0\.0"):
+    with pytest.raises(InputError, match=r"'9\.9\.9'.*Passed: 1\.0\.0"):
         scored(ratings(methodology_version="9.9.9"))
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from agent_eval.errors import JudgeError
 from agent_eval.project import Project
-from agent_eval.simulate.preparation import UnknownAgentPriceError, prepared
+from agent_eval.simulate.preparation import prepared
 from tests.simulate.agent_server import Server
 from tests.simulate.suites import held, openai, ran, scenario, write_agents, write_suite
 
@@ -94,7 +95,7 @@ def test_a_cap_in_dollars_needs_the_price_of_the_agent(root: Path, more: dict[st
     write_agents(root, {"bot": {"kind": "openai", "url": "https://example.invalid/v1", "model": "m", **more}})
     setup = Project.open(root).with_settings(max_cost_usd=1.0).simulation_setup()
     if fails:
-        with pytest.raises(UnknownAgentPriceError, match="price_in"):
+        with pytest.raises(JudgeError, match="price_in"):
             prepared(setup, ["bot"])
     else:
         assert prepared(setup, ["bot"]).n_jobs == 1

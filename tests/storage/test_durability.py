@@ -20,7 +20,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from agent_eval.storage import Store, StoreError
-from agent_eval.storage.store_errors import OlderStoreError
 from agent_eval.storage.versions import OLDEST_VERSION, SCHEMA_VERSION
 from agent_eval.tables import table
 
@@ -304,7 +303,7 @@ def test_a_store_from_before_the_first_release_is_refused_and_not_touched(
     executed(store, "CREATE TABLE judge_state AS SELECT 'b' AS agent_id", *filter(None, [stamp]))
     before = Path(store.attach).read_bytes()
     for use in (lambda: store.read(STATE), lambda: write(store, "a", 1)):
-        with pytest.raises(OlderStoreError, match=rf"from {OLDEST_VERSION}\. Move the file away and run"):
+        with pytest.raises(StoreError, match=rf"from {OLDEST_VERSION}\. Move the file away and run"):
             use()
     assert Path(store.attach).read_bytes() == before
 

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent_eval.errors import AgentEvalError
-from agent_eval.transcripts.importers.import_errors import (
-    InvalidAgentIdError,
-    InvalidSessionIdError,
-    NoTranscriptsError,
-    SessionExistsError,
-    UnknownFormatError,
-)
+from agent_eval.errors import AgentEvalError, InputError, NotFoundError
 from agent_eval.transcripts.importers.importing import ImportReport, default_session_id, import_file
 from agent_eval.transcripts.sessions import read_sessions
 from tests.transcripts.making import AGENT, USER, lines, snapshot
@@ -115,12 +108,12 @@ def test_a_session_of_another_file_or_of_no_import_is_left_alone(chat: Path, ses
     other.write_bytes(lines(CHAT[:1]))
     before = snapshot(sessions)
     contains = r"contains the import of openai:Chat log.jsonl.*another session id"
-    with pytest.raises(SessionExistsError, match=contains):
+    with pytest.raises(InputError, match=contains):
         take(other, sessions, session_id="s")
     assert snapshot(sessions) == before
     own = sessions / "a" / "own"
     own.mkdir()
-    with pytest.raises(SessionExistsError, match="not written by an import"):
+    with pytest.raises(InputError, match="not written by an import"):
         take(other, sessions, session_id="own")
     assert list(own.iterdir()) == []
 
@@ -184,27 +177,27 @@ def test_an_import_that_dies_leaves_nothing(
 
 @pytest.mark.parametrize("agent_id", ["a|b", "../up", "", "Å", ".hidden", "a/b", "x" * 129, "a\n"])
 def test_an_id_that_is_no_slug_is_refused(chat: Path, sessions: Path, agent_id: str) -> None:
-    with pytest.raises(InvalidAgentIdError, match="Allowed: lower-case letters"):
+    with pytest.raises(InputError, match="Allowed: lower-case letters"):
         take(chat, sessions, agent_id=agent_id)
-    with pytest.raises(InvalidSessionIdError):
+    with pytest.raises(InputError):
         take(chat, sessions, session_id=agent_id)
     assert not sessions.exists()
 
 
 def test_an_unknown_format_names_the_known_ones(chat: Path, sessions: Path) -> None:
     known = r"'csv' is not known\. Formats: agentest, atif, .*, openai, .*, tau-bench, tau2, whowhen"
-    with pytest.raises(UnknownFormatError, match=known):
+    with pytest.raises(NotFoundError, match=known):
         take(chat, sessions, "csv")
 
 
 def test_a_missing_file_a_folder_and_an_empty_file_are_named(tmp_path: Path, sessions: Path) -> None:
-    with pytest.raises(NoTranscriptsError, match="does not exist"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         take(tmp_path / "none.json", sessions)
-    with pytest.raises(NoTranscriptsError, match="is a folder"):
+    with pytest.raises(NotFoundError, match="is a folder"):
         take(tmp_path, sessions)
     for name, content in (("empty.jsonl", b""), ("blank.jsonl", b" \n\n"), ("e.gz", gzip.compress(b""))):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(NoTranscriptsError, match="is empty"):
+        with pytest.raises(NotFoundError, match="is empty"):
             take(tmp_path / name, sessions)
 
 

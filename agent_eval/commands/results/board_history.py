@@ -28,8 +28,7 @@ def show_changes(
     """Print the changes of the boards of the given versions, latest first; the format `json` is one array of rows.
 
     Raises:
-        UnknownMethodologyError: If a version is not published.
-        UnknownTemplateError: If a version does not have the template.
+        NotFoundError: If a version is not published, or if a version does not have the template.
     """
     for version in versions:
         check_template(project, version, template)

@@ -47,7 +47,7 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
     """Return the values and the comparison of two agents, or the values of one agent if `other` is None.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
+        NotFoundError: If an agent has no rows.
         InvalidValueError: If both ids are equal.
     """
     project.registry.get(version)
@@ -101,7 +101,7 @@ def compare(
     If `notes` is true, notes on unknown trials and on the tests follow.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
+        NotFoundError: If an agent has no rows.
         InvalidValueError: If both ids are equal.
     """
     figures = compared(project, version, agent, other)

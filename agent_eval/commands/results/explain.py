@@ -49,7 +49,7 @@ def explain(
     For logs, whose conversations fill no slot, the page has their success and worst findings instead of a composite.
 
     Raises:
-        UnknownAgentError: If the agent has no rows.
+        NotFoundError: If the agent has no rows.
     """
     methodology = project.registry.get(version)
     project.some_agents([agent_id])
@@ -99,8 +99,7 @@ def explain_metric(
     """Print the worst answers about one metric, worst first.
 
     Raises:
-        UnknownAgentError: If the agent has no rows.
-        UnknownMetricError: If the metric does not exist.
+        NotFoundError: If the agent has no rows, or if the metric does not exist.
     """
     project.registry.get(version)
     project.some_agents([agent_id])
@@ -131,8 +130,7 @@ def explain_turn(
     """Print a turn (`conversation#turn`) or a conversation with the judges' answers and their rationales.
 
     Raises:
-        UnknownAgentError: If the agent has no rows.
-        UnknownTurnError: If the agent has no such conversation or turn.
+        NotFoundError: If the agent has no rows, or if the agent has no such conversation or turn.
     """
     methodology = project.registry.get(version)
     project.some_agents([agent_id])

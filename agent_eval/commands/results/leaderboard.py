@@ -14,6 +14,7 @@ from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import count_of, sanitize_line
 from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
+from agent_eval.methodology.models import Template
 from agent_eval.project import Project
 from agent_eval.report.board import (
     UNCHECKED,
@@ -38,15 +39,6 @@ FORMATS = ("table", "json", "csv", "md")
 _STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
 
 
-class TemplateNotOnBoardError(NotFoundError):
-    """Raised when the board does not have the given template."""
-
-    def __init__(self, template: str, templates: list[str]) -> None:
-        super().__init__(
-            f"Template {template!r} is not in this methodology version. Templates: {', '.join(templates)}."
-        )
-
-
 def board_of(
     project: Project, version: str, template: str | None = None, as_of: str | None = None
 ) -> pl.DataFrame:
@@ -59,7 +51,7 @@ def board_of(
         as_of: ISO 8601 date or time; return the board that was stored at that time.
 
     Raises:
-        UnknownTemplateError: If the version does not have the template.
+        NotFoundError: If the version does not have the template.
         InputError: If `as_of` is not a date.
     """
     check_template(project, version, template)
@@ -80,10 +72,19 @@ def logs_of(project: Project, version: str) -> pl.DataFrame:
 
 
 def check_template(project: Project, version: str, template: str | None) -> None:
-    """Raise UnknownTemplateError if `template` is given and the version does not have it."""
-    slugs = [t.slug for t in project.registry.get(version).templates]
-    if template is not None and template not in slugs:
-        raise TemplateNotOnBoardError(template, slugs)
+    """Raise NotFoundError if the version does not exist, or if `template` is given and the version does not have it."""
+    methodology = project.registry.get(version)
+    if template is not None:
+        template_named(methodology, template)
+
+
+def template_named(methodology: Methodology, slug: str) -> Template:
+    """Return a template of a version, or raise NotFoundError if the version does not have it."""
+    template = next((t for t in methodology.templates if t.slug == slug), None)
+    if template is None:
+        slugs = ", ".join(t.slug for t in methodology.templates)
+        raise NotFoundError(f"Template {slug!r} is not in this methodology version. Templates: {slugs}.")
+    return template
 
 
 def end_of(date: str) -> float:

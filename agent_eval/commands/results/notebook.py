@@ -66,7 +66,7 @@ class NotebookProject(Project):
         """Return who leads, and the rows of table leaderboard under one version (default: the current one).
 
         Raises:
-            UnknownMethodologyError: If the version does not exist.
+            NotFoundError: If the version does not exist.
         """
         of_version = pl.DataFrame({"methodology_version": [self._version(methodology)]})
         board = in_reading_order(self.store.read(table("leaderboard"), of_version))
@@ -87,8 +87,7 @@ class NotebookProject(Project):
         """Return the success of agents (default: all), and their rows of table quality_summary.
 
         Raises:
-            UnknownAgentError: If an agent does not exist.
-            UnknownMethodologyError: If the version does not exist.
+            NotFoundError: If an agent does not exist, or if the version does not exist.
         """
         rows = self.store.read(table("quality_summary"), self._pairs(agents, methodology))
         percent = pl.col("mean", "low", "high") * 100
@@ -103,8 +102,7 @@ class NotebookProject(Project):
         """Return the worst finding of agents (default: all), and their error clusters, most severe first.
 
         Raises:
-            UnknownAgentError: If an agent does not exist.
-            UnknownMethodologyError: If the version does not exist.
+            NotFoundError: If an agent does not exist, or if the version does not exist.
         """
         pairs = self._pairs(agents, methodology)
         rows = most_severe_first(self.store.read(table("error_clusters"), pairs), "n_turns")
@@ -127,9 +125,9 @@ class NotebookProject(Project):
         """Return the main verdict on two agents, and the rows of `agent_eval.compare_agents`, the main one first.
 
         Raises:
-            UnknownAgentError: If an agent does not exist.
+            NotFoundError: If an agent does not exist.
             InvalidValueError: If both ids are equal.
-            UnknownMethodologyError: If the version does not exist.
+            NotFoundError: If the version does not exist.
         """
         comparison = compared(self, self._version(methodology), *self._named((agent, other)))
         rows = pl.DataFrame(schema=SCHEMA) if comparison.rows is None else main_row_first(comparison.rows)

@@ -34,7 +34,7 @@ def plan(
 
     Raises:
         InputError: If the requested difference is not above 0 and at most 100.
-        UnknownAgentError: If an agent has no rows.
+        NotFoundError: If an agent has no rows.
         InvalidValueError: If both ids are equal.
     """
     if not 0 < points <= 100:

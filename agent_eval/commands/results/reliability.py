@@ -15,6 +15,7 @@ from agent_eval.project.calibration import corrections
 from agent_eval.report.conclusions import reliability_answer
 from agent_eval.scores.corrected_rates import REFUSED
 from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.reliability.attempts import unknown_estimator
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
 from agent_eval.scores.reliability.ranking import NOT_RATED
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -28,11 +29,11 @@ def checked_estimators(estimator_names: Sequence[str]) -> list[trials.StoredEsti
     """Check the given estimators and return them.
 
     Raises:
-        UnknownEstimatorError: If an estimator is unknown.
+        InvalidValueError: If an estimator is unknown.
     """
     for name in estimator_names:
         if name not in trials.ESTIMATORS:
-            raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)
+            raise unknown_estimator(name, trials.ESTIMATORS)
     return [estimator for estimator in trials.ESTIMATORS if estimator in estimator_names]
 
 
@@ -53,8 +54,8 @@ def reliability(
     is identified.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
-        TrialCountError: If a requested k is less than 1.
+        NotFoundError: If an agent has no rows.
+        InvalidValueError: If a requested k is less than 1.
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
@@ -98,8 +99,8 @@ def show_interactions(
     The default estimator is plug_in; `bayesian` shows the posterior of each conversation with its interval.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
-        TrialCountError: If a requested k is less than 1.
+        NotFoundError: If an agent has no rows.
+        InvalidValueError: If a requested k is less than 1.
     """
     project.registry.get(version)
     outcomes = trials.trial_outcomes(

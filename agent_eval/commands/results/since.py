@@ -77,8 +77,7 @@ def summary_since(
 
     Raises:
         InputError: If `day` is not a date.
-        NotFoundError: If a period has no conversation.
-        UnknownAgentError: If an agent has no rows.
+        NotFoundError: If a period has no conversation, or if an agent has no rows.
     """
     if (first := day_of(day)) is None:
         raise InputError(f"--since {day!r} is not a date. Write it as ISO 8601, e.g. 2026-11-20.")

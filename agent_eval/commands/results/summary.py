@@ -60,7 +60,7 @@ def summary(
     figures, are printed too.
 
     Raises:
-        UnknownAgentError: If an agent has no rows.
+        NotFoundError: If an agent has no rows.
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)

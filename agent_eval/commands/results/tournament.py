@@ -7,7 +7,7 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from agent_eval.commands.estimate import NoJudgeError
+from agent_eval.commands.estimate import no_judge
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.errors import NotFoundError
@@ -59,13 +59,12 @@ def ask_tournament(
         0 if all comparisons have a verdict; 1 if some comparisons have no verdict; 2 if no comparison has a verdict.
 
     Raises:
-        NotFoundError: If no two agents have a task in common.
-        UnknownAgentError: If an agent is unknown.
+        NotFoundError: If no two agents have a task in common, or if an agent is unknown.
         JudgeError: If a cap in dollars is set and a model's price is unknown.
     """
     judge = project.judges.own
     if judge is None:
-        raise NoJudgeError
+        raise no_judge()
     agent_ids = project.some_agents(agents)
     tables = ingest(project, agent_ids)
     pairs = comparisons(tables["conversations"], tables["turns"])

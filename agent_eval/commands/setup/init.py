@@ -106,9 +106,8 @@ def init(
     With `benchmark`, copy the packaged suite of this name, and write agents.yaml and a rating sheet for it.
 
     Raises:
-        NotFoundError: If there is no packaged suite of this name.
-        NotFoundError: If the sample is requested but not installed.
-        NotFoundError: If there is no sample of this name.
+        NotFoundError: If there is no packaged suite of this name, or if the sample is requested but not installed,
+            or if there is no sample of this name.
         InputError: If the folder cannot be created or is not writable.
     """
     if sample is not None and not with_sample:

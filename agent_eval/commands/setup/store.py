@@ -118,7 +118,7 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
 
     Raises:
         ConfigurationError: If neither or both of source and target are given.
-        CopyError: If the copy would lose rows.
+        StorageError: If the copy would lose rows.
         StoreError: If one of the stores cannot be opened.
     """
     lake = _lake(project)

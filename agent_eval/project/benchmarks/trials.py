@@ -39,8 +39,8 @@ from agent_eval.simulate.scenarios import (
     SUITE,
     BenchmarkScenario,
     ScenarioError,
-    UnknownSuiteError,
     read_suites,
+    unknown_suite,
 )
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -102,7 +102,7 @@ def scenario_file(project: Project, name: str) -> Path:
     """Return the file of a scenario: a path, 'shop/refund', or 'refund' if only one suite of the project has it.
 
     Raises:
-        UnknownSuiteError: If it does not exist, or several suites have it.
+        NotFoundError: If it does not exist, or several suites have it.
     """
     if name.endswith(SUFFIX):
         files = [path for path in (Path(name), project.home.root / name) if path.is_file()][:1]
@@ -112,7 +112,7 @@ def scenario_file(project: Project, name: str) -> Path:
         files = [file for file in present if suite in ("", file.parent.name) and file.is_file()]
     if len(files) != 1:
         scenario_names = [f"{s.name}/{one.id}" for s in project.suites for one in s.scenarios]
-        raise UnknownSuiteError(
+        raise unknown_suite(
             "Scenario", name, scenario_names, "is in several suites" if files else "does not exist"
         )
     return files[0]

@@ -5,8 +5,7 @@ define the layout. The package does not open the store; it reads tables with a `
 untrusted: the templates always escape them.
 """
 
-from agent_eval.report.html.folder import ReportFolderError
 from agent_eval.report.html.site import Served, Site, Written, page_at, write_report
 from agent_eval.report.html.tables import Reader
 
-__all__ = ["Reader", "ReportFolderError", "Served", "Site", "Written", "page_at", "write_report"]
+__all__ = ["Reader", "Served", "Site", "Written", "page_at", "write_report"]

@@ -12,11 +12,8 @@ MARKER = ".agent-eval-report.json"
 """File in each report that lists the report's files. A folder with other files is not replaced."""
 
 
-class ReportFolderError(StorageError):
-    """Raised when the report cannot be written to that folder."""
-
-    def __init__(self, folder: Path, reason: str) -> None:
-        super().__init__(f"The report cannot be written to {folder}: {reason}.")
+def _unusable_folder(folder: Path, reason: str) -> StorageError:
+    return StorageError(f"The report cannot be written to {folder}: {reason}.")
 
 
 @contextlib.contextmanager
@@ -24,7 +21,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     """Yield a new folder to write into. It replaces `folder` after the block, and is removed on an error.
 
     Raises:
-        ReportFolderError: If `folder` exists and contains files that are not part of an earlier report.
+        StorageError: If `folder` exists and contains files that are not part of an earlier report.
     """
     target = folder.resolve()
     _check(target)
@@ -50,17 +47,17 @@ def _check(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ReportFolderError(folder, "it is a file; name a folder")
+        raise _unusable_folder(folder, "it is a file; name a folder")
     present = _files(folder)
     if not present:
         return
     if MARKER not in present:
-        raise ReportFolderError(
+        raise _unusable_folder(
             folder, "it contains other files and no earlier report; name a new or an empty folder"
         )
     if unlisted := sorted(present - _listed(folder) - {MARKER}):
         more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
-        raise ReportFolderError(
+        raise _unusable_folder(
             folder, f"it contains {unlisted[0]}{more}, not part of the earlier report; move it elsewhere"
         )
 
@@ -91,11 +88,11 @@ def _remove_report(folder: Path) -> None:
     """Remove a report folder that a killed run left behind, or an empty folder.
 
     Raises:
-        ReportFolderError: If the folder is neither.
+        StorageError: If the folder is neither.
     """
     if (folder / MARKER).is_file():
         shutil.rmtree(folder)
     elif folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     elif folder.exists():
-        raise ReportFolderError(folder, "it is not a report of agent_eval; move it elsewhere")
+        raise _unusable_folder(folder, "it is not a report of agent_eval; move it elsewhere")

@@ -125,7 +125,7 @@ def write_report(site: Site, folder: Path) -> Written:
     """Write the whole report into `folder`, where it replaces an earlier one; the same store gives the same bytes.
 
     Raises:
-        ReportFolderError: If the folder contains files that are not part of an earlier report.
+        StorageError: If the folder contains files that are not part of an earlier report.
     """
     paths = Paths(site.shown)
     with replacing(folder) as fresh:

@@ -39,7 +39,7 @@ def board_facts(
     conversation_id, judge, status, reason, seen_share and earlier_profile. `answered` holds PAIR, judge and response_model of all answers.
 
     Raises:
-        VersionNotGivenError: If rows name a version without a methodology.
+        InputError: If rows name a version without a methodology.
     """
     rated = [
         scores.select(*PAIR, pl.col("^(u|d)[1-6]$").cast(pl.Float64))

@@ -14,17 +14,6 @@ from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import DomainScores, RubricRatings, Transcripts
 
 
-class UnknownTemplateError(NotFoundError):
-    """Raised when transcripts name a template that their methodology version does not define."""
-
-    def __init__(self, slug: str, methodology: Methodology) -> None:
-        template_slugs = ", ".join(t.slug for t in methodology.templates)
-        super().__init__(
-            f"Methodology {methodology.version} has no template {slug!r}. It has: {template_slugs}. "
-            "Materialise the transcripts again, or add the template to the file of the version."
-        )
-
-
 def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
     """Return the sum of the three criteria / 15 × 100, exact; None if any is None.
 
@@ -53,9 +42,9 @@ def domain_scores(
     supply only the pair's template; without a template the scores are null and `criteria` is empty.
 
     Raises:
-        DuplicateRatingError: If two effective ratings rate one criterion of one conversation.
-        UnknownTemplateError: If a version does not define the template.
-        VersionNotGivenError: If rows name a version without a methodology.
+        InputError: If two effective ratings rate one criterion of one conversation.
+        NotFoundError: If a version does not define the template.
+        InputError: If rows name a version without a methodology.
     """
     templates = _templates(transcripts, methodologies)
     expected = {pair: _parts(templates.get(pair)) for pair in pairs_of(rubric_ratings)}
@@ -64,11 +53,15 @@ def domain_scores(
 
 
 def template_named(slug: str, methodology: Methodology) -> Template:
-    """Return the template with this slug, or raise UnknownTemplateError if the version does not define it."""
+    """Return the template with this slug, or raise NotFoundError if the version does not define it."""
     for template in methodology.templates:
         if template.slug == slug:
             return template
-    raise UnknownTemplateError(slug, methodology)
+    template_slugs = ", ".join(t.slug for t in methodology.templates)
+    raise NotFoundError(
+        f"Methodology {methodology.version} has no template {slug!r}. It has: {template_slugs}. "
+        "Materialise the transcripts again, or add the template to the file of the version."
+    )
 
 
 def _templates(

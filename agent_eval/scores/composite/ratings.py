@@ -24,27 +24,6 @@ RECORDED = "recorded"
 NO_MODELS = ("human", "rule", "none")  # judges that are not models
 
 
-class DuplicateRatingError(InputError):
-    """Raised when two effective ratings rate the same part."""
-
-    def __init__(self, part: Mapping[str, object]) -> None:
-        part_text = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
-        super().__init__(
-            f"Rated twice: {part_text}. One rating of a part may be effective (human > rule > model or recorded); "
-            "set is_effective to false on the others."
-        )
-
-
-class VersionNotGivenError(InputError):
-    """Raised when rows name a methodology version that was not passed to the function."""
-
-    def __init__(self, version: str, passed_versions: Iterable[str]) -> None:
-        super().__init__(
-            f"Rows name methodology {version!r}, which was not passed. Passed: {', '.join(sorted(passed_versions)) or 'none'}. "
-            "Pass its methodology as well, or remove its rows."
-        )
-
-
 class RatedTarget(NamedTuple):
     """Identify a universal dimension (criterion None) or a criterion of a scenario."""
 
@@ -68,9 +47,13 @@ class Rated:
 
 
 def methodology_of(version: str, methodologies: Mapping[str, Methodology]) -> Methodology:
-    """Return the methodology of a version, or raise VersionNotGivenError if it was not passed."""
+    """Return the methodology of a version, or raise InputError if it was not passed."""
     if version not in methodologies:
-        raise VersionNotGivenError(version, methodologies)
+        passed_versions = ", ".join(sorted(methodologies)) or "none"
+        raise InputError(
+            f"Rows name methodology {version!r}, which was not passed. Passed: {passed_versions}. "
+            "Pass its methodology as well, or remove its rows."
+        )
     return methodologies[version]
 
 
@@ -85,13 +68,18 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
     """Return the effective rows, one per part; a scored rating off the scale becomes 'invalid', with a reason.
 
     Raises:
-        DuplicateRatingError: If two effective rows rate one part.
+        InputError: If two effective rows rate one part.
     """
     rows = rubric_ratings.filter(pl.col("is_effective"))
     parts = rows.select(PART)
     # comparing hashes is cheap: the parts themselves are compared only if two hashes are equal
     if parts.hash_rows().n_unique() < parts.height and (twice := rows.filter(parts.is_duplicated())).height:
-        raise DuplicateRatingError(twice.sort(PART).row(0, named=True))
+        part = twice.sort(PART).row(0, named=True)
+        part_text = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
+        raise InputError(
+            f"Rated twice: {part_text}. One rating of a part may be effective (human > rule > model or recorded); "
+            "set is_effective to false on the others."
+        )
     on_scale = pl.col("rating_1to5").is_between(1, 5).fill_null(False)
     broken = (pl.col("status") == "scored") & ~on_scale
     rating_text = pl.col("rating_1to5").cast(pl.String).fill_null("null")

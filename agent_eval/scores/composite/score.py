@@ -49,14 +49,11 @@ Rating: TypeAlias = int | None  # None if not rated
 Triple: TypeAlias = Sequence[Rating]
 
 
-class RatingError(InputError):
-    """Raised when a rating is not an integer from 1 to 5 or has an unknown key."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(
-            f"{key}: {problem}. Allowed are integers 1–5 under {', '.join(DIMENSIONS)} and three of them "
-            f"(or a list of such triples) under {', '.join(SCENARIOS)}; omit missing ratings or pass None for them."
-        )
+def _invalid_rating(key: str, problem: str) -> InputError:
+    return InputError(
+        f"{key}: {problem}. Allowed are integers 1–5 under {', '.join(DIMENSIONS)} and three of them "
+        f"(or a list of such triples) under {', '.join(SCENARIOS)}; omit missing ratings or pass None for them."
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ def composite(
     Raises:
         ArgumentError: If the ratings are not dicts, the methodology is not an entry of `Project.registry`, or
             `repeatability_tested` is not True, False or None.
-        RatingError: If a rating is not an integer from 1 to 5, or a key is unknown.
+        InputError: If a rating is not an integer from 1 to 5, or a key is unknown.
     """
     for name, value in (("universal", universal), ("domain", domain)):
         if not isinstance(value, Mapping):
@@ -193,7 +190,7 @@ def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Method
     - published: none of the above.
 
     Raises:
-        VersionNotGivenError: If rows name a version without a methodology.
+        InputError: If rows name a version without a methodology.
     """
     transcripts, sessions, conversations = tables.transcripts, tables.sessions, tables.conversations
     judgments, errors = tables.conversation_judgments, tables.import_errors
@@ -639,14 +636,14 @@ def _floats(value: object) -> list[float | None]:
 def _known_keys(what: str, values: Mapping[str, object], allowed: Sequence[str]) -> None:
     for key in values:
         if key not in allowed:
-            raise RatingError(f"{what} key {key!r}", "no such key")
+            raise _invalid_rating(f"{what} key {key!r}", "no such key")
 
 
 def _rating(key: str, value: object) -> Fraction | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) not in SCALE:
-        raise RatingError(key, f"{value!r} is not a rating")
+        raise _invalid_rating(key, f"{value!r} is not a rating")
     return Fraction(int(value))
 
 
@@ -666,9 +663,9 @@ def _criteria(key: str, value: Triple | Sequence[Triple]) -> list[Fraction | Non
 
 def _triples(key: str, value: object) -> list[Sequence[object]]:
     if not isinstance(value, list | tuple):
-        raise RatingError(key, f"{value!r} is neither three ratings nor a list of such triples")
+        raise _invalid_rating(key, f"{value!r} is neither three ratings nor a list of such triples")
     triples = list(value) if all(isinstance(part, list | tuple) for part in value) else [value]
     for triple in triples:
         if len(triple) != 3:
-            raise RatingError(key, f"{triple!r} has {len(triple)} ratings, three are needed")
+            raise _invalid_rating(key, f"{triple!r} has {len(triple)} ratings, three are needed")
     return triples

@@ -31,8 +31,8 @@ def universal_scores(
     session.
 
     Raises:
-        DuplicateRatingError: If two effective ratings rate one dimension of one session.
-        VersionNotGivenError: If rows name a version without a methodology.
+        InputError: If two effective ratings rate one dimension of one session,
+            or if rows name a version without a methodology.
     """
     expected = {
         pair: [

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agent_eval.errors import InputError
+from agent_eval.errors import InvalidValueError
 
 Estimator = Literal["unbiased", "plug_in"]
 InteractionEstimator = Literal["unbiased", "plug_in", "bayesian"]
@@ -17,30 +17,23 @@ UNIFORM = (1.0, 1.0)
 LEVEL = 0.95
 
 
-class TrialCountError(InputError, ValueError):
-    """Raised for invalid numbers of trials, successes or attempts."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Allowed: integers with n ≥ 1 trials, 0 ≤ c ≤ n of them correct, k ≥ 1 attempts, "
-            "and k ≤ n for estimator 'unbiased'."
-        )
+def invalid_count(problem: str) -> InvalidValueError:
+    """Return the error for invalid numbers of trials, successes or attempts."""
+    return InvalidValueError(
+        f"{problem}. Allowed: integers with n ≥ 1 trials, 0 ≤ c ≤ n of them correct, k ≥ 1 attempts, "
+        "and k ≤ n for estimator 'unbiased'."
+    )
 
 
-class UnknownEstimatorError(InputError, ValueError):
-    """Raised when the name of an estimator is unknown."""
-
-    def __init__(self, estimator: object, allowed: Sequence[str] = get_args(Estimator)) -> None:
-        super().__init__(f"Estimator {estimator!r} is unknown. Allowed: {', '.join(allowed)}.")
+def unknown_estimator(estimator: object, allowed: Sequence[str] = get_args(Estimator)) -> InvalidValueError:
+    """Return the error if the name of an estimator is unknown."""
+    return InvalidValueError(f"Estimator {estimator!r} is unknown. Allowed: {', '.join(allowed)}.")
 
 
-class PriorError(InputError, ValueError):
-    """Raised for an invalid prior or level."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Allowed: a prior of two finite numbers > 0, and a level between 0 and 1."
-        )
+def _invalid_prior(problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"{problem}. Allowed: a prior of two finite numbers > 0, and a level between 0 and 1."
+    )
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,7 @@ def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> f
     k > n. The result is exact except for the final rounding.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, a number is not an integer, or k > n with the
+        InvalidValueError: If n < 1, c is not in 0..n, k < 1, a number is not an integer, or k > n with the
             unbiased estimator.
     """
     check_counts(n, c, k, estimator)
@@ -105,7 +98,7 @@ def pass_hat_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> 
     result is exact except for the final rounding.
 
     Raises:
-        TrialCountError: As for `pass_at_k`.
+        InvalidValueError: As for `pass_at_k`.
     """
     check_counts(n, c, k, estimator)
     return _ways(c, k, estimator) / _ways(n, k, estimator)
@@ -128,9 +121,9 @@ def interaction_pass_at_k(
     exact, while the tool draws samples.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, a number is not an integer, or k > n with the
+        InvalidValueError: If n < 1, c is not in 0..n, k < 1, a number is not an integer, or k > n with the
             unbiased estimator.
-        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
+        InvalidValueError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     if estimator != "bayesian":
         at, hat = (f(n, c, k, estimator=estimator) for f in (pass_at_k, pass_hat_k))
@@ -149,8 +142,8 @@ def posterior(
     Both rise with p, so the bounds of the interval are transformed Beta quantiles.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, or a number is not an integer.
-        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
+        InvalidValueError: If n < 1, c is not in 0..n, k < 1, or a number is not an integer,
+            or if the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
     check_counts(n, c, k, "plug_in")
@@ -161,44 +154,44 @@ def posterior(
 
 
 def check_counts(n: object, c: object, k: object, estimator: str) -> None:
-    """Raise TrialCountError for invalid numbers of trials, successes or attempts; see `pass_at_k`."""
+    """Raise InvalidValueError for invalid numbers of trials, successes or attempts; see `pass_at_k`."""
     if estimator not in get_args(Estimator):
-        raise UnknownEstimatorError(estimator)
+        raise unknown_estimator(estimator)
     trials, correct = check_integer("n", n), check_integer("c", c)
     if trials < 1:
-        raise TrialCountError(f"n is {trials}: without a trial there is nothing to estimate")
+        raise invalid_count(f"n is {trials}: without a trial there is nothing to estimate")
     if not 0 <= correct <= trials:
-        raise TrialCountError(f"c is {correct}, but n is {trials}")
+        raise invalid_count(f"c is {correct}, but n is {trials}")
     if check_attempts(k) > trials and estimator == "unbiased":
-        raise TrialCountError(f"k is {k}, but n is only {trials}: run more trials, or ask for 'plug_in'")
+        raise invalid_count(f"k is {k}, but n is only {trials}: run more trials, or ask for 'plug_in'")
 
 
 def check_attempts(k: object) -> int:
-    """Return k as an integer ≥ 1, or raise TrialCountError."""
+    """Return k as an integer ≥ 1, or raise InvalidValueError."""
     attempts = check_integer("k", k)
     if attempts < 1:
-        raise TrialCountError(f"k is {attempts}")
+        raise invalid_count(f"k is {attempts}")
     return attempts
 
 
 def check_integer(name: str, value: object) -> int:
-    """Return the value if it is an integer and not a boolean, else raise TrialCountError."""
+    """Return the value if it is an integer and not a boolean, else raise InvalidValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TrialCountError(f"{name} is {value!r}, which is not an integer")
+        raise invalid_count(f"{name} is {value!r}, which is not an integer")
     return value
 
 
 def check_prior(prior: object, level: object) -> None:
-    """Raise PriorError for an invalid prior or level."""
+    """Raise InvalidValueError for an invalid prior or level."""
     if not isinstance(prior, tuple | list) or len(prior) != 2:
-        raise PriorError(f"The prior is {prior!r}")
+        raise _invalid_prior(f"The prior is {prior!r}")
     for value in prior:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise PriorError(f"The prior is {prior!r}")
+            raise _invalid_prior(f"The prior is {prior!r}")
         if not math.isfinite(value) or value <= 0:
-            raise PriorError(f"The prior is {prior!r}")
+            raise _invalid_prior(f"The prior is {prior!r}")
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise PriorError(f"The level is {level!r}")
+        raise _invalid_prior(f"The level is {level!r}")
 
 
 def _ways(trials: int, k: int, estimator: Estimator) -> int:

@@ -29,10 +29,10 @@ from scipy.special import betaincinv, xlogy
 from agent_eval.scores.reliability.attempts import (
     LEVEL,
     Estimate,
-    TrialCountError,
     check_attempts,
     check_counts,
     check_prior,
+    invalid_count,
     not_identified,
 )
 
@@ -77,15 +77,15 @@ def posterior_of_new_tasks(
         level: The probability that the interval covers.
 
     Raises:
-        TrialCountError: If there is no task, k exceeds every n, or a count is invalid.
-        PriorError: If the level is not between 0 and 1.
+        InvalidValueError: If there is no task, k exceeds every n, or a count is invalid,
+            or if the level is not between 0 and 1.
     """
     check_prior((0.5, 0.5), level)
     for n, c in tasks:
         check_counts(n, c, 1, "plug_in")
     most = max((n for (n, _), times in tasks.items() if times > 0), default=0)
     if check_attempts(k) > most:
-        raise TrialCountError(not_identified(k, most))
+        raise invalid_count(not_identified(k, most))
     parts, weights = _posterior(tuple(sorted((n, c, times) for (n, c), times in tasks.items() if times > 0)))
     hat = _estimate(weights, _moments(parts, k), level)
     missed = _estimate(weights, _moments(parts, k, is_missed=True), level)

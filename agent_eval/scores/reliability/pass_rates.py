@@ -19,15 +19,13 @@ from agent_eval.scores.reliability.attempts import (
     InteractionEstimator,
     InteractionPass,
     Posterior,
-    PriorError,
-    TrialCountError,
-    UnknownEstimatorError,
     check_attempts,
     check_prior,
     interaction_pass_at_k,
     pass_at_k,
     pass_hat_k,
     posterior,
+    unknown_estimator,
 )
 from agent_eval.scores.reliability.labelled import with_labels
 from agent_eval.scores.reliability.over_tasks import (
@@ -56,10 +54,7 @@ __all__ = [
     "Estimator",
     "InteractionPass",
     "Posterior",
-    "PriorError",
-    "TrialCountError",
     "TrialTables",
-    "UnknownEstimatorError",
     "assessment",
     "interaction_pass_at_k",
     "pass_at_k",
@@ -121,10 +116,9 @@ def reliability(
         Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
 
     Raises:
-        TrialCountError: If a k is not an integer ≥ 1.
-        UnknownEstimatorError: If an estimator is unknown.
-        AnswerThresholdError: If the threshold is not a number from 0 to 1.
-        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
+        InvalidValueError: If a k is not an integer ≥ 1, or if an estimator is unknown,
+            or if the threshold is not a number from 0 to 1.
+        InvalidValueError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
     for k in ks or ():
@@ -183,9 +177,8 @@ def interaction_reliability(
         bounds (`…_low`, `…_high`).
 
     Raises:
-        TrialCountError: If a k is not an integer ≥ 1.
-        UnknownEstimatorError: If an estimator is unknown.
-        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
+        InvalidValueError: If a k is not an integer ≥ 1, or if an estimator is unknown,
+            or if the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
     _check_estimators(estimators, get_args(InteractionEstimator))
@@ -218,7 +211,7 @@ _OF_INTERACTIONS = tuple(
 def _check_estimators(estimators: Sequence[str], allowed: Sequence[str] = ESTIMATORS) -> None:
     for estimator in estimators:
         if estimator not in allowed:
-            raise UnknownEstimatorError(estimator, allowed)
+            raise unknown_estimator(estimator, allowed)
 
 
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from agent_eval.errors import InputError
+from agent_eval.errors import InvalidValueError
 from agent_eval.tables.frames import (
     ConversationJudgments,
     Conversations,
@@ -39,14 +39,11 @@ _TOLERANCE = 1e-9
 _IS_PARTIAL = pl.col("unknown_aspects").list.len().fill_null(0) > 0
 
 
-class AnswerThresholdError(InputError, ValueError):
-    """Raised when the threshold of a correct answer is not a number from 0 to 1."""
-
-    def __init__(self, threshold: object) -> None:
-        super().__init__(
-            f"The answer threshold is {threshold!r}. Allowed: a number from 0 to 1; 0.7 is the default, "
-            "0.8–0.9 is strict, 0.6 lenient."
-        )
+def _invalid_threshold(threshold: object) -> InvalidValueError:
+    return InvalidValueError(
+        f"The answer threshold is {threshold!r}. Allowed: a number from 0 to 1; 0.7 is the default, "
+        "0.8–0.9 is strict, 0.6 lenient."
+    )
 
 
 class TrialTables(NamedTuple):
@@ -91,7 +88,7 @@ def trial_outcomes(
         `n_interactions` and `n_interactions_correct` (null if an interaction is not scored or there is none).
 
     Raises:
-        AnswerThresholdError: If the threshold is not a number from 0 to 1.
+        InvalidValueError: If the threshold is not a number from 0 to 1.
     """
     interactions = interaction_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
     planned = tables.transcripts.filter(pl.col("is_admitted") | is_lost_to_harness()).select(
@@ -192,7 +189,7 @@ def interaction_outcomes(
         not expected or not scored) and `is_correct` (null if a part is not scored).
 
     Raises:
-        AnswerThresholdError: If the threshold is not a number from 0 to 1.
+        InvalidValueError: If the threshold is not a number from 0 to 1.
     """
     limit = _checked(answer_threshold) - _TOLERANCE
     key = [*TRIAL, "turn_index"]
@@ -220,9 +217,9 @@ def interaction_outcomes(
 
 def _checked(threshold: object) -> float:
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise AnswerThresholdError(threshold)
+        raise _invalid_threshold(threshold)
     if math.isnan(threshold) or not 0 <= threshold <= 1:
-        raise AnswerThresholdError(threshold)
+        raise _invalid_threshold(threshold)
     return threshold
 
 

@@ -17,7 +17,7 @@ from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias
 import numpy as np
 
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS
-from agent_eval.scores.statistics.intervals import LEVEL, OutOfRangeError, scale_bound
+from agent_eval.scores.statistics.intervals import LEVEL, out_of_range, scale_bound
 from agent_eval.scores.statistics.resampling import (
     Figure,
     Floats,
@@ -68,7 +68,7 @@ class Pairs:
         strata: The group that each part was sampled from, if a fixed number of parts was drawn per group.
 
     Raises:
-        OutOfRangeError: If lengths differ, a weight is not positive, or a number is not finite.
+        InvalidValueError: If lengths differ, a weight is not positive, or a number is not finite.
     """
 
     judge: Sequence[Answer]
@@ -82,12 +82,12 @@ class Pairs:
         n = len(self.judge)
         for name, column in (("human", self.human), ("clusters", self.clusters), *self._optional()):
             if len(column) != n:
-                raise OutOfRangeError(f"number of {name}", len(column), f"{n}, one per answer of the judge")
+                raise out_of_range(f"number of {name}", len(column), f"{n}, one per answer of the judge")
         if wrong := [w for w in self.weights or () if not (math.isfinite(w) and w > 0)]:
-            raise OutOfRangeError("sampling weight", wrong[0], "finite numbers above 0")
+            raise out_of_range("sampling weight", wrong[0], "finite numbers above 0")
         for answer in (*self.judge, *self.human):
             if not isinstance(answer, str) and not math.isfinite(answer):
-                raise OutOfRangeError("answer", answer, "labels, or finite numbers")
+                raise out_of_range("answer", answer, "labels, or finite numbers")
 
     def _optional(self) -> list[tuple[str, Sequence[object]]]:
         return [(n, c) for n, c in (("weights", self.weights), ("strata", self.strata)) if c is not None]
@@ -107,11 +107,11 @@ class Pairs:
         """Return the judge's and the people's answers as numbers.
 
         Raises:
-            OutOfRangeError: If an answer is a label.
+            InvalidValueError: If an answer is a label.
         """
         for answer in (*self.judge, *self.human):
             if isinstance(answer, str):
-                raise OutOfRangeError("answer", answer, "numbers, for a figure of distances")
+                raise out_of_range("answer", answer, "numbers, for a figure of distances")
         return np.asarray(self.judge, dtype=np.float64), np.asarray(self.human, dtype=np.float64)
 
 
@@ -187,7 +187,7 @@ def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
     Kappa is undefined if both sides always give the same single number. Source: Cohen, Weighted kappa, 1968.
 
     Raises:
-        OutOfRangeError: If an answer is a label.
+        InvalidValueError: If an answer is a label.
     """
     judge, human = pairs.numbers()
     middle = human.mean() if len(human) else 0.0  # a shift does not change kappa; sums of squares stay exact
@@ -202,7 +202,7 @@ def mean_bias(pairs: Pairs) -> IntervalEstimate:
     """Return the mean difference judge − person, in the units of the answers.
 
     Raises:
-        OutOfRangeError: If an answer is a label.
+        InvalidValueError: If an answer is a label.
     """
     judge, human = pairs.numbers()
     return _estimate(pairs.sums(judge - human), lambda s: s[:, 1] / s[:, 0])
@@ -212,7 +212,7 @@ def correlations(pairs: Pairs) -> Correlations:
     """Return the unweighted correlations of judge and people, for answers on different scales.
 
     Raises:
-        OutOfRangeError: If an answer is a label.
+        InvalidValueError: If an answer is a label.
     """
     from scipy.stats import kendalltau, pearsonr, spearmanr
 
@@ -229,7 +229,7 @@ def rank_correlation(pairs: Pairs) -> IntervalEstimate:
     Ranks are computed once, over all parts; bootstrap samples of conversations keep these ranks.
 
     Raises:
-        OutOfRangeError: If an answer is a label.
+        InvalidValueError: If an answer is a label.
     """
     one, other = (_ranks(side) - len(side) / 2 for side in pairs.numbers())
     return _estimate(pairs.sums(one, other, one**2, other**2, one * other), _correlation_of, bounds=(-1, 1))
@@ -268,7 +268,7 @@ def krippendorff_alpha(
         weights: As in `Pairs`.
 
     Raises:
-        OutOfRangeError: If an answer is a label and the level is ordinal or interval, or if there are more than
+        InvalidValueError: If an answer is a label and the level is ordinal or interval, or if there are more than
             100 distinct values and the level is nominal or ordinal.
 
     Source: Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011.
@@ -279,9 +279,9 @@ def krippendorff_alpha(
         {v for of_unit in values for v in of_unit}, key=lambda v: (isinstance(v, str), v)
     )
     if level != "nominal" and (words := [v for v in distinct_answers if isinstance(v, str)]):
-        raise OutOfRangeError("answer", words[0], f"numbers, for the {level} level")
+        raise out_of_range("answer", words[0], f"numbers, for the {level} level")
     if level != "interval" and len(distinct_answers) > MOST_VALUES:
-        raise OutOfRangeError("number of distinct answers", len(distinct_answers), f"at most {MOST_VALUES}")
+        raise out_of_range("number of distinct answers", len(distinct_answers), f"at most {MOST_VALUES}")
     if len(indices) < FEWEST_LABELS:
         return UNDEFINED
     weight = np.array([weights[i] if weights is not None else 1.0 for i in indices], dtype=np.float64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from agent_eval.scores.statistics.agreement import Answer, Pairs
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS
-from agent_eval.scores.statistics.intervals import LEVEL, OutOfRangeError
+from agent_eval.scores.statistics.intervals import LEVEL, out_of_range
 from agent_eval.scores.statistics.resampling import (
     Floats,
     cluster_sums,
@@ -167,16 +167,16 @@ def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> C
         of_judge: The accuracy from `accuracy_for_others`, based on labels of other agents.
 
     Raises:
-        OutOfRangeError: If the rate is not in 0–1 or the variance is negative.
+        InvalidValueError: If the rate is not in 0–1 or the variance is negative.
 
     Source: Rogan, Gladen, Estimating prevalence from the results of a screening test, 1978; Fieller, 1954.
     """
     from scipy.special import stdtrit
 
     if not 0 <= rate <= 1:
-        raise OutOfRangeError("rate", rate, "0 to 1")
+        raise out_of_range("rate", rate, "0 to 1")
     if not variance >= 0:
-        raise OutOfRangeError("variance", variance, "0 or more")
+        raise out_of_range("variance", variance, "0 or more")
     if of_judge is None or (reason := _not_better_than_chance(of_judge)):
         return CorrectedRate(None, refused=TOO_FEW if of_judge is None else reason)
     se, sp, var_se, var_sp, covariance, freedom = of_judge

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample, welch
+from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, Sample, out_of_range, welch
 
 IntervalMethod = Literal["auto", "t", "bounded"]
 """The method of an interval; auto is bounded if the sessions show a breakdown or few are all near an end, else t."""
@@ -34,12 +34,12 @@ def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Int
     90.
 
     Raises:
-        OutOfRangeError: If a value is off the scale.
+        InvalidValueError: If a value is off the scale.
     """
     low, high = bounds
     for value in values:
         if not low - 1e-9 <= value <= high + 1e-9:
-            raise OutOfRangeError("value", value, f"{low:g} to {high:g}")
+            raise out_of_range("value", value, f"{low:g} to {high:g}")
     if len(values) < 2:
         return None
     width = high - low

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from agent_eval.errors import InputError, InvalidValueError
+from agent_eval.errors import InvalidValueError
 from agent_eval.scores.statistics.sign_flips import (
     FEWEST_PLANNED,
     MOST_FLIPPED,
@@ -28,11 +28,9 @@ _ENOUGH_FREEDOM = 20  # above this, the estimate of Welch's degrees of freedom h
 _N_QUANTILES = 48
 
 
-class OutOfRangeError(InputError, ValueError):
-    """Raised for a number outside the range that an interval or a test requires."""
-
-    def __init__(self, name: str, value: object, allowed: str) -> None:
-        super().__init__(f"The {name} is {value!r}. Allowed: {allowed}.")
+def out_of_range(name: str, value: object, allowed: str) -> InvalidValueError:
+    """Return the error for a number outside the range that an interval or a test requires."""
+    return InvalidValueError(f"The {name} is {value!r}. Allowed: {allowed}.")
 
 
 class Interval(NamedTuple):
@@ -105,7 +103,7 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
         step: The largest change of one value by one rating point.
 
     Raises:
-        OutOfRangeError: If the mean is off the scale, or the step is not positive.
+        InvalidValueError: If the mean is off the scale, or the step is not positive.
     """
     from scipy.special import stdtrit
 
@@ -179,7 +177,7 @@ def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval
         step: The change that one trial makes to a share, approximately 1 / trials of a task.
 
     Raises:
-        OutOfRangeError: If mean or variance is not in 0–1, or the step is not above 0 and at most 1.
+        InvalidValueError: If mean or variance is not in 0–1, or the step is not above 0 and at most 1.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -291,12 +289,12 @@ def smallest_detectable(error: float, freedom: float) -> float:
         freedom: The degrees of freedom of `error`.
 
     Raises:
-        OutOfRangeError: If the error is negative or the degrees of freedom are not positive.
+        InvalidValueError: If the error is negative or the degrees of freedom are not positive.
     """
     if not error >= 0:
-        raise OutOfRangeError("standard error", error, "0 or more")
+        raise out_of_range("standard error", error, "0 or more")
     if not freedom > 0:
-        raise OutOfRangeError("number of degrees of freedom", freedom, "above 0")
+        raise out_of_range("number of degrees of freedom", freedom, "above 0")
     return error * detectable_multiple(freedom)
 
 
@@ -373,7 +371,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return the p values corrected for multiple testing after Holm (1979), in the given order; None is ignored.
 
     Raises:
-        OutOfRangeError: If a p value is not in 0–1.
+        InvalidValueError: If a p value is not in 0–1.
     """
     for p_value in p_values:
         if p_value is not None:
@@ -391,10 +389,10 @@ def binomial_p(k: int, n: int) -> float:
     """Return the exact two-sided p of k heads in n tosses of a fair coin; 1 for n = 0.
 
     Raises:
-        OutOfRangeError: If the number of heads is negative or exceeds the number of tosses.
+        InvalidValueError: If the number of heads is negative or exceeds the number of tosses.
     """
     if not 0 <= k <= n:
-        raise OutOfRangeError("number of heads", k, f"0 to {n}, the number of tosses")
+        raise out_of_range("number of heads", k, f"0 to {n}, the number of tosses")
     if n == 0:
         return 1.0
     tail = sum(math.comb(n, i) for i in range(min(k, n - k) + 1))
@@ -402,8 +400,8 @@ def binomial_p(k: int, n: int) -> float:
 
 
 def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive: bool = False) -> None:
-    """Raise OutOfRangeError for a value that is not a number or is out of bounds by more than rounding errors."""
+    """Raise InvalidValueError for a value that is not a number or is out of bounds by more than rounding errors."""
     low, high = bounds
     if not low - _ROUNDING <= value <= high + _ROUNDING or (is_positive and value <= 0):
         above = f"above {low:g} and at most {high:g}" if is_positive else f"{low:g} to {high:g}"
-        raise OutOfRangeError(name, value, above)
+        raise out_of_range(name, value, above)

@@ -9,8 +9,8 @@ import math
 from typing import Literal
 
 from agent_eval.scores.statistics.intervals import (
-    OutOfRangeError,
     detectable_multiple,
+    out_of_range,
     t_reach,
     welch_multiple,
 )
@@ -45,15 +45,15 @@ def units_needed(
         pairs may differ.
 
     Raises:
-        OutOfRangeError: If the wanted difference is not positive, or there are fewer than two units.
+        InvalidValueError: If the wanted difference is not positive, or there are fewer than two units.
     """
     if not difference > 0:
-        raise OutOfRangeError("wanted difference", difference, "above 0")
+        raise out_of_range("wanted difference", difference, "above 0")
     if n_clusters is not None:
         clusters = units_needed(n_clusters, smallest, difference, design)
         return None if clusters is None else math.ceil(clusters * n / n_clusters)
     if n < 2:
-        raise OutOfRangeError("number of units", n, "2 or more")
+        raise out_of_range("number of units", n, "2 or more")
     least = {"unpaired": 2, "paired": FEWEST_PLANNED, "signs": math.ceil(n)}[design]
     if smallest <= 0:
         return least

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from agent_eval.errors import InputError
+from agent_eval.errors import InvalidValueError
 from agent_eval.formats.plain_text import count_of
 from agent_eval.scores.composite.leaderboard import SIGNIFICANCE, competition_ranks, rank_ranges
 from agent_eval.scores.statistics.intervals import Interval, binomial_p
@@ -29,14 +29,11 @@ _QUANTILE = 1.959963984540054
 _PAIR = ("judge", "task_set", "task", "a", "b")
 
 
-class VerdictError(InputError, ValueError):
-    """Raised when pairwise verdicts do not have the required format."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Allowed: two different agents as first and second, winner {', '.join(WINNERS)} or null, "
-            "and each judge once per task and order."
-        )
+def _invalid_verdicts(problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"{problem}. Allowed: two different agents as first and second, winner {', '.join(WINNERS)} or null, "
+        "and each judge once per task and order."
+    )
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def tournament(verdicts: pl.DataFrame) -> Tournament:
         verdicts: One row per task, order and judge, with the columns of `VERDICTS`.
 
     Raises:
-        VerdictError: If an agent is compared with itself, a winner is unknown, or a judge judged a task twice in
+        InvalidValueError: If an agent is compared with itself, a winner is unknown, or a judge judged a task twice in
             the same order.
     """
     pairs, n_one_way, n_unscored = _both_ways(verdicts)
@@ -160,15 +157,15 @@ def _both_ways(verdicts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
 def _check(verdicts: pl.DataFrame) -> None:
     itself = verdicts.filter(pl.col("first") == pl.col("second"))
     if not itself.is_empty():
-        raise VerdictError(f"Agent {itself['first'][0]!r} meets itself in task {itself['task'][0]!r}")
+        raise _invalid_verdicts(f"Agent {itself['first'][0]!r} meets itself in task {itself['task'][0]!r}")
     strange = verdicts.filter(pl.col("winner").is_not_null() & ~pl.col("winner").is_in(WINNERS))
     if not strange.is_empty():
-        raise VerdictError(f"winner is {strange['winner'][0]!r} in task {strange['task'][0]!r}")
+        raise _invalid_verdicts(f"winner is {strange['winner'][0]!r} in task {strange['task'][0]!r}")
     order = ["judge", "task_set", "task", "first", "second"]
     twice = verdicts.filter(verdicts.select(order).is_duplicated()).sort(order)
     if not twice.is_empty():
         row = twice.row(0, named=True)
-        raise VerdictError(
+        raise _invalid_verdicts(
             f"Judge {row['judge']!r} judged {row['first']!r} before {row['second']!r} twice in task {row['task']!r}"
         )
 

@@ -30,7 +30,10 @@ _ROUNDING = 1e-12
 
 
 class MalformedCallError(InputError, ValueError):
-    """Raised for a call that cannot be read or an expected call with an invalid comparison."""
+    """Raised when a call cannot be read, or an expected call has an invalid comparison.
+
+    Fix: Correct the call in the transcript or in the expected calls.
+    """
 
 
 @dataclass(frozen=True)

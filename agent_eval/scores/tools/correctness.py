@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import polars as pl
 
-from agent_eval.errors import ArgumentError, InputError
+from agent_eval.errors import ArgumentError, InvalidValueError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.expected_calls import of_agent
 from agent_eval.scores.tools.fair_forge import FAIR_FORGE, UsedStep, fair_forge_aspects, steps_of
@@ -39,14 +39,11 @@ Band = Literal["perfect", "good", "moderate", "poor"]
 Profile = Literal["standard", "fair-forge"]
 
 
-class ToolWeightsError(InputError, ValueError):
-    """Raised for invalid weights or an invalid threshold."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Allowed: a threshold from 0 to 1, and finite weights ≥ 0, not all 0, "
-            f"for {', '.join(ASPECTS)} (left out = 0)."
-        )
+def _invalid_weights(problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"{problem}. Allowed: a threshold from 0 to 1, and finite weights ≥ 0, not all 0, "
+        f"for {', '.join(ASPECTS)} (left out = 0)."
+    )
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def tool_correctness(
 
     Raises:
         ArgumentError: If `used` or `expected` is not a list, `weights` is not a dict, or the profile is unknown.
-        ToolWeightsError: If a weight or the threshold is NaN, negative or not a number, or all weights are 0.
+        InvalidValueError: If a weight or the threshold is NaN, negative or not a number, or all weights are 0.
     """
     if profile not in get_args(Profile):
         raise ArgumentError("profile", profile, f"one of {', '.join(get_args(Profile))}")
@@ -189,7 +186,7 @@ def tool_correctness_table(
         several versions are scored once.
 
     Raises:
-        ToolWeightsError: As for `tool_correctness`.
+        InvalidValueError: As for `tool_correctness`.
     """
     _shares(weights), _limit(threshold)  # raises even if there are no rows to score
     admitted = transcripts.filter("is_admitted").select(_ROW)
@@ -238,26 +235,26 @@ def _shares(weights: Mapping[str, float] | None) -> dict[str, Fraction]:
     """Return the exact weights, normalised to sum to 1."""
     weight_of_aspect = dict.fromkeys(ASPECTS, 1.0) if weights is None else weights
     if unknown := sorted(set(weight_of_aspect) - set(ASPECTS)):
-        raise ToolWeightsError(f"Weights name {', '.join(map(repr, unknown))}")
+        raise _invalid_weights(f"Weights name {', '.join(map(repr, unknown))}")
     exact = {aspect: _number(f"weight of {aspect}", weight_of_aspect.get(aspect, 0)) for aspect in ASPECTS}
     total = sum(exact.values())
     if total == 0:
-        raise ToolWeightsError("All weights are 0")
+        raise _invalid_weights("All weights are 0")
     return {aspect: weight / total for aspect, weight in exact.items()}
 
 
 def _limit(threshold: float) -> Fraction:
     limit = _number("threshold", threshold)
     if limit > 1:
-        raise ToolWeightsError(f"The threshold is {threshold!r}")
+        raise _invalid_weights(f"The threshold is {threshold!r}")
     return limit - _TOLERANCE
 
 
 def _number(name: str, value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        raise ToolWeightsError(f"The {name} is {value!r}")
+        raise _invalid_weights(f"The {name} is {value!r}")
     if not math.isfinite(value) or value < 0:
-        raise ToolWeightsError(f"The {name} is {value!r}")
+        raise _invalid_weights(f"The {name} is {value!r}")
     return Fraction(value)
 
 
@@ -339,7 +336,7 @@ def _fair_forge(
     shares, limit = _shares(weights), _limit(threshold)
     scale = sum(map(Fraction, (weights or dict.fromkeys(ASPECTS, 0.25)).values()))
     if scale > 1 + _TOLERANCE:
-        raise ToolWeightsError(
+        raise _invalid_weights(
             f"The weights sum to {float(scale):g}; the profile {FAIR_FORGE} does not normalise them, so that the sum must be at most 1"
         )
     if not used:

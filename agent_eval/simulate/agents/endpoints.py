@@ -24,7 +24,10 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 
 class EndpointError(ConfigurationError):
-    """Raised when an agent has no valid endpoint, or its endpoint or a mock uses what agent_eval.toml does not allow."""
+    """Raised when an agent has no valid endpoint, or its endpoint or a mock uses what agent_eval.toml does not allow.
+
+    Fix: Correct the agent's entry in agents.yaml, or allow what it uses in agent_eval.toml.
+    """
 
 
 class _Endpoint(Frozen):

@@ -78,11 +78,8 @@ class Script(Frozen):
         return tuple(planted.turns.get(at, steps) for at, steps in enumerate(faultless))
 
 
-class UnknownScriptError(ConfigurationError):
-    """Raised when an endpoint names a packaged suite or a fault that does not exist."""
-
-    def __init__(self, what: str, name: str, names: list[str]) -> None:
-        super().__init__(f"endpoint: {what} {name!r} does not exist. Known: {', '.join(names)}.")
+def _unknown_script(what: str, name: str, names: list[str]) -> ConfigurationError:
+    return ConfigurationError(f"endpoint: {what} {name!r} does not exist. Known: {', '.join(names)}.")
 
 
 def packaged_suites() -> list[str]:
@@ -95,10 +92,10 @@ def packaged(name: str) -> tuple[LoadedSuite, Script]:
     """Return a packaged suite with the script of its agents.
 
     Raises:
-        UnknownScriptError: If there is no packaged suite of this name.
+        ConfigurationError: If there is no packaged suite of this name.
     """
     if name not in (suites := packaged_suites()):
-        raise UnknownScriptError("suite", name, suites)
+        raise _unknown_script("suite", name, suites)
     document = read_document(read_text(PACKAGED / f"{name}{SCRIPT}"), "typed", allow_aliases=True)
     return read_suites(PACKAGED, [name])[0], Script.model_validate(document.value)
 
@@ -113,7 +110,7 @@ class ScriptedAgent:
     def __post_init__(self) -> None:
         faults = packaged(self.suite)[1].faults
         if self.fault is not None and self.fault not in faults:
-            raise UnknownScriptError("fault", self.fault, list(faults))
+            raise _unknown_script("fault", self.fault, list(faults))
 
     def start(self, conversation_id: str) -> AgentConversation:
         """Return a conversation; the position in the script follows from the messages, so no state is kept."""

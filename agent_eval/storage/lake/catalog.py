@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent_eval.storage import locks
-from agent_eval.storage.lake.errors import CatalogError, ClusterExtraError, LostLockError, NotInitialisedError
+from agent_eval.storage.lake.errors import CatalogError, NotInitialisedError, lost_lock, missing_extra
 
 SCHEMA = "agent_eval"
 """The Postgres schema of agent_eval's tables, separate from DuckLake's."""
@@ -63,7 +63,7 @@ def connection_string(address: str) -> str:
     """Return a catalog's address as key=value pairs, with timeouts for both ends unless it has its own.
 
     Raises:
-        ClusterExtraError: If psycopg2 is not installed.
+        StorageError: If psycopg2 is not installed.
         CatalogError: If the address is invalid.
     """
     extensions = _psycopg2().extensions
@@ -81,7 +81,7 @@ def _psycopg2() -> Any:
         import psycopg2
         import psycopg2.extensions
     except ImportError as error:
-        raise ClusterExtraError("the package psycopg2-binary is not installed") from error
+        raise missing_extra("the package psycopg2-binary is not installed") from error
     return psycopg2
 
 
@@ -311,8 +311,8 @@ def refuse_lost_sections(attach: str) -> None:
     """Check that the session of every section that this process holds still exists.
 
     Raises:
-        LostLockError: If a session has ended.
+        StoreError: If a session has ended.
     """
     for (place, purpose, _), session in list(_own().items()):
         if place == attach and not session.is_alive():
-            raise LostLockError(attach, f"the section {purpose!r}")
+            raise lost_lock(attach, f"the section {purpose!r}")

@@ -14,7 +14,7 @@ import duckdb
 
 from agent_eval.storage.engines import new_engine
 from agent_eval.storage.lake.catalog import CatalogSession
-from agent_eval.storage.lake.errors import LostLockError
+from agent_eval.storage.lake.errors import lost_lock
 
 
 @dataclass
@@ -44,10 +44,10 @@ class Lake:
         """Check that the session of the table locks still exists.
 
         Raises:
-            LostLockError: If the session has ended.
+            StoreError: If the session has ended.
         """
         if not self.locks.is_alive():
-            raise LostLockError(self.locks.attach, "the tables that are written")
+            raise lost_lock(self.locks.attach, "the tables that are written")
 
     def close(self) -> None:
         """Close both connections; an open transaction is rolled back and the locks are released."""

@@ -21,16 +21,13 @@ from agent_eval.storage.lake.ledger import spent as spent_on_lake
 from agent_eval.storage.lake.store import LakeStore
 from agent_eval.storage.ledger import LedgerError, add_spent, ledger_of, spent
 from agent_eval.storage.store import STAMPS, Store, columns_of, quoted
-from agent_eval.storage.store_errors import MissingFolderError
+from agent_eval.storage.store_errors import missing_folder
 from agent_eval.storage.versions import SCHEMA_VERSION, stamped
 from agent_eval.tables import TABLES, Table
 
 
-class CopyError(StorageError):
-    """Raised when a store cannot be copied without losing rows. Both stores are unchanged."""
-
-    def __init__(self, target: str, why: str) -> None:
-        super().__init__(f"Nothing was copied to {target}: {why}.")
+def _not_copied(target: str, why: str) -> StorageError:
+    return StorageError(f"Nothing was copied to {target}: {why}.")
 
 
 def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> dict[str, int]:
@@ -45,17 +42,17 @@ def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> 
         merge: Moves the answers of models that are beside the store file into it; called while runs wait.
 
     Raises:
-        CopyError: If the file does not exist or contains no tables, its ledger cannot be read, or the lake is not
+        StorageError: If the file does not exist or contains no tables, its ledger cannot be read, or the lake is not
             empty.
         StoreError: If one of the stores cannot be opened.
     """
     if not file.is_file():
-        raise CopyError(lake.attach, f"the store file {file} does not exist")
+        raise _not_copied(lake.attach, f"the store file {file} does not exist")
     source, rows = Store.at(file), dict[str, int]()
     with lake.exclusive_section("run"), source.exclusive_section("run"):
         with source.session(read_only=True) as con:
             if not _present(con):
-                raise CopyError(lake.attach, f"{file} contains no tables of agent_eval")
+                raise _not_copied(lake.attach, f"{file} contains no tables of agent_eval")
             is_older = stamped(con)[0] < SCHEMA_VERSION
         if is_older:
             source.transact([], lambda _: None)  # migrates the file
@@ -68,7 +65,7 @@ def copy_into_lake(file: Path, lake: LakeStore, merge: Callable[[], object]) -> 
 
         def write(con: duckdb.DuckDBPyConnection) -> None:
             if any(_n_rows(con, "store", table) for table in _present(con)):
-                raise CopyError(lake.attach, "it already contains rows; use a new lake")
+                raise _not_copied(lake.attach, "it already contains rows; use a new lake")
             rows.update(_copied(con, "other", "store", tables))
             with _ledger_to(lake.attach):
                 add_to_lake(lake, spent(ledger_of(file)))
@@ -89,21 +86,21 @@ def copy_out_of_lake(lake: LakeStore, file: Path, merge: Callable[[], object]) -
         merge: Moves the answers of models that are beside the lake into it; called while runs wait.
 
     Raises:
-        CopyError: If the file or its ledger exists, or the ledger cannot be written.
+        StorageError: If the file or its ledger exists, or the ledger cannot be written.
         StoreError: If one of the stores cannot be opened.
     """
     if file.exists():
-        raise CopyError(str(file), "the file already exists; choose another name")
+        raise _not_copied(str(file), "the file already exists; choose another name")
     ledger = ledger_of(file)
     if ledger.exists():
         why = f"{ledger.name} is the ledger of another store file or of an interrupted copy; choose another name or move it"
-        raise CopyError(str(file), why)
+        raise _not_copied(str(file), why)
     if (log := log_of(file)).exists():
-        raise CopyError(
+        raise _not_copied(
             str(file), f"{log.name} is the log of an earlier store file; choose another name or remove it"
         )
     if not file.parent.is_dir():
-        raise MissingFolderError(file, "write")
+        raise missing_folder(file, "write")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     _remove(part)  # left by a killed process with the same id, as in containers
     try:
@@ -131,11 +128,13 @@ def _remove(part: Path) -> None:
 
 @contextlib.contextmanager
 def _ledger_to(target: str) -> Iterator[None]:
-    """Convert errors of a ledger file to CopyError."""
+    """Convert errors of a ledger file to StorageError."""
     try:
         yield
     except LedgerError as error:
-        raise CopyError(target, f"the ledger of judge calls cannot be copied ({error.__cause__})") from error
+        raise _not_copied(
+            target, f"the ledger of judge calls cannot be copied ({error.__cause__})"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -6,15 +6,16 @@ from agent_eval.storage.store_errors import StoreError
 INSTALL = "Install the extra in a checkout: `pip install -c constraints-cluster.txt '.[cluster]'`"
 
 
-class ClusterExtraError(StorageError):
-    """Raised when a library of the extra `cluster` is missing or incompatible with the installed duckdb."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"The store is a DuckLake, but {why}. {INSTALL}.")
+def missing_extra(why: str) -> StorageError:
+    """Return the error if a library of the extra `cluster` is missing or incompatible with the installed duckdb."""
+    return StorageError(f"The store is a DuckLake, but {why}. {INSTALL}.")
 
 
 class CatalogError(StoreError):
-    """Raised when the Postgres server of the catalog cannot be used."""
+    """Raised when the Postgres server of the catalog cannot be used.
+
+    Fix: Start the Postgres server, or correct `catalog` in [store].
+    """
 
     def __init__(self, attach: str, doing: str, why: str) -> None:
         super().__init__(
@@ -27,7 +28,10 @@ class CatalogError(StoreError):
 
 
 class NotInitialisedError(StoreError):
-    """Raised when the catalog's database does not contain a lake yet."""
+    """Raised when the catalog's database does not contain a lake yet.
+
+    Fix: Run `agent-eval store init` once.
+    """
 
     def __init__(self, attach: str, doing: str) -> None:
         super().__init__(
@@ -36,7 +40,10 @@ class NotInitialisedError(StoreError):
 
 
 class DataFolderError(StoreError):
-    """Raised when the folder of Parquet files is missing or belongs to another lake."""
+    """Raised when the folder of Parquet files is missing or belongs to another lake.
+
+    Fix: Mount the shared folder, or correct `data` in [store].
+    """
 
     def __init__(self, attach: str, doing: str, why: str) -> None:
         super().__init__(
@@ -47,30 +54,29 @@ class DataFolderError(StoreError):
         )
 
 
-class ClockError(StoreError):
-    """Raised when a worker whose clock is wrong would write: the times of its rows would be wrong too."""
-
-    def __init__(self, attach: str, skew: str) -> None:
-        super().__init__(attach, "write", skew, "Set the clocks of both machines with NTP, and run again")
+def wrong_clock(attach: str, skew: str) -> StoreError:
+    """Return the error if a worker whose clock is wrong would write: the times of its rows would be wrong too."""
+    return StoreError(attach, "write", skew, "Set the clocks of both machines with NTP, and run again")
 
 
 class ConflictError(StoreError):
-    """Raised when other writers changed the same tables for longer than the time limit."""
+    """Raised when other writers changed the same tables for longer than the time limit.
+
+    Fix: Run again when the other writers have finished.
+    """
 
 
-class LostLockError(StoreError):
-    """Raised when the session that held a lock has ended.
+def lost_lock(attach: str, what: str) -> StoreError:
+    """Return the error if the session that held a lock has ended.
 
     Another worker may have acquired the lock, so nothing is committed.
     """
-
-    def __init__(self, attach: str, what: str) -> None:
-        super().__init__(
-            attach,
-            "write",
-            f"the catalog ended the session that held the lock of {what}, so another worker may have acquired it",
-            "Run the command again; it resumes the remaining work",
-        )
+    return StoreError(
+        attach,
+        "write",
+        f"the catalog ended the session that held the lock of {what}, so another worker may have acquired it",
+        "Run the command again; it resumes the remaining work",
+    )
 
 
 def _first_line(why: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import duckdb
 
-from agent_eval.storage.lake.errors import ClusterExtraError
+from agent_eval.storage.lake.errors import missing_extra
 
 _WHEELS = {"postgres_scanner": "duckdb_extension_postgres_scanner", "ducklake": "duckdb_extension_ducklake"}
 
@@ -14,7 +14,7 @@ def load_statements() -> tuple[str, ...]:
     """Return the statements that load the extensions for the installed duckdb.
 
     Raises:
-        ClusterExtraError: If an extension's package is missing or was built for another duckdb version.
+        StorageError: If an extension's package is missing or was built for another duckdb version.
     """
     return tuple(f"LOAD '{_file(name, wheel)}'" for name, wheel in _WHEELS.items())
 
@@ -22,12 +22,12 @@ def load_statements() -> tuple[str, ...]:
 def _file(name: str, wheel: str) -> str:
     spec = importlib.util.find_spec(wheel)
     if spec is None or not spec.submodule_search_locations:
-        raise ClusterExtraError(f"the package {wheel.replace('_', '-')} is not installed")
+        raise missing_extra(f"the package {wheel.replace('_', '-')} is not installed")
     folder = Path(next(iter(spec.submodule_search_locations))) / "extensions"
     file = folder / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
     if not file.is_file():
         made_for = ", ".join(sorted(path.name.removeprefix("v") for path in folder.glob("v*")))
-        raise ClusterExtraError(
+        raise missing_extra(
             f"duckdb {duckdb.__version__} is installed and the extension {name} is for duckdb {made_for or '(none)'}"
         )
     return str(file).replace("'", "''")

@@ -44,11 +44,8 @@ _CLOSE_LOST = f"""
     WHERE n_reserved > 0 AND session NOT IN ({catalog.SESSIONS})"""
 
 
-class CatalogLedgerError(StorageError):
-    """Raised when the ledger in the catalog cannot be used; no judge is called, because calls must be counted."""
-
-    def __init__(self, error: StoreError) -> None:
-        super().__init__(f"The ledger of judge calls cannot be used, so no judge is called. {error}")
+def _unusable_ledger(error: StoreError) -> StorageError:
+    return StorageError(f"The ledger of judge calls cannot be used, so no judge is called. {error}")
 
 
 @dataclass
@@ -80,7 +77,7 @@ class CatalogLedger:
         """Count a call before it is sent; if a cap is reached, return a description of the cap.
 
         Raises:
-            CatalogLedgerError: If the call cannot be counted; it must not be sent in this case.
+            StorageError: If the call cannot be counted; it must not be sent in this case.
         """
         by = "automation" if self.is_automatic else "person"
         try:
@@ -98,14 +95,14 @@ class CatalogLedger:
         except StoreError as error:
             with contextlib.suppress(StoreError):
                 self._session.rows("ROLLBACK")
-            raise CatalogLedgerError(error) from error
+            raise _unusable_ledger(error) from error
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
         """Record the tokens and the cost of a reserved call; None means unknown.
 
         Raises:
-            CatalogLedgerError: If they cannot be recorded; the call remains in progress.
+            StorageError: If they cannot be recorded; the call remains in progress.
         """
         with self._lock:
             row = {
@@ -121,7 +118,7 @@ class CatalogLedger:
             try:
                 self._session.rows(_SETTLE, row)
             except StoreError as error:
-                raise CatalogLedgerError(error) from error
+                raise _unusable_ledger(error) from error
             del self._days[model][0]
 
     @property

@@ -27,10 +27,10 @@ from agent_eval.storage.lake.checksums import record_checksums
 from agent_eval.storage.lake.connections import Lake, pooled
 from agent_eval.storage.lake.errors import (
     CatalogError,
-    ClockError,
     ConflictError,
     DataFolderError,
     NotInitialisedError,
+    wrong_clock,
 )
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.store import RunScope, Store, columns_of, ensure_columns
@@ -262,9 +262,9 @@ class LakeStore(Store):
 
         Raises:
             BusyStoreError: If another worker held a lock for longer than `patience_s`.
-            ClockError: If the clocks of this machine and of the catalog differ by more than a minute.
+            StoreError: If the clocks of this machine and of the catalog differ by more than a minute.
             ConflictError: If conflicts lasted for longer than `patience_s`.
-            LostLockError: If the session of a lock or of a section of this process has ended.
+            StoreError: If the session of a lock or of a section of this process has ended.
         """
         patience, is_alone = locks.Backoff(self.patience_s, f"the store {self.attach}"), False
         for n_attempts in itertools.count(1):
@@ -273,7 +273,7 @@ class LakeStore(Store):
                 with self._lake("write") as lake, self._write_locks(lake, tables, is_alone=is_alone):
                     began = time.monotonic()
                     if skew := lake.locks.wrong_clock():
-                        raise ClockError(self.attach, skew)
+                        raise wrong_clock(self.attach, skew)
                     self._commit(lake, tables, write)
                 return
             except ConflictError:

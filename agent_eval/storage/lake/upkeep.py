@@ -14,7 +14,7 @@ from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.answers import forget_merged
 from agent_eval.storage.lake.checksums import LakeFile, current_files, forget_checksums, record_checksums
 from agent_eval.storage.lake.connections import Lake
-from agent_eval.storage.lake.errors import ClockError, DataFolderError
+from agent_eval.storage.lake.errors import DataFolderError, wrong_clock
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.lake.store import FENCE, MARKER, LakeStore
 from agent_eval.storage.store import columns_of, quoted
@@ -208,12 +208,12 @@ def compact(store: LakeStore) -> tuple[int, int]:
     are first written to files, which count as before. Other workers can read and write at the same time, but runs wait.
 
     Raises:
-        ClockError: If the clocks of this machine and of the catalog differ by more than a minute.
-        StoreError: If the lake cannot be opened or changed.
+        StoreError: If the clocks of this machine and of the catalog differ by more than a minute,
+            or if the lake cannot be opened or changed.
     """
     with contextlib.closing(store.catalog_session("write")) as session:
         if skew := session.wrong_clock():  # the age of a file would be wrong
-            raise ClockError(store.attach, skew)
+            raise wrong_clock(store.attach, skew)
     with store.exclusive_section("run"), store.session(read_only=False) as con:
         con.execute("CALL ducklake_flush_inlined_data('store')")
         before = _n_files(con)

@@ -10,7 +10,7 @@ from agent_eval.formats.zip_members import ZipMember
 from agent_eval.transcripts.importers.agent_ids import AgentIds
 from agent_eval.transcripts.importers.base import PASSED_ON, Source, fault_of
 from agent_eval.transcripts.importers.detection import detect
-from agent_eval.transcripts.importers.import_errors import InvalidAgentIdError
+from agent_eval.transcripts.importers.import_errors import invalid_agent_id
 from agent_eval.transcripts.importers.importing import ImportReport, import_file, kept_session_id
 from agent_eval.transcripts.importers.inputs import InputFile, session_ids
 from agent_eval.transcripts.importers.slots import Slots
@@ -57,10 +57,10 @@ def import_files(
         slots: Slots and disclosures by task.
 
     Raises:
-        InvalidAgentIdError: If the agent's id is invalid.
+        InputError: If the agent's id is invalid.
     """
     if not is_slug(agent_id):
-        raise InvalidAgentIdError(agent_id)
+        raise invalid_agent_id(agent_id)
     ids = AgentIds(sessions_folder / agent_id)
     is_named = session_id is not None and len(files) == 1
     found_names = [

@@ -7,43 +7,30 @@ from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.files import SLUG_FORM
 
 
-class UnknownFormatError(NotFoundError):
-    """Raised when the format is unknown."""
-
-    def __init__(self, name: str, formats: Iterable[str]) -> None:
-        super().__init__(f"Format {name!r} is not known. Formats: {', '.join(sorted(formats))}.")
+def unknown_format(name: str, formats: Iterable[str]) -> NotFoundError:
+    """Return the error if the format is unknown."""
+    return NotFoundError(f"Format {name!r} is not known. Formats: {', '.join(sorted(formats))}.")
 
 
-class InvalidAgentIdError(InputError):
-    """Raised when a string cannot be used as an agent's folder name and partition key."""
-
-    def __init__(self, agent_id: str) -> None:
-        super().__init__(
-            f"Agent id {agent_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another id."
-        )
+def invalid_agent_id(agent_id: str) -> InputError:
+    """Return the error if a string cannot be used as an agent's folder name and partition key."""
+    return InputError(f"Agent id {agent_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another id.")
 
 
-class InvalidSessionIdError(InputError):
-    """Raised when a string cannot be used as a session's folder name."""
-
-    def __init__(self, session_id: str) -> None:
-        super().__init__(
-            f"Session id {session_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another id."
-        )
+def invalid_session_id(session_id: str) -> InputError:
+    """Return the error if a string cannot be used as a session's folder name."""
+    return InputError(
+        f"Session id {session_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another id."
+    )
 
 
-class NoTranscriptsError(NotFoundError):
-    """Raised when the path has no file to read."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}. Specify a transcript file (plain or gzipped).")
+def no_transcripts(path: Path, reason: str) -> NotFoundError:
+    """Return the error if the path has no file to read."""
+    return NotFoundError(f"{path}: {reason}. Specify a transcript file (plain or gzipped).")
 
 
-class SessionExistsError(InputError):
-    """Raised when the session's folder contains files that were not imported from this file."""
-
-    def __init__(self, session_id: str, agent_id: str, reason: str) -> None:
-        super().__init__(
-            f"Session {session_id!r} of agent {agent_id!r} already exists and was not changed: {reason}. "
-            "Import it under another session id."
-        )
+def _session_exists(session_id: str, agent_id: str, reason: str) -> InputError:
+    return InputError(
+        f"Session {session_id!r} of agent {agent_id!r} already exists and was not changed: {reason}. "
+        "Import it under another session id."
+    )

@@ -43,11 +43,11 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.catalog import FORMATS, TASK_SETS
 from agent_eval.transcripts.importers.import_errors import (
-    InvalidAgentIdError,
-    InvalidSessionIdError,
-    NoTranscriptsError,
-    SessionExistsError,
-    UnknownFormatError,
+    _session_exists,
+    invalid_agent_id,
+    invalid_session_id,
+    no_transcripts,
+    unknown_format,
 )
 from agent_eval.transcripts.importers.parts import SessionParts, continue_session
 from agent_eval.transcripts.importers.session_files import (
@@ -162,15 +162,15 @@ def import_file(
         AgentEvalError: If the format, an id or the file is invalid, or the session belongs to another file.
     """
     if format_name not in FORMATS:
-        raise UnknownFormatError(format_name, FORMATS)
+        raise unknown_format(format_name, FORMATS)
     if not is_slug(agent_id):
-        raise InvalidAgentIdError(agent_id)
+        raise invalid_agent_id(agent_id)
     source = Source(path, "", name)
     session = default_session_id(source.file) if session_id is None else session_id
     if session_id is None:
         session = kept_session_id(sessions_folder / agent_id, session, source.file)
     if not is_slug(session):
-        raise InvalidSessionIdError(session)
+        raise invalid_session_id(session)
     if isinstance(path, Path):
         _check_file(path)
     source = Source(path, session, name, agent_id)
@@ -221,12 +221,12 @@ def _slug(file: str) -> str:
 
 def _check_file(path: Path) -> None:
     if path.is_dir():
-        raise NoTranscriptsError(path, "is a folder")
+        raise no_transcripts(path, "is a folder")
     if not path.is_file():
-        raise NoTranscriptsError(path, "is not a regular file" if path.exists() else "does not exist")
+        raise no_transcripts(path, "is not a regular file" if path.exists() else "does not exist")
     with suppress(*BREAKS), opened(path) as stream:
         if not head_of(stream, 1):
-            raise NoTranscriptsError(path, "is empty")
+            raise no_transcripts(path, "is empty")
 
 
 def _import_locked(
@@ -258,7 +258,7 @@ def _imported(request: _Wanted, importer: Importer, ids: AgentIds, slots: Slots 
 
     Raises:
         _HeldElsewhereError: If another session contains the file's content, or this one under another file name.
-        SessionExistsError: If the session belongs to another file.
+        InputError: If the session belongs to another file.
     """
     session, content = request.folder.name, FileContent()
     with temporary(request.folder) as new:
@@ -270,7 +270,7 @@ def _imported(request: _Wanted, importer: Importer, ids: AgentIds, slots: Slots 
         items = _new_to_agent(items, ids, request, tally)
         n_imported, n_refused, refusals = write_records(new, tally.watching(_with_parts(items, before)))
         _refuse_held(request, ids.holder(content))
-        if isinstance(session_text, SessionExistsError):
+        if isinstance(session_text, InputError):
             raise session_text
         write(new / SESSION, session_text)
         before.write(new, tally.ids)
@@ -442,7 +442,7 @@ def _number(item: Conversation) -> int:
     return origin.number if origin else 0
 
 
-def _session_text(request: _Wanted) -> bytes | SessionExistsError:
+def _session_text(request: _Wanted) -> bytes | InputError:
     """Return the content of session.yaml: the existing settings updated with the requested ones, or new settings.
 
     If the folder exists and was not written from this file, the error is returned rather than raised, because the
@@ -454,13 +454,13 @@ def _session_text(request: _Wanted) -> bytes | SessionExistsError:
         if not request.folder.exists():
             return _dumped(Session.model_validate(settings | {"notes": notes}))
         if problem := _other_origin(request):
-            return SessionExistsError(request.folder.name, request.agent_id, problem)
+            return _session_exists(request.folder.name, request.agent_id, problem)
         old = read_session_file(request.folder)
         new = Session.model_validate({**old.model_dump(), **request.settings})
     except ValidationError as error:
         raise InputError(f"The session cannot be written: {explain(error, Session)}.") from error
     except YamlError as error:
-        return SessionExistsError(request.folder.name, request.agent_id, f"its {SESSION}: {error.reason}")
+        return _session_exists(request.folder.name, request.agent_id, f"its {SESSION}: {error.reason}")
     return (request.folder / SESSION).read_bytes() if new == old else _dumped(new)
 
 

@@ -18,7 +18,7 @@ from agent_eval.formats.streams import LARGEST_UNZIPPED, MEGABYTE
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.formats.zip_members import ZipMember, is_zip, members
 from agent_eval.transcripts.importers.catalog import RECOGNISED, archive_format
-from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
+from agent_eval.transcripts.importers.import_errors import no_transcripts
 from agent_eval.transcripts.importers.importing import default_session_id
 
 STDIN = "-"
@@ -53,16 +53,16 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
         stdin: The file with the content of standard input.
 
     Raises:
-        NoTranscriptsError: If a path does not exist, a pattern matches nothing, or there are more than 100,000 files.
+        NotFoundError: If a path does not exist, a pattern matches nothing, or there are more than 100,000 files.
     """
     files: list[InputFile] = []
     for text in paths:
         try:
             files += islice(_named(text, stdin), MOST_FILES + 1)
         except (OSError, ValueError) as error:
-            raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
+            raise no_transcripts(Path(text), f"cannot be read ({error})") from error
         if len(files) > MOST_FILES:
-            raise NoTranscriptsError(Path(text), f"contains more than {MOST_FILES:,} files")
+            raise no_transcripts(Path(text), f"contains more than {MOST_FILES:,} files")
     return _without_parts(_each_once(files))
 
 
@@ -93,7 +93,7 @@ def spooled(stream: BinaryIO) -> Path:
     """Write standard input to a temporary file, because files are read more than once. The caller removes the file.
 
     Raises:
-        NoTranscriptsError: If the input is longer than 1 GB; the temporary file is removed.
+        NotFoundError: If the input is longer than 1 GB; the temporary file is removed.
     """
     size = 0
     with NamedTemporaryFile(prefix="agent-eval-", suffix=".stdin", delete=False) as file:
@@ -104,10 +104,10 @@ def spooled(stream: BinaryIO) -> Path:
                 file.write(block)
         except OSError as error:
             path.unlink()
-            raise NoTranscriptsError(Path(STDIN), f"cannot be read ({error})") from error
+            raise no_transcripts(Path(STDIN), f"cannot be read ({error})") from error
     if size > LARGEST_UNZIPPED:
         path.unlink()
-        raise NoTranscriptsError(
+        raise no_transcripts(
             Path(STDIN), f"is longer than {LARGEST_UNZIPPED // MEGABYTE} MB; save it as a file"
         )
     return path
@@ -138,7 +138,7 @@ def _named(text: str, stdin: Path | None) -> Iterator[InputFile]:
     if path.is_dir():
         files = list(_walked(path))
         if not files:
-            raise NoTranscriptsError(path, "is a folder without files")
+            raise no_transcripts(path, "is a folder without files")
         yield from files
     elif path.exists():
         yield from _file(path, path.name, is_named=True)
@@ -148,7 +148,7 @@ def _named(text: str, stdin: Path | None) -> Iterator[InputFile]:
                 yield from _file(Path(match), match, is_named=False)
     else:
         reason = "matches no file" if _PATTERN & set(text) else "does not exist"
-        raise NoTranscriptsError(path, reason)
+        raise no_transcripts(path, reason)
 
 
 def _walked(folder: Path) -> Iterator[InputFile]:

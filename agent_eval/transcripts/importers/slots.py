@@ -23,13 +23,10 @@ OF_CONVERSATION = ("injected_error", "interventions")
 _WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "none": []}
 
 
-class SlotsFileError(InputError):
-    """Raised when the file of slots is invalid."""
-
-    def __init__(self, path: Path, line: int, reason: str) -> None:
-        super().__init__(
-            f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} optionally."
-        )
+def _invalid_slots(path: Path, line: int, reason: str) -> InputError:
+    return InputError(
+        f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} optionally."
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def read_slots(path: Path) -> Slots:
     (`none` if there were no interventions).
 
     Raises:
-        SlotsFileError: If the file cannot be read or a row is invalid; the message contains the line number.
+        InputError: If the file cannot be read or a row is invalid; the message contains the line number.
     """
     by_task: dict[str, Slot] = {}
     session: dict[str, JsonValue] = {}
@@ -100,16 +97,16 @@ def read_slots(path: Path) -> Slots:
         task = id_key(row["task_id"].strip())
         slot = row["slot"].strip() or None
         if not task:
-            raise SlotsFileError(path, line, "task_id is empty")
+            raise _invalid_slots(path, line, "task_id is empty")
         if task in by_task:
-            raise SlotsFileError(path, line, f"task_id {task[:80]!r} is already in line {by_task[task].line}")
+            raise _invalid_slots(path, line, f"task_id {task[:80]!r} is already in line {by_task[task].line}")
         if slot is not None and slot not in get_args(Scenario):
             allowed = ", ".join(get_args(Scenario))
-            raise SlotsFileError(path, line, f"slot is {slot[:40]!r}; allowed: {allowed}, or empty")
+            raise _invalid_slots(path, line, f"slot is {slot[:40]!r}; allowed: {allowed}, or empty")
         disclosures = _disclosures(path, line, row["disclosures"])
         for key in OF_SESSION:
             if key in disclosures and session.setdefault(key, disclosures[key]) != disclosures[key]:
-                raise SlotsFileError(
+                raise _invalid_slots(
                     path, line, f"{key} differs from an earlier line; the session has only one value"
                 )
         _check_session(path, line, session)
@@ -135,23 +132,23 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise SlotsFileError(path, 0, f"the file is larger than {LARGEST // MEGABYTE} MB")
+            raise _invalid_slots(path, 0, f"the file is larger than {LARGEST // MEGABYTE} MB")
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(rows, [])]
         if set(header) - {FAMILY} != set(COLUMNS) or len(header) != len(set(header)):
-            raise SlotsFileError(path, 1, f"the first line is {','.join(header)[:80]!r}")
+            raise _invalid_slots(path, 1, f"the first line is {','.join(header)[:80]!r}")
         for row in rows:
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
-                raise SlotsFileError(
+                raise _invalid_slots(
                     path, rows.line_num, f"{len(row)} cells; quote cells that contain a comma"
                 )
             yield rows.line_num, dict(zip(header, row, strict=True))
     except OSError as error:
-        raise SlotsFileError(path, 0, f"it cannot be read ({error.strerror or error})") from error
+        raise _invalid_slots(path, 0, f"it cannot be read ({error.strerror or error})") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise SlotsFileError(path, 0, f"it is not a CSV file in UTF-8 ({error})") from error
+        raise _invalid_slots(path, 0, f"it is not a CSV file in UTF-8 ({error})") from error
 
 
 def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
@@ -164,7 +161,7 @@ def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
             pairs = [part.partition("=") for part in text.split(";") if part.strip()]
             disclosures = {key.strip(): _value(value.strip()) for key, _, value in pairs}
     except ValueError as error:
-        raise SlotsFileError(path, line, f"disclosures: {error}") from error
+        raise _invalid_slots(path, line, f"disclosures: {error}") from error
     allowed = (*OF_SESSION, *OF_CONVERSATION)
     if not isinstance(disclosures, dict) or (unknown := sorted(set(disclosures) - set(allowed))):
         problem = (
@@ -172,7 +169,7 @@ def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
             if isinstance(disclosures, dict)
             else "disclosures"
         )
-        raise SlotsFileError(path, line, f"{problem}; allowed: {', '.join(allowed)}")
+        raise _invalid_slots(path, line, f"{problem}; allowed: {', '.join(allowed)}")
     return disclosures
 
 
@@ -190,6 +187,6 @@ def _check_session(path: Path, line: int, session: Mapping[str, JsonValue]) -> N
     try:
         checked = Session.model_validate({"methodology_versions": "any", **session})
     except ValidationError as error:
-        raise SlotsFileError(path, line, f"disclosures: {explain(error, Session)}") from error
+        raise _invalid_slots(path, line, f"disclosures: {explain(error, Session)}") from error
     if problem := checked.future_date():
-        raise SlotsFileError(path, line, f"disclosures: {problem}")
+        raise _invalid_slots(path, line, f"disclosures: {problem}")

@@ -20,7 +20,7 @@ from agent_eval.project.fingerprints import Fingerprints
 from agent_eval.storage import Store
 from agent_eval.storage.journal import Journal
 from agent_eval.storage.lake import LakeStore, copying
-from agent_eval.storage.lake.copying import CopyError, copy_into_lake, copy_out_of_lake
+from agent_eval.storage.lake.copying import copy_into_lake, copy_out_of_lake
 from agent_eval.storage.lake.ledger import add_spent as add_to_lake
 from agent_eval.storage.lake.ledger import spent as spent_on_lake
 from agent_eval.storage.lake.upkeep import check
@@ -149,13 +149,13 @@ def test_other_tables_are_not_compared_with_damaged_fingerprints(
 
 def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path) -> None:
     file = tmp_path / "store.duckdb"
-    with pytest.raises(CopyError, match=r"the store file .* does not exist"):
+    with pytest.raises(StorageError, match=r"the store file .* does not exist"):
         copy_into_lake(file, lake, nothing)
     Store.at(file).upsert(STATE, ROW, run_id="r")
     copy_into_lake(file, lake, nothing)
-    with pytest.raises(CopyError, match="already contains rows"):
+    with pytest.raises(StorageError, match="already contains rows"):
         copy_into_lake(file, lake, nothing)
-    with pytest.raises(CopyError, match="choose another name"):
+    with pytest.raises(StorageError, match="choose another name"):
         copy_out_of_lake(lake, file, nothing)
     lake.upsert(STATE, ROW, run_id="r")  # the file is not attached any more
     assert lake.read(STATE).height == 1
@@ -217,7 +217,7 @@ def test_a_copy_out_of_a_lake_that_is_interrupted_at_the_ledger_leaves_no_file_a
 def test_a_copy_beside_the_ledger_of_another_store_is_refused(lake: LakeStore, tmp_path: Path) -> None:
     lake.upsert(STATE, ROW, run_id="r")
     add_spent(ledger_of(tmp_path / "after.duckdb"), SPENT)
-    with pytest.raises(CopyError, match=r"after.duckdb.spending is the ledger of another store.*move it"):
+    with pytest.raises(StorageError, match=r"after.duckdb.spending is the ledger of another store.*move it"):
         copy_out_of_lake(lake, tmp_path / "after.duckdb", nothing)
     assert_frame_equal(spent(ledger_of(tmp_path / "after.duckdb")), SPENT)
 
@@ -257,7 +257,7 @@ def test_a_damaged_ledger_stops_a_copy_with_its_reason(lake: LakeStore, tmp_path
     Store.at(before).upsert(STATE, ROW, run_id="r")
     ledger_of(before).write_bytes(b"not a database" * 100)
     why = r"Nothing was copied to .*ledger of judge calls cannot be copied \(file is not"
-    with pytest.raises(CopyError, match=why):
+    with pytest.raises(StorageError, match=why):
         copy_into_lake(before, lake, nothing)
     assert lake.read(STATE).is_empty()
 
@@ -275,7 +275,7 @@ def test_the_log_of_a_killed_run_is_applied_to_the_file_and_not_to_the_one_that_
     assert lake.read(STATE)["spec"].to_list() == ["late"]
     stray = tmp_path / "back.duckdb.wal"
     stray.touch()
-    with pytest.raises(CopyError, match=r"back\.duckdb\.wal is the log of an earlier store file"):
+    with pytest.raises(StorageError, match=r"back\.duckdb\.wal is the log of an earlier store file"):
         copy_out_of_lake(lake, tmp_path / "back.duckdb", nothing)
     stray.unlink()
     copy_out_of_lake(lake, tmp_path / "back.duckdb", nothing)
@@ -315,7 +315,7 @@ def test_a_file_of_an_earlier_release_is_migrated_and_another_database_is_refuse
         con.execute("UPDATE schema_version SET version = version - 1")
     with duckdb.connect(other) as con:
         con.execute("CREATE TABLE theirs AS SELECT 1")
-    with pytest.raises(CopyError, match=r"other\.duckdb contains no tables of agent_eval"):
+    with pytest.raises(StorageError, match=r"other\.duckdb contains no tables of agent_eval"):
         copy_into_lake(other, lake, nothing)
     copy_into_lake(file, lake, nothing)
     assert lake.read(STATE).height == 1

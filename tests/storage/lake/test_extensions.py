@@ -7,15 +7,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from agent_eval.errors import StorageError
 from agent_eval.storage.lake import catalog, extensions
-from agent_eval.storage.lake.errors import ClusterExtraError
 
 FIX = r"`pip install -c constraints-cluster.txt '\.\[cluster\]'`"
 
 
 def test_a_missing_extension_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ClusterExtraError, match=f"duckdb-extension-postgres-scanner is not installed.*{FIX}"):
+    with pytest.raises(StorageError, match=f"duckdb-extension-postgres-scanner is not installed.*{FIX}"):
         extensions.load_statements()
 
 
@@ -27,11 +27,11 @@ def test_an_extension_of_another_duckdb_is_named_with_both_versions(
     spec.submodule_search_locations = [str(tmp_path)]
     monkeypatch.setattr("importlib.util.find_spec", lambda _: spec)
     said = f"duckdb {duckdb.__version__} is installed and the extension postgres_scanner is for duckdb 9.9.9.*{FIX}"
-    with pytest.raises(ClusterExtraError, match=said):
+    with pytest.raises(StorageError, match=said):
         extensions.load_statements()
 
 
 def test_a_missing_driver_of_postgres_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg2", None)
-    with pytest.raises(ClusterExtraError, match=f"psycopg2-binary is not installed.*{FIX}"):
+    with pytest.raises(StorageError, match=f"psycopg2-binary is not installed.*{FIX}"):
         catalog.connection_string("host=db")

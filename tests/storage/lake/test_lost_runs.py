@@ -18,9 +18,8 @@ from agent_eval.defs import automation
 from agent_eval.defs import instance as instance_module
 from agent_eval.defs.instance import close_lost_runs
 from agent_eval.defs.partitions import PAIRS
-from agent_eval.errors import ConfigurationError, RunError
+from agent_eval.errors import ConfigurationError, NotFoundError, RunError
 from agent_eval.project import Project
-from agent_eval.project.project import UnknownAgentError
 from agent_eval.storage import RunScope
 from agent_eval.storage.lake import LakeStore, catalog
 from benchmarks.postgres_server import Server
@@ -131,7 +130,7 @@ def test_a_backfill_has_one_run_for_each_stale_agent_and_retries_lost_ones(
             backfill(Project.open())
         with dg.DagsterInstance.from_config(str(tmp_path / ".dagster")) as instance:
             instance.add_daemon_heartbeat(DaemonHeartbeat(time.time(), "BACKFILL", "d", None))
-            with pytest.raises(UnknownAgentError):
+            with pytest.raises(NotFoundError, match="Agent 'nobody' is not known"):
                 backfill(Project.open(), ["nobody"])
             lines = backfill(Project.open(), versions=["1.1.0", "1.2.0", "1.3.0"])
             assert [line.partition(": ")[2] for line in lines[:-1]] == [

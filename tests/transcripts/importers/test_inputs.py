@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval.errors import NotFoundError
 from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.importers.auto import FileReport, import_files
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.detection import detect
-from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
 from agent_eval.transcripts.importers.inputs import input_files, session_ids, spooled
 from tests.transcripts.importers.samples import INSPECT_SAMPLE as SAMPLE
 from tests.transcripts.importers.samples import SAMPLES, inspect_archive
@@ -91,9 +91,9 @@ def test_a_pattern_is_matched_and_one_without_a_match_is_an_error(tmp_path: Path
     for name in ("a.jsonl", "b.jsonl", "c.txt"):
         (tmp_path / name).write_bytes(CHAT)
     assert [f.file for f in input_files([str(tmp_path / "*.jsonl")])] == ["a.jsonl", "b.jsonl"]
-    with pytest.raises(NoTranscriptsError, match="matches no file"):
+    with pytest.raises(NotFoundError, match="matches no file"):
         input_files([str(tmp_path / "*.csv")])
-    with pytest.raises(NoTranscriptsError, match="does not exist"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         input_files([str(tmp_path / "nowhere")])
 
 
@@ -113,7 +113,7 @@ def test_standard_input_is_read_to_its_end_and_not_beyond_the_limit(monkeypatch:
     finally:
         path.unlink()
     monkeypatch.setattr("agent_eval.transcripts.importers.inputs.LARGEST_UNZIPPED", 10)
-    with pytest.raises(NoTranscriptsError, match="longer than"):
+    with pytest.raises(NotFoundError, match="longer than"):
         spooled(io.BytesIO(CHAT))
 
 

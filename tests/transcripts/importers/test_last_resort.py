@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from agent_eval.errors import InputError
 from agent_eval.transcripts.importers import catalog, detection, inputs
 from agent_eval.transcripts.importers.auto import FileReport, import_files
 from agent_eval.transcripts.importers.base import Found, Source
 from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.chats import openai
-from agent_eval.transcripts.importers.import_errors import InvalidAgentIdError
 from agent_eval.transcripts.importers.inputs import input_files
 from tests.transcripts.importers.samples import CHAT, SAMPLES
 from tests.transcripts.making import lines, zipped
@@ -234,5 +234,5 @@ def test_an_invalid_agent_is_said_once_before_anything_is_read(tmp_path: Path) -
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.jsonl").write_bytes(GOOD)
     files = input_files([str(tmp_path / "in")])
-    with pytest.raises(InvalidAgentIdError):
+    with pytest.raises(InputError):
         list(import_files("auto", files, sessions_folder=tmp_path / "s", agent_id="../x"))

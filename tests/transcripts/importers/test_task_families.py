@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from agent_eval.errors import InputError
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.catalog import FORMATS
-from agent_eval.transcripts.importers.slots import SlotsFileError, read_slots
+from agent_eval.transcripts.importers.slots import read_slots
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import conversation
 
@@ -57,5 +58,5 @@ def test_columns_are_checked_with_and_without_families(tmp_path: Path) -> None:
     assert read_slots(slots(tmp_path, "task_id,slot,disclosures", "t,,")).by_task["t"].fields == {}
     columns = "Columns: task_id, slot, disclosures, and task_family optionally"
     for more in ("task_family", "disclosures,family", "disclosures,slot"):
-        with pytest.raises(SlotsFileError, match=columns):
+        with pytest.raises(InputError, match=columns):
             read_slots(slots(tmp_path, f"task_id,slot,{more}", "t,,"))
