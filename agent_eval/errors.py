@@ -1,8 +1,8 @@
 """Define the base classes of all errors that a user can fix.
 
 A class is a kind of error, defined next to the code that raises it; docs/reference/errors.md lists all kinds. The
-sentence of an error stands where it is raised: it states the cause, the allowed values and the fix. The command line
-prints it without a traceback.
+message, at its `raise`, states the cause, the allowed values and the fix. The command line prints it without a
+traceback.
 """
 
 import re

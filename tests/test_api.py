@@ -264,7 +264,7 @@ def test_a_bad_id_and_an_unknown_format_are_raised_before_anything_is_read(sampl
         with pytest.raises(InputError) as caught:
             agent_eval.import_file("x", agent=agent, project=sample)
         assert "--agent" not in str(caught.value)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="Session id 'A b' cannot be used"):
         agent_eval.import_file("x", agent="a", project=sample, session="A b")
     with pytest.raises(NotFoundError, match="Format 'csv' is not known"):
         agent_eval.import_file("x", agent="a", project=sample, format_name="csv")

@@ -83,7 +83,7 @@ def test_show_as_json_is_an_array_of_one_object(screen: Console, capsys: pytest.
     assert shown["version"] == "1.1.0"
     assert shown["content_hash"] == Registry.read().get("1.1.0").content_hash
     assert set(shown["dimensions"][0]["anchors"]) == {"1", "2", "3", "4", "5"}
-    with pytest.raises(NotFoundError, match="'9.0.0' is not published"):
+    with pytest.raises(NotFoundError, match=r"'9\.0\.0' is not published"):
         show(Registry.read(), "9.0.0", screen, as_json=False)
 
 

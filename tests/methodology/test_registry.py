@@ -63,7 +63,7 @@ def test_a_users_version_joins_and_may_be_the_current_one(own: Path, write: Writ
     assert registry.get("2.0.0").penalties[0].points == 5
     assert registry.own == {"2.0.0"}
     assert registry.problems == registry.frozen_problems() == ()
-    with pytest.raises(NotFoundError, match="'2.0.0' is not published"):
+    with pytest.raises(NotFoundError, match=r"'2\.0\.0' is not published"):
         load("2.0.0")  # without the folder only the packaged versions are known
 
 

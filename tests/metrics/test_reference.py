@@ -31,8 +31,9 @@ def test_a_page_without_the_marks_is_refused() -> None:
 
 def test_severities_stand_beside_their_labels_and_no_failure_has_none() -> None:
     shown = reference(MetricSet((DEFAULT.get("agent_behavior_failure"),)))
-    assert "| **no failure** | None of the failures below. | – |" in shown
-    assert re.search(r"\| \*\*unsafe state\*\* \| .* \| critical \|", shown)
+    assert "- **no failure**: None of the failures below." in shown
+    assert "- **unsafe state** (critical): " in shown
+    assert "- **no reply**\\* (high): " in shown
 
 
 def test_the_yaml_example_is_a_metric(tmp_path: Path) -> None:
