@@ -179,7 +179,7 @@ def test_an_import_that_dies_leaves_nothing(
 def test_an_id_that_is_no_slug_is_refused(chat: Path, sessions: Path, agent_id: str) -> None:
     with pytest.raises(InputError, match="Allowed: lower-case letters"):
         take(chat, sessions, agent_id=agent_id)
-    with pytest.raises(InputError, match="Session id .* cannot be used"):
+    with pytest.raises(InputError, match=r"Session id .* cannot be used"):
         take(chat, sessions, session_id=agent_id)
     assert not sessions.exists()
 

@@ -234,5 +234,5 @@ def test_an_invalid_agent_is_said_once_before_anything_is_read(tmp_path: Path) -
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.jsonl").write_bytes(GOOD)
     files = input_files([str(tmp_path / "in")])
-    with pytest.raises(InputError, match="Agent id .* cannot be used"):
+    with pytest.raises(InputError, match=r"Agent id .* cannot be used"):
         list(import_files("auto", files, sessions_folder=tmp_path / "s", agent_id="../x"))
