@@ -39,6 +39,8 @@ _FINDING = (
     "status", "rationale", "is_effective",
 )  # fmt: skip
 """The columns of judgments that a model is shown as findings when it rates rubrics."""
+_AT_ONCE_BY_RULES = 250
+"""Maximum number of conversations that rules judge together. Models are asked about more, to have few last calls."""
 
 _MADE = {
     "turn_judgments": "The answers of people, rules and models about every turn, metric by metric, with rationale and "
@@ -85,12 +87,15 @@ def _judged(
     """Yield the tables of judgments in parts."""
     agents = _agents(context)
     ask = partial(
-        judged_in_parts, conversations=conversations, turns=turns, at_once=project.conversations_at_once,
+        judged_in_parts, conversations=conversations, turns=turns,
         human_ratings=project.ratings_of(agents), rater_rule=project.settings.rater_rule, metrics=project.metrics,
         lookup=project.judges.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
     )  # fmt: skip
     for panel, of_judge in project.judges.by_judge(transcripts):
-        yield from map(vars, ask(of_judge, panel=panel))
+        at_once = project.conversations_at_once
+        if panel is None:
+            at_once = min(at_once or _AT_ONCE_BY_RULES, _AT_ONCE_BY_RULES)
+        yield from map(vars, ask(of_judge, panel=panel, at_once=at_once))
 
 
 @dg.asset(
