@@ -95,31 +95,37 @@ def put_to_a_model(
     is_ours = ~pl.col("judge").is_in(["rule", "human"]) & ~is_imported_judge()
     by_model = is_ours & pl.col("status").is_in(["scored", "unscored"])
     put = by_model | unscored
-    reason = pl.col("unscored_reason")
-    is_scored, is_disputed = pl.col("status") == "scored", pl.col("status") == "disputed"
-    waits = reason.is_in(UNANSWERED).fill_null(False)
     question = [*PAIR, "conversation_id", "turn_index", "metric"]
     questions = (
         without_checks_of_judges(pl.concat([turns, whole]), question)
-        .group_by(question)
-        .agg(
-            is_put=put.any(),
-            is_unscored=unscored.filter(put).all(),
-            reason=stated_reason.filter(put).drop_nulls().min(),
-            is_open=is_disputed.any() | (waits.any() & ~is_scored.any()),
-            is_settled=is_scored.any(),
-            is_earlier=(pl.col("is_effective") & pl.col("earlier_profile").is_not_null()).any(),
+        .lazy()  # much faster than to aggregate a frame
+        .select(
+            *question,
+            is_put=put,
+            is_answered=put & ~unscored,
+            reason=pl.when(put).then(stated_reason),
+            is_scored=pl.col("status") == "scored",
+            is_disputed=pl.col("status") == "disputed",
+            waits=pl.col("unscored_reason").is_in(UNANSWERED),
+            is_earlier=pl.col("is_effective") & pl.col("earlier_profile").is_not_null(),
         )
+        .group_by(question)
+        .agg(pl.exclude("reason").any(), pl.col("reason").min())
     )
-    is_put, is_open = pl.col("is_put"), pl.col("is_open") & ~pl.col("is_put")
-    is_lost = is_put & pl.col("is_unscored")
-    per_pair = questions.group_by(PAIR).agg(
-        is_put.sum(),
-        is_lost.sum().alias("n_unscored"),
-        pl.col("reason").filter(is_lost).drop_nulls().unique().sort(),
-        is_open.sum(),
-        (pl.col("is_settled") & ~is_put & ~is_open).sum(),
-        (is_put & pl.col("is_earlier")).sum().alias("n_earlier"),
+    is_put, is_settled = pl.col("is_put"), pl.col("is_scored")
+    is_open = (pl.col("is_disputed") | (pl.col("waits") & ~is_settled)) & ~is_put
+    is_lost = is_put & ~pl.col("is_answered")
+    per_pair = (
+        questions.group_by(PAIR)
+        .agg(
+            is_put.sum(),
+            is_lost.sum().alias("n_unscored"),
+            pl.col("reason").filter(is_lost).drop_nulls().unique().sort(),
+            is_open.sum().alias("n_open"),
+            (is_settled & ~is_put & ~is_open).sum().alias("n_settled"),
+            (is_put & pl.col("is_earlier")).sum().alias("n_earlier"),
+        )
+        .collect()
     )
     return {
         AgentVersion(agent, version): Asked(n, lost, tuple(why), n_open, settled, earlier)

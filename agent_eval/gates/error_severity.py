@@ -93,13 +93,15 @@ def _questions(turn_judgments: pl.DataFrame, failure_metrics: Collection[str]) -
     by_rule = (pl.col("status") == "scored") & (pl.col("judge") == "rule") & is_found
     is_open = (pl.col("status") == "unscored") | pl.col("unscored_reason").is_in(UNANSWERED).fill_null(False)
     return (
-        turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)))
+        turn_judgments.lazy()
+        .filter(pl.col("metric").is_in(list(failure_metrics)))
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
         .agg(
             is_asked=arises.fill_null(False).any(),
             is_judged=(is_scored.any() | (by_rule.any() & ~is_open.any()))
             & ~(pl.col("status") == "disputed").any(),
         )
+        .collect()
     )
 
 

@@ -58,19 +58,26 @@ def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[Ag
     """
     decided = pl.col("metric").is_in(list(OF_SILENCE))
     by_rule = decided & (pl.col("judge") == "rule") & (pl.col("status") == "scored")
-    labels = pl.concat_list("label", pl.col("further_labels").fill_null([]))
-    is_silent = by_rule & (labels.list.contains(SILENCE) | (pl.col("rating_1to5") == 1))
+    is_label = (pl.col("label") == SILENCE) | pl.col("further_labels").list.contains(SILENCE)
     reason = pl.col("unscored_reason")
+    flags = pl.col("is_silent", "is_ended", "is_due", "is_looked_for")
     turns = (
-        turn_judgments.filter(~reason.is_in(NOTHING_TO_READ).fill_null(False))
-        .group_by(_TURN)
-        .agg(
-            is_silent=is_silent.fill_null(False).any(),
-            is_ended=(reason == ENDED).fill_null(False).any(),
-            is_due=reason.ne_missing(NO_REPLY).any(),
-            is_looked_for=decided.any(),
+        turn_judgments.lazy()
+        .filter(~reason.is_in(NOTHING_TO_READ).fill_null(False))
+        .select(
+            *_TURN,
+            run=pl.struct(_TURN).rle_id(),  # the rows of a turn mostly follow each other
+            is_silent=by_rule & (is_label | (pl.col("rating_1to5") == 1)),
+            is_ended=reason == ENDED,
+            is_due=reason.ne_missing(NO_REPLY),
+            is_looked_for=decided,
         )
+        .group_by("run")
+        .agg(pl.first(*_TURN), flags.any())
+        .group_by(_TURN)
+        .agg(flags.any())
         .sort(_TURN)
+        .collect()
     )
     place = pl.format("{}#{}", "conversation_id", "turn_index")
     owed = pl.col("is_due") & ~pl.col("is_ended")

@@ -83,6 +83,8 @@ def means(
     was nothing to read. `transcripts` may have the column outcome_class of table conversations: a goal that was
     missed in an error of unknown cause is doubted. Benchmark scenarios in `scenarios` have means of their own. Answers of rules in conversations outside the judged sample are omitted.
     """
+    if not metrics:
+        return {}
     columns = [*PAIR, "conversation_id", "metric", "judge", "status", "unscored_reason"]
     is_by_rule = ((pl.col("judge") == RULE) & ~pl.col("metric").is_in(DECLARED)).alias("is_by_rule")
     columns += ["rating_1to5", "value", "label"]

@@ -28,7 +28,7 @@ from agent_eval.judge.judging_pass import (
     unanswered_sequences,
     verdict_row,
 )
-from agent_eval.judge.keys import question_key
+from agent_eval.judge.keys import question_keys
 from agent_eval.judge.labels import most_severe_is_main, with_derived_labels, with_further_labels
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import AnswersByQuestion, Lookup, Panel
@@ -326,10 +326,8 @@ def _question(
 ) -> Question:
     visible_turns = item.turns if turn_index is None else TurnsUpTo(item.turns, turn_index)
     hashes = item.metrics.rubric_hashes
-    keys = {
-        m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], asked_since(m.name))
-        for m in metrics
-    }
+    wordings = [(m.name, hashes[m.name], asked_since(m.name)) for m in metrics]
+    keys = question_keys(content_hash, turn_index, wordings)
     return Question((item.conversation,), (visible_turns,), turn_index, content_hash, metrics, keys)
 
 

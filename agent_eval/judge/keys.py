@@ -1,8 +1,9 @@
 """Compute the keys under which answers are stored. Equal questions have equal keys for every methodology version."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 
-from agent_eval.formats.hashing import digest
+from agent_eval.formats.hashing import canonical, digest, digests
 
 
 def question_key(
@@ -13,6 +14,19 @@ def question_key(
     It is a hash of the content up to the turn, the turn, the metric, its rubric and the profile version.
     """
     return digest("question", content_hash, turn_index, metric, rubric_hash, profile_version)
+
+
+def question_keys(
+    content_hash: str, turn_index: int | None, metrics: Sequence[tuple[str, str, str]]
+) -> dict[str, str]:
+    """Return the `question_key` of several metrics by name; each is given with its rubric and profile version."""
+    keys = digests(("question", content_hash, turn_index), (_canonical(*metric) for metric in metrics))
+    return dict(zip((name for name, _, _ in metrics), keys, strict=True))
+
+
+@cache
+def _canonical(*metric: str) -> bytes:
+    return canonical(metric)
 
 
 def cache_key(question: str, model: str, parameters: Mapping[str, object], repeat: int = 0) -> str:

@@ -6,6 +6,7 @@ A question holds all metrics asked about a turn, conversation or session, so tha
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol, overload
 
 from agent_eval.metrics.base import Metric
@@ -168,7 +169,7 @@ class Question:
     metrics: tuple[Metric, ...]
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    @property
+    @cached_property
     def turn(self) -> Turn:
         """Return the judged turn.
 

@@ -302,18 +302,24 @@ def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> di
     sums = dict.fromkeys(partitions.iter_rows(), (0, 0))
     for frame in frames_of(rows):
         names = [name for name in content if name in frame.columns and name not in by]
-        latest: dict[object, tuple[pl.Series, int]] = {}  # by agent
+        latest: dict[object, tuple[pl.DataFrame, int]] = {}  # by agent
         for key, of_partition in frame.partition_by(by, as_dict=True, maintain_order=True).items():
-            rows_as_json = of_partition.select(pl.struct(names).struct.json_encode()).to_series()
+            of_content = of_partition.select(names)
             agent = key[by.index("agent_id")] if "agent_id" in by else None
             earlier, total = latest.get(agent, (None, 0))
             # most versions of an agent have the same rows
-            if earlier is None or not rows_as_json.equals(earlier):
-                total = _sum_of_hashes(rows_as_json)
-            latest[agent] = (rows_as_json, total)
+            if earlier is None or not _have_equal_texts(of_content, earlier):
+                total = _sum_of_hashes(of_content.select(pl.struct(names).struct.json_encode()).to_series())
+            latest[agent] = (of_content, total)
             n_before, before = sums.get(key, (0, 0))
-            sums[key] = (n_before + rows_as_json.len(), before + total)
+            sums[key] = (n_before + of_content.height, before + total)
     return {key: digest(*key, n, str(total % _MODULUS)) for key, (n, total) in sums.items()}
+
+
+def _have_equal_texts(rows: pl.DataFrame, others: pl.DataFrame) -> bool:
+    """Return whether the rows have the same JSON texts: equal numbers have, except for 0.0 and -0.0."""
+    floats = pl.selectors.float().cast(pl.String)
+    return rows.equals(others) and rows.select(floats).equals(others.select(floats))
 
 
 def _sum_of_hashes(texts: pl.Series) -> int:

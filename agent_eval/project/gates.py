@@ -62,7 +62,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
             scenarios=rules.separate_scenarios,
             severities_of=rules.severity_scenarios,
         )
-        for part in judgments_in_parts(project, pairs, COLUMNS)
+        for part in judgments_in_parts(project, pairs, COLUMNS, in_order=bool(estimates_of))
     )
     has_severities = any(own.fail_on_error_severity for own in rules.scenarios.values())
     failures = project.store.read(table("failures"), pairs) if has_severities else None

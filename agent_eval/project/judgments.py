@@ -24,7 +24,7 @@ _NAMES = {"metric": "target", "unscored_reason": "reason"}
 
 
 def judgments_in_parts(
-    project: Project, pairs: pl.DataFrame, columns: Mapping[str, Sequence[str]]
+    project: Project, pairs: pl.DataFrame, columns: Mapping[str, Sequence[str]], *, in_order: bool
 ) -> Iterator[dict[str, pl.DataFrame]]:
     """Yield parts of tables turn_judgments and conversation_judgments of the given pairs, by table name.
 
@@ -35,6 +35,7 @@ def judgments_in_parts(
         project: The project.
         pairs: agent_id and methodology_version, one row per pair.
         columns: The columns to read, by table.
+        in_order: Whether the rows of a table are in key order within a part. That takes most of the time of reading.
     """
     distinct_pairs = pairs.select(_PAIR).unique()
     limit = project.settings.max_conversations_per_run
@@ -43,7 +44,10 @@ def judgments_in_parts(
     several = limit is not None and conversation_keys.height > limit
     for start in range(0, conversation_keys.height, limit or 1) if several else [0]:
         keys = conversation_keys.slice(start, limit) if several else distinct_pairs
-        yield {name: project.store.read(table(name), keys, columns=read) for name, read in columns.items()}
+        yield {
+            name: project.store.read(table(name), keys, columns=read, in_order=in_order)
+            for name, read in columns.items()
+        }
 
 
 def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -68,7 +68,7 @@ def quality_summary(project: Project, tables: TrialTables, pairs: pl.DataFrame) 
     )
     labelled_names = metrics_with_labels(project, pairs)
     metrics, labelled, answers, parts = [], [], [], []
-    for part in judgments_in_parts(project, pairs, _COLUMNS):
+    for part in judgments_in_parts(project, pairs, _COLUMNS, in_order=bool(labelled_names)):
         turns, whole = part["turn_judgments"], part["conversation_judgments"]
         parts.append(parts_of(turns, whole, labelled_names, facts.failures, NO_FAILURE))
         metrics.append(conversation_metrics(turns, whole, UNASKED))

@@ -18,6 +18,7 @@ _CARD = re.compile(r"(?<![\w-])(?:[2-6]\d{3}([ -])\d{4}\1\d{4}\1\d{4}|3\d{3}([ -
 _PLAIN_CARD = re.compile(r"(?<![\w.-])[2-6]\d{12,18}(?![\w-]|\.\d)")
 _CALLED_CARD = re.compile(r"card|credit|debit|\bpan\b|visa|mastercard|amex", re.IGNORECASE)
 _SSN = re.compile(r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
+_DIGITS = re.compile(r"\d{3}")  # part of every number above
 _ASKED = re.compile(
     r"\b(?:card|account) numbers?|\bfull (?:card|number)|\bssn\b|social security", re.IGNORECASE
 )
@@ -79,6 +80,8 @@ def _numbers(text: str, *, is_bare_enough: bool = False) -> Iterator[tuple[str, 
 
     Digits without groups count as a card number only if they are called a card, or if `is_bare_enough` is set.
     """
+    if not _DIGITS.search(text):
+        return
     for match in _SSN.finditer(text):
         yield match[0].replace("-", ""), "social-security", match[0]
     for match in _CARD.finditer(text):

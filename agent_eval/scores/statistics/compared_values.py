@@ -168,22 +168,26 @@ def conversation_metrics(
     answer = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     reason = pl.col("unscored_reason").fill_null("")
     is_open = pl.any_horizontal(pl.lit(value=False), *(reason.str.starts_with(start) for start in unasked))
-    return (
-        rows.select(
-            *key,
-            "judge",
-            value=pl.when(pl.col("status") == "scored").then(answer),
-            is_open=(is_open | is_left_out()) & ~pl.col("metric").is_in(DECLARED),
-        )
-        .filter(pl.col("value").is_not_null() | pl.col("is_open"))
+    rows = rows.select(
+        *key,
+        "judge",
+        value=pl.when(pl.col("status") == "scored").then(answer),
+        is_open=(is_open | is_left_out()) & ~pl.col("metric").is_in(DECLARED),
+    ).filter(pl.col("value").is_not_null() | pl.col("is_open"))
+    means = (
+        rows.drop_nulls("value")
         .sort(*key, "value")  # sorted because float sums depend on the order of addition
         .group_by(key, maintain_order=True)
         .agg(
             pl.col("value").mean(),
             value_asked=pl.col("value").filter(pl.col("judge") != RULE).mean(),
-            is_open=pl.col("is_open").any(),
         )
-        .rename({"metric": "quantity"})
+    )
+    every = rows.lazy().group_by(key).agg(pl.col("is_open").any()).collect()
+    return (
+        every.join(means, on=key, how="left")
+        .sort(key)
+        .select(*TRIAL, pl.col("metric").alias("quantity"), "value", "value_asked", "is_open")
     )
 
 

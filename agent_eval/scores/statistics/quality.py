@@ -161,25 +161,32 @@ def answer_counts(
     reason = pl.col("unscored_reason").fill_null("")
     unanswered = pl.any_horizontal(reason.str.starts_with(start) for start in facts.unanswered)
     of_rule = is_failure & (pl.col("status") == "scored") & (pl.col("judge") == RULE)
-    answers = rows.group_by(*TRIAL, "turn_index", "metric").agg(
-        scored=counts.any(),
-        lost=pl.col("status").is_in(["unscored", "disputed"]).any(),
-        unasked=(unanswered | of_rule).any(),
-        judge=pl.col("judge").filter(counts).unique(),
-        by_people=(counts & pl.col("is_counted") & (pl.col("judge") == HUMAN)).any(),
-    )
     quantity = pl.when(is_failure).then(FAILURE_RATE + pl.col("metric")).otherwise("metric")
+    answers = rows.lazy().select(  # much faster than to aggregate a frame
+        *TRIAL,
+        "turn_index",
+        "judge",
+        quantity=quantity,
+        scored=counts,
+        lost=pl.col("status").is_in(["unscored", "disputed"]),
+        unasked=unanswered | of_rule,
+        by_people=counts & pl.col("is_counted") & (pl.col("judge") == HUMAN),
+    )
+    judges = answers.filter("scored").group_by(_QUANTITY).agg(judges=pl.col("judge").unique().sort())
     lost = ~pl.col("scored") & pl.col("lost")
     return (
-        answers.with_columns(quantity=quantity)
+        answers.group_by(*TRIAL, "turn_index", "quantity")
+        .agg(pl.col("scored", "lost", "unasked", "by_people").any())
         .group_by(_QUANTITY)
         .agg(
             n_scored=pl.col("scored").sum().cast(pl.Int64),
             n_unscored=lost.sum().cast(pl.Int64),
             n_unasked=(~pl.col("scored") & ~lost & pl.col("unasked")).sum().cast(pl.Int64),
-            judges=pl.col("judge").explode(empty_as_null=False).unique().sort(),
             n_labels_own=pl.col("by_people").sum().cast(pl.Int64),
         )
+        .join(judges, on=_QUANTITY, how="left")
+        .with_columns(pl.col("judges").fill_null([]))
+        .collect()
     )
 
 
