@@ -13,7 +13,7 @@ def question_key(
 
     It is a hash of the content up to the turn, the turn, the metric, its rubric and the profile version.
     """
-    return digest("question", content_hash, turn_index, metric, rubric_hash, profile_version)
+    return question_keys(content_hash, turn_index, [(metric, rubric_hash, profile_version)])[metric]
 
 
 def question_keys(

@@ -318,8 +318,9 @@ def rows_fingerprints(target: Table, rows: Rows, partitions: pl.DataFrame) -> di
 
 def _have_equal_texts(rows: pl.DataFrame, others: pl.DataFrame) -> bool:
     """Return whether the rows have the same JSON texts: equal numbers have, except for 0.0 and -0.0."""
-    floats = pl.selectors.float().cast(pl.String)
-    return rows.equals(others) and rows.select(floats).equals(others.select(floats))
+    number = pl.selectors.float()
+    texts = (number.cast(pl.String), pl.selectors.list(number).cast(pl.List(pl.String)))
+    return rows.equals(others) and rows.select(*texts).equals(others.select(*texts))
 
 
 def _sum_of_hashes(texts: pl.Series) -> int:

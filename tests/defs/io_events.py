@@ -31,10 +31,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
         found.append(("input", context.asset_key.path[-1]))
         return rows
 
-    def reading(self: Store, table: Any, keys: Any = None, *, columns: Any = None) -> Any:
+    def reading(self: Store, table: Any, keys: Any = None, *, columns: Any = None, **order: Any) -> Any:
         if is_loading:
             found.append(("read", table.name, str(columns), keys.write_json()))
-        return read(self, table, keys, columns=columns)
+        return read(self, table, keys, columns=columns, **order)
 
     def handling(self: TableIO, context: Any, obj: pl.DataFrame) -> None:
         found.append(("write", context.asset_key.path[-1]))

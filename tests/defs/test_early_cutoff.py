@@ -172,9 +172,17 @@ def test_the_fingerprint_of_rows_depends_on_their_content_alone(tmp_path: Path) 
 
 def test_the_fingerprint_of_a_partition_does_not_depend_on_the_others() -> None:
     """Versions with equal rows are hashed once: 0.0 and -0.0 are equal, but not the same row."""
-    scores = [1.5, 1.5, -0.0, 0.0, float("nan"), None, 1.5]
+    scores = [1.5, 1.5, -0.0, 0.0, float("nan"), None, 1.5, 1.5, 1.5]
+    of_sessions = [[], [], [], [], [], [], None, [2.5, 0.0], [2.5, -0.0]]
     versions = [f"1.{i}.0" for i in range(len(scores))]
-    rows = pl.DataFrame({"agent_id": "a", "methodology_version": versions, "composite_score": scores})
+    rows = pl.DataFrame(
+        {
+            "agent_id": "a",
+            "methodology_version": versions,
+            "composite_score": scores,
+            "session_scores": pl.Series(of_sessions, dtype=pl.List(pl.Float64)),
+        }
+    )
     keys, target = rows.select("agent_id", "methodology_version"), table("composite_scores")
     together = rows_fingerprints(target, rows, keys)
     assert together == rows_fingerprints(target, rows.reverse(), keys)
