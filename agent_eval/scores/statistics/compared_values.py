@@ -179,8 +179,8 @@ def conversation_metrics(
         .sort(*key, "value")  # sorted because float sums depend on the order of addition
         .group_by(key, maintain_order=True)
         .agg(
-            pl.col("value").mean(),
-            value_asked=pl.col("value").filter(pl.col("judge") != RULE).mean(),
+            pl.col("value").mean() + 0.0,  # 0.0 in place of -0.0
+            value_asked=pl.col("value").filter(pl.col("judge") != RULE).mean() + 0.0,
         )
     )
     every = rows.lazy().group_by(key).agg(pl.col("is_open").any()).collect()
