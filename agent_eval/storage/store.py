@@ -522,9 +522,10 @@ def _listed(names: Iterable[str]) -> str:
 def columns_of(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
     """Return the names of the stored columns; empty if the table does not exist."""
     try:
-        return {*con.sql(f"FROM store.{quoted(table.name)}").columns}
+        description = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
     except duckdb.CatalogException:
         return set()
+    return {column[0] for column in description or ()}
 
 
 def _sql_type(dtype: DTypes) -> str:
