@@ -60,8 +60,10 @@ def export_lines(
         )
     bounds = Bounds.of(agent_folder.parent)
     folders = [f for f in entries(agent_folder) if not bounds.refused_folder(f, "session")]
-    if missing := sorted(set(sessions) - {f.name for f in folders}) or ([] if folders else ["any session"]):
-        raise NotFoundError(f"Agent {agent_folder.name!r} has no session {', '.join(missing)[:200]}.")
+    missing = sorted(set(sessions) - {f.name for f in folders})
+    if missing or not folders:
+        named = f" {', '.join(missing)[:200]}" if missing else ""
+        raise NotFoundError(f"Agent {agent_folder.name!r} has no session{named}.")
     for folder in folders:
         path = folder / CONVERSATIONS
         if (sessions and folder.name not in sessions) or bounds.refused_file(path):

@@ -39,7 +39,7 @@ COMMAND = "python -m tests.docs.reference"
 def settings_page() -> str:
     """Every setting: its values, its default, what it does."""
     rows = [
-        f"- `{name}` ({_shown_type(field)}; {_default(field)}): {' '.join((field.description or '').split())}"
+        f"- `{name}` ({_shown_type(field)}{_default(field)}): {' '.join((field.description or '').split())}"
         for name, field in [
             *((n, f) for n, f in Settings.model_fields.items() if n != "budget"),
             *((f"budget.{n}", f) for n, f in BudgetSettings.model_fields.items()),
@@ -58,7 +58,7 @@ def settings_page() -> str:
         "(default: `.dagster` in the project). API keys are read from environment variables only, with the names that "
         "litellm uses.",
         "",
-        "Values and defaults are in brackets.",
+        "Values and the default, if any, are in brackets.",
         "",
     ]
     return _page([*head, *rows])
@@ -288,7 +288,8 @@ def kinds_of_errors() -> list[type[AgentEvalError]]:
 
 
 def _below(kind: type[AgentEvalError]) -> Iterator[type[AgentEvalError]]:
-    for below in sorted(kind.__subclasses__(), key=lambda below: below.code):
+    own = [below for below in kind.__subclasses__() if below.__module__.startswith("agent_eval.")]
+    for below in sorted(own, key=lambda below: below.code):
         yield below
         yield from _below(below)
 
@@ -460,10 +461,10 @@ def _kind(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value == () or isinstance(value, BaseModel):
-        return "none"
+        return ""
     if isinstance(value, dict):
-        return f"`{json.dumps(value)}`"
-    return f"`{list(value) if isinstance(value, tuple) else value}`"
+        return f"; `{json.dumps(value)}`"
+    return f"; `{list(value) if isinstance(value, tuple) else value}`"
 
 
 def _table(table: Table) -> Iterator[str]:

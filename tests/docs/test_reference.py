@@ -30,7 +30,7 @@ def test_every_setting_says_what_it_does() -> None:
 
 def test_a_setting_is_told_with_its_kind_limits_and_default() -> None:
     assert "- `judge_concurrency` (integer from 1 to 1000; `16`): " in reference.settings_page()
-    assert "- `metrics_off` (list of texts; none): " in reference.settings_page()
+    assert "- `metrics_off` (list of texts): " in reference.settings_page()
     assert "- `judge_combine` (`median`, `mean`; `median`): " in reference.settings_page()
 
 

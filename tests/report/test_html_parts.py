@@ -211,6 +211,12 @@ def test_what_a_killed_run_left_behind_is_cleared_away(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_folder_that_cannot_be_created_is_named_with_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"/file/deep/out: Not a directory; name another folder"):
+        written(tmp_path / "file" / "deep" / "out")
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("keep me")
     with pytest.raises(StorageError, match="it is a file"):

@@ -142,3 +142,5 @@ def test_an_unknown_format_and_a_missing_session_are_named(tmp_path: Path) -> No
         list(export_lines("csv", tmp_path / "a"))
     with pytest.raises(NotFoundError, match="Agent 'a' has no session s2"):
         list(export_lines("openai", tmp_path / "a", ("s2",)))
+    with pytest.raises(NotFoundError, match=r"Agent 'b' has no session\.$"):
+        list(export_lines("openai", tmp_path / "b"))

@@ -21,15 +21,18 @@ def replacing(folder: Path) -> Iterator[Path]:
     """Yield a new folder to write into. It replaces `folder` after the block, and is removed on an error.
 
     Raises:
-        StorageError: If `folder` exists and contains files that are not part of an earlier report.
+        StorageError: If the folder cannot be created, or contains files that are not part of an earlier report.
     """
     target = folder.resolve()
     _check(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (target.with_name(f".{target.name}.{word}") for word in ("new", "old"))
-    for leftover in (fresh, old):
-        _remove_report(leftover)
-    fresh.mkdir()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in (fresh, old):
+            _remove_report(leftover)
+        fresh.mkdir()
+    except OSError as error:
+        raise _unusable_folder(folder, f"{error.strerror or error}; name another folder") from error
     try:
         (fresh / MARKER).write_text(_manifest([]), encoding="utf-8")
         yield fresh

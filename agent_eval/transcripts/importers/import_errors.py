@@ -29,7 +29,8 @@ def no_transcripts(path: Path, reason: str) -> NotFoundError:
     return NotFoundError(f"{path}: {reason}. Specify a transcript file (plain or gzipped).")
 
 
-def _session_exists(session_id: str, agent_id: str, reason: str) -> InputError:
+def session_exists(session_id: str, agent_id: str, reason: str) -> InputError:
+    """Return the error if the folder of a session was not imported from the same file."""
     return InputError(
         f"Session {session_id!r} of agent {agent_id!r} already exists and was not changed: {reason}. "
         "Import it under another session id."

@@ -43,10 +43,10 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.catalog import FORMATS, TASK_SETS
 from agent_eval.transcripts.importers.import_errors import (
-    _session_exists,
     invalid_agent_id,
     invalid_session_id,
     no_transcripts,
+    session_exists,
     unknown_format,
 )
 from agent_eval.transcripts.importers.parts import SessionParts, continue_session
@@ -454,13 +454,13 @@ def _session_text(request: _Wanted) -> bytes | InputError:
         if not request.folder.exists():
             return _dumped(Session.model_validate(settings | {"notes": notes}))
         if problem := _other_origin(request):
-            return _session_exists(request.folder.name, request.agent_id, problem)
+            return session_exists(request.folder.name, request.agent_id, problem)
         old = read_session_file(request.folder)
         new = Session.model_validate({**old.model_dump(), **request.settings})
     except ValidationError as error:
         raise InputError(f"The session cannot be written: {explain(error, Session)}.") from error
     except YamlError as error:
-        return _session_exists(request.folder.name, request.agent_id, f"its {SESSION}: {error.reason}")
+        return session_exists(request.folder.name, request.agent_id, f"its {SESSION}: {error.reason}")
     return (request.folder / SESSION).read_bytes() if new == old else _dumped(new)
 
 
