@@ -1,12 +1,15 @@
 """Words of a board: each cell says what is known, why a value is missing, and what a lead is worth."""
 
 import datetime as dt
+import io
 from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
+from agent_eval.commands.results.leaderboard import _table
 from agent_eval.methodology import Registry
 from agent_eval.report import board as words
 from agent_eval.tables import table
@@ -175,3 +178,17 @@ def test_the_page_of_a_board_links_each_agent_and_escapes_its_name() -> None:
     assert "/assets/composite_scores?view=partitions&partition=a%7C1.3.0" in page
     assert "missing: U4: no injected error" in page
     assert "incomplete evidence" not in page
+
+
+def test_each_column_has_a_heading_and_text_and_a_new_one_is_on_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for heading, text in words.BOARD.items():
+        assert heading.strip() == heading != ""
+        assert text(ROW | {"cost_usd_per_conversation": None}) != "None", heading
+    monkeypatch.setitem(words.BOARD, "tier", lambda row: f"{row['agent_id']} is gold")
+    screen = Console(width=300, file=io.StringIO())
+    screen.print(_table("board", board({})))
+    assert isinstance(screen.file, io.StringIO)
+    assert " tier" in screen.file.getvalue()
+    assert "a is gold" in screen.file.getvalue()

@@ -17,6 +17,7 @@ from agent_eval.methodology import Methodology, Registry
 from agent_eval.methodology.models import Template
 from agent_eval.project import Project
 from agent_eval.report.board import (
+    BOARD,
     UNCHECKED,
     badges,
     leads,
@@ -333,16 +334,17 @@ def _badges(row: dict[str, object]) -> list[str]:
 
 
 _NUMBERS = ("composite", "U", "D", "penalty")
-_HEADS = ("rank", "agent", *_NUMBERS, "interval", "detectable", "status", "badges", "judge")
-"""The columns of the full board, which are columns of `readable`."""
+_ELSEWHERE = ("template", "cost", "missing")
+"""The columns of the board that the terminal shows in a title or in lines of their own, or that `summary` shows."""
 
 
 def _table(title: str, rows: pl.DataFrame) -> FittingTable:
-    grid = FittingTable(title, _HEADS, numbers=("rank", *_NUMBERS, "detectable"))
+    heads = [head for head in BOARD if head not in _ELSEWHERE]
+    grid = FittingTable(title, heads, numbers=("rank", *_NUMBERS, "detectable"))
     for row, text in zip(rows.iter_rows(named=True), readable(rows).iter_rows(named=True), strict=True):
         styles = {"composite": "bold", "status": _STYLES.get(text["status"], "dim")}
         cells = text | {"badges": "\n".join(_badges(row))}
-        grid.add_row(*(Text(cells[head], style=styles.get(head, "")) for head in _HEADS))
+        grid.add_row(*(Text(cells[head], style=styles.get(head, "")) for head in heads))
     return grid
 
 
