@@ -510,6 +510,7 @@ class _Means:
 
     @classmethod
     def of(cls, members: pl.DataFrame, space: Space) -> "_Means":
+        """Return the means of clusters with the texts of `members`."""
         means = cls()
         if not members.is_empty():
             means.add(space.vectors(members.select("text_hash", "text")), members["cluster_id"].to_list())

@@ -37,7 +37,7 @@ def no_judge() -> JudgeError:
 
 
 def unusable_judge(problems: Sequence[str]) -> JudgeError:
-    """Return the error before the first call if calls to a judge model cannot succeed."""
+    """Return the error that prevents the first call if calls to a judge model cannot succeed."""
     return JudgeError(f"{'; '.join(problems)}. No judge was called.")
 
 

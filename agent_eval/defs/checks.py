@@ -86,6 +86,7 @@ class _Violations:
 
     @classmethod
     def of(cls, contract: Table, rows: pl.DataFrame) -> "_Violations":
+        """Return the violations of rows that all violate the check."""
         return cls(rows.height, rows.select(contract.key).head(EXAMPLES))
 
     def __add__(self, other: "_Violations") -> "_Violations":
@@ -104,6 +105,7 @@ class _Violations:
         ]
 
     def result(self, contract: Table, check: str, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
+        """Return the result of the check, with the first rows as examples if there are any."""
         examples = dg.MetadataValue.md(markdown_table(self.examples, limit=80))
         return dg.AssetCheckResult(
             asset_key=contract.name,

@@ -212,6 +212,11 @@ class _Composer:
         return node
 
     def collection(self, event: yaml.CollectionStartEvent, depth: int) -> Node:
+        """Read the mapping or list that begins with this event.
+
+        Raises:
+            YamlError: If it is nested too deeply.
+        """
         line = _line(event)
         if depth > DEEPEST:
             raise YamlError(f"nested deeper than {DEEPEST} levels", line)

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from agent_eval.commands.run import run
+from agent_eval.defs.assets import judging
 from agent_eval.formats import spill
 from benchmarks.compare_stores import differing
 from tests.conftest import TWO_AGENTS, at_home, copy_sample
@@ -44,6 +46,15 @@ def test_tables_and_pages_are_the_same_in_parts(
         folders.append(Path(folder.name))
         return folder
 
+    at_once: set[object] = set()
+    judge = judging.judged_in_parts
+
+    def watched(*args: Any, **options: Any) -> object:
+        at_once.add(options["at_once"])
+        return judge(*args, **options)
+
+    monkeypatch.setattr(judging, "judged_in_parts", watched)
+    monkeypatch.setattr(judging, "_AT_ONCE_BY_RULES", 3)  # a quarter of 16 would be 4
     monkeypatch.setattr(spill, "IN_MEMORY", 0)
     monkeypatch.setattr(spill, "_temporary_folder", counted)
     copy_sample(parts, *TWO_AGENTS)
@@ -52,5 +63,6 @@ def test_tables_and_pages_are_the_same_in_parts(
         assert run(project).exit_code == 0
     assert differing(whole, parts) == []
     assert shown(whole) == shown(parts)
+    assert at_once == {3}
     assert folders
     assert not any(folder.exists() for folder in folders)
