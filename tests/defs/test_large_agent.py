@@ -10,6 +10,7 @@ import pytest
 from agent_eval.commands.run import run
 from agent_eval.defs.assets import judging
 from agent_eval.formats import spill
+from agent_eval.judge import engine
 from benchmarks.compare_stores import differing
 from tests.conftest import TWO_AGENTS, at_home, copy_sample
 
@@ -47,7 +48,7 @@ def test_tables_and_pages_are_the_same_in_parts(
         return folder
 
     at_once: set[object] = set()
-    judge = judging.judged_in_parts
+    judge = engine.judged_in_parts
 
     def watched(*args: Any, **options: Any) -> object:
         at_once.add(options["at_once"])
